@@ -1,4 +1,4 @@
-"""The command line, where no console script is installed."""
+"""Runs the command line as a module, for use without the installed console script."""
 
 from cli.main import app
 

@@ -1,4 +1,4 @@
-"""Commands that set jobs aside or delete them, and delete models."""
+"""Commands that archive jobs, delete jobs and delete models."""
 
 import sys
 from typing import Annotated
@@ -24,15 +24,15 @@ def rm(
     place: Place,
 ) -> None:
     """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
-    what, words = ("the exported files of ", "--export ") if export else ("", "")
+    subject, words = ("the exported files of ", "--export ") if export else ("", "")
     with client(*place) as api:
-        found = [api.job(job) for job in jobs]
-        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in found)
-        ask(f"Delete {what}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
-        left = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
-        for job in found:
+        handles = [api.job(job) for job in jobs]
+        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
+        ask(f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{_at(place)}", yes)
+        note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
+        for job in handles:
             job.delete_export() if export else job.delete()
-            print_note(f"deleted {what}{job.id}; {left} {job.id}{_at(place)}")
+            print_note(f"deleted {subject}{job.id}; {note} {job.id}{_at(place)}")
 
 
 @shared
@@ -45,13 +45,13 @@ def archive(
 ) -> None:
     """Take jobs that have ended out of the list. Everything of them stays."""
     with client(*place) as api:
-        found = [api.job(job) for job in jobs]
-        for job in found:
+        handles = [api.job(job) for job in jobs]
+        for job in handles:
             job.unarchive() if undo else job.archive()
     if as_json:
-        print_json([job.body for job in found])
+        print_json([job.body for job in handles])
         return
-    for job in found:
+    for job in handles:
         note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
         print_note(f"{job.id} {note}{_at(place)}")
 
@@ -72,12 +72,12 @@ def rm_models(
 
 
 def _at(place: Place) -> str:
-    """What the next command needs to find the same directory."""
+    """Return the option with which the next command finds the same data directory."""
     return f" --data {place.data}" if place.data else ""
 
 
 def ask(question: str, without_asking: str, yes: bool) -> None:
-    """Leave with code 1 unless the person there agrees. Raises InvalidRequest where nobody is."""
+    """Exit with code 1 unless the user agrees. Raises InvalidRequest without a terminal."""
     if yes:
         return
     if not is_terminal():
@@ -88,5 +88,5 @@ def ask(question: str, without_asking: str, yes: bool) -> None:
 
 
 def is_terminal() -> bool:
-    """Whether somebody may answer."""
+    """Return whether stdin is a terminal, so that a user can answer."""
     return sys.stdin.isatty()

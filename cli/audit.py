@@ -1,4 +1,4 @@
-"""`mallorn audit`: who did what."""
+"""`mallorn audit`: lists the requests that changed something, with their owners."""
 
 import itertools
 from typing import Annotated, Final

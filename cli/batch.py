@@ -1,4 +1,4 @@
-"""Commands for devices that no worker reaches: candidates are carried there in a file, and results back."""
+"""Commands for devices that no worker can reach: candidates and results are transferred as files."""
 
 import os
 from pathlib import Path
@@ -56,13 +56,13 @@ def batch_next(
         return plan_job(session, job_id, 1, (), USUAL, carried=True)
 
     try:
-        sent = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
+        packed = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
     finally:
         runtime.close()
     if as_json:
-        print_json({"batch": sent.id, "file": str(out), "runs": len(sent.keys)})
+        print_json({"batch": packed.id, "file": str(out), "runs": len(packed.keys)})
     else:
-        print_note(f"batch {sent.id} in {out}: {len(sent.keys)} runs")
+        print_note(f"batch {packed.id} in {out}: {len(packed.keys)} runs")
         print_note(f"there: python run_batch.py {out.name}   here: mallorn batch take {out}.results.jsonl")
 
 
@@ -79,15 +79,15 @@ def take(
     from workers.detached.take_batch import take_batch
 
     try:
-        taken = take_batch(runtime, read_results(results))
+        result = take_batch(runtime, read_results(results))
     finally:
         runtime.close()
     if as_json:
-        print_json({"job": taken.job_id, "new": taken.new, "left": taken.left, "refused": taken.refused})
+        print_json({"job": result.job_id, "new": result.new, "left": result.left, "refused": result.refused})
         return
-    print_note(f"{taken.new} results of job {taken.job_id} are new, {taken.left} are still to come")
-    if taken.refused:
-        print_note(f"{taken.refused} are of rounds that were cancelled meanwhile")
+    print_note(f"{result.new} results of job {result.job_id} are new, {result.left} are still to come")
+    if result.refused:
+        print_note(f"{result.refused} are of rounds that were cancelled meanwhile")
 
 
 @app.command()
@@ -108,14 +108,14 @@ def drop(
 
 
 def _runtime(data: Path | None) -> "Runtime":
-    """Return what a worker has, in this process: batches are built where the command runs."""
+    """Return a worker's runtime in this process, because the command itself builds batches."""
     if data is not None:
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()
     with installed("worker"):
         from db.repositories.api_keys import asks_for_keys
         from workers.process.worker_runtime import Runtime
-    known = settings()
-    known.sandbox = known.sandbox_mode(asks_for_keys(known))
-    check_tables(known.database_url)
-    return Runtime(known)
+    config = settings()
+    config.sandbox = config.sandbox_mode(asks_for_keys(config))
+    check_tables(config.database_url)
+    return Runtime(config)

@@ -1,4 +1,4 @@
-"""The command that looks at all that a tuning needs, before anything waits in a queue for it."""
+"""The command that checks everything a tuning job needs before one is submitted."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -56,36 +56,36 @@ def _findings(
 ) -> Iterator[Finding]:
     yield (links := look("compiler", checks.compiler))
     yield look("disk", lambda: checks.disk(data))
-    found: list[Target] = []
-    wanted = look("target", lambda: _target(target, address.url is not None, found))
+    targets: list[Target] = []
+    result = look("target", lambda: _target(target, address.url is not None, targets))
     for_gpu = CUDA in target or "nvidia/" in target
     gpu = list(checks.cuda(is_gpu_elsewhere=address.url is not None)) if for_gpu else []
-    if "mallorn check" in wanted.hint:  # that is this command
-        wanted = replace(wanted, hint=next((each.hint for each in gpu if not each.ok), "nvidia-smi"))
-    yield from (wanted, *gpu)
-    loaded = look("tvm", lambda: checks.tvm(graphs, found[0])) if found else None
-    if loaded is not None:
-        yield loaded
-    if loaded is not None and links.ok and loaded.ok and found[0].is_cpu and address.url is None:
-        yield look("kernel", lambda: checks.kernel(found[0]))
-    if model is not None and loaded is not None and loaded.ok:
+    if "mallorn check" in result.hint:  # the hint names this very command
+        result = replace(result, hint=next((each.hint for each in gpu if not each.ok), "nvidia-smi"))
+    yield from (result, *gpu)
+    tvm_result = look("tvm", lambda: checks.tvm(graphs, targets[0])) if targets else None
+    if tvm_result is not None:
+        yield tvm_result
+    if tvm_result is not None and links.ok and tvm_result.ok and targets[0].is_cpu and address.url is None:
+        yield look("kernel", lambda: checks.kernel(targets[0]))
+    if model is not None and tvm_result is not None and tvm_result.ok:
         yield look("model", lambda: checks.model(graphs, existing(model), shapes))
-    if address.url is not None and found:
-        yield look("device", lambda: _device(found[0], address))
+    if address.url is not None and targets:
+        yield look("device", lambda: _device(targets[0], address))
     mode = Settings().sandbox_mode()
     yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
     yield look("cores", checks.cores, necessary=False)
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
 
 
-def _target(text: str, elsewhere: bool, found: list[Target]) -> str:
+def _target(text: str, elsewhere: bool, targets: list[Target]) -> str:
     target, words = checks.target_here(text, elsewhere)
-    found.append(target)
+    targets.append(target)
     return words
 
 
 def _device(target: Target, address: Address) -> str:
-    """Raises NoDevice where the service that is named has none for the target, Unavailable without it."""
+    """Return the names of the service's devices for the target. Raises NoDevice, Unavailable."""
     with client(*address) as api:
         names = [each.name for each in api.devices() if each.online and each.target == target.text]
     if not names:

@@ -1,4 +1,4 @@
-"""The command that puts jobs beside one another."""
+"""The command that compares jobs."""
 
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -15,7 +15,7 @@ from mallorn.results.compare_jobs import compare as compared
 from mallorn.wording.format_values import Column, duration, latency
 
 DIFFERENT: Final = ("search", "cost_model", "sampler", "stopping", "policy", "families", "round_size")
-Line = list[str]  # what is told, and of every job
+Line = list[str]  # a fact's name, and its value for each job
 
 
 @shared
@@ -41,43 +41,43 @@ def compare(
         for task, weight in zip(found.tasks, weights, strict=True)
     ]
     stdout().print(table(tasks, _columns(found, "TASK")))
-    if told := found.judgement:
+    if judgement := found.judgement:
         stdout().print()
-        # Who is the fastest and by which figure, and a word on the other one where it says the opposite.
-        for line in filter(None, (told.why, told.note)):
+        # The fastest job and its figure, and a note if another figure contradicts it.
+        for line in filter(None, (judgement.why, judgement.note)):
             stdout().print(line)
     for warning in found.warnings:
         print_note(f"beware: {warning}")
 
 
-def _columns(found: Comparison, first: str) -> list[Column[Line]]:
-    own = [Column[Line](job.id, itemgetter(at)) for at, job in enumerate(found.jobs, 1)]
-    return [Column[Line](first, itemgetter(0)), *own]
+def _columns(comparison: Comparison, first: str) -> list[Column[Line]]:
+    job_columns = [Column[Line](job.id, itemgetter(i)) for i, job in enumerate(comparison.jobs, 1)]
+    return [Column[Line](first, itemgetter(0)), *job_columns]
 
 
-def _facts(found: Comparison) -> Iterator[Line]:
-    jobs = found.jobs
+def _facts(comparison: Comparison) -> Iterator[Line]:
+    jobs = comparison.jobs
     yield ["name", *(job.name for job in jobs)]
     yield ["state", *(job.state for job in jobs)]
     for option in DIFFERENT:
-        chosen = [str(job.options.get(option)) for job in jobs]
-        if len(set(chosen)) > 1:
-            yield [option.replace("_", " "), *chosen]
+        choices = [str(job.options.get(option)) for job in jobs]
+        if len(set(choices)) > 1:
+            yield [option.replace("_", " "), *choices]
     yield ["trials", *(f"{job.trials} ({job.failures} failed)" for job in jobs)]
     yield ["time", *("-" if job.seconds is None else duration(job.seconds) for job in jobs)]
     yield _latencies("model", [job.model_us for job in jobs])
     yield _latencies("sum over tasks", [job.reached_us for job in jobs])
-    yield _latencies(f"after {found.equal_trials} trials", [job.at_equal_trials_us for job in jobs])
-    yield _latencies(f"after {duration(found.equal_seconds)}", [job.at_equal_seconds_us for job in jobs])
+    yield _latencies(f"after {comparison.equal_trials} trials", [job.at_equal_trials_us for job in jobs])
+    yield _latencies(f"after {duration(comparison.equal_seconds)}", [job.at_equal_seconds_us for job in jobs])
 
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
-    """Latencies, all but the first with their ratio to it; of tasks also the trials."""
+    """Return a line of latencies with their ratios to the first and, for tasks, their trials."""
     first, *others = values
     ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in others)
-    told = [latency(first), *(latency(value) + ratio for value, ratio in zip(others, ratios, strict=True))]
+    texts = [latency(first), *(latency(value) + ratio for value, ratio in zip(others, ratios, strict=True))]
     if trials:
-        told = [
-            f"{words}, {count} trials" if count else words for words, count in zip(told, trials, strict=True)
+        texts = [
+            f"{words}, {count} trials" if count else words for words, count in zip(texts, trials, strict=True)
         ]
-    return [fact, *told]
+    return [fact, *texts]

@@ -41,7 +41,7 @@ SITE: Final = "import importlib.util as u; print(u.find_spec('tvm_ffi').origin.r
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A compiled model: what stands in the programs that call it."""
+    """A compiled model, as described in the generated programs that call it."""
 
     library: Path
     target: Target
@@ -52,7 +52,7 @@ class Callee:
 
 
 def write_runners(callee: Callee) -> list[Path]:
-    """The programs for this target, written; a file of that name that is somebody's own stays."""
+    """Write the programs that call the library and return them; keep files that we did not write."""
     written = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)
@@ -63,18 +63,18 @@ def write_runners(callee: Callee) -> list[Path]:
 
 
 def run_lines(program: Path, library: Path, target: Target) -> list[str]:
-    """What to type to run a program: in a shell, with the headers and libraries of TVM's wheels for C++."""
+    """Return the shell commands that run a program; C++ is compiled against TVM's Python wheels."""
     if program.suffix == ".py":
         return [f"python {shlex.quote(str(program))}"]
-    made = program.with_suffix("")
+    path = program.with_suffix("")
     libraries = f"-ltvm_runtime {'-ltvm_runtime_cuda ' if target.kind == 'cuda' else ''}-ltvm_ffi"
     folders = "-I$P/tvm_ffi/include -L$P/tvm_ffi/lib -L$P/tvm/lib"
-    found = "-Wl,-rpath,$P/tvm_ffi/lib,-rpath,$P/tvm/lib -Wl,--no-as-needed"
-    source, binary = shlex.quote(str(program)), shlex.quote(str(made))
-    start = shlex.quote(str(made if made.is_absolute() or made.parent != Path() else f"./{made}"))
+    linking = "-Wl,-rpath,$P/tvm_ffi/lib,-rpath,$P/tvm/lib -Wl,--no-as-needed"
+    source, binary = shlex.quote(str(program)), shlex.quote(str(path))
+    start = shlex.quote(str(path if path.is_absolute() or path.parent != Path() else f"./{path}"))
     return [
         f'P=$(python -c "{SITE}")',
-        f"g++ -std=c++17 -O2 {source} -o {binary} {folders} {found} {libraries}",
+        f"g++ -std=c++17 -O2 {source} -o {binary} {folders} {linking} {libraries}",
         f"{start} {shlex.quote(str(library))}",
     ]
 
@@ -87,27 +87,27 @@ def _programs(callee: Callee) -> dict[str, str]:
     common = {
         "library": callee.library.name,
         "library_text": json.dumps(callee.library.name),
-        "packages": " ".join(f"{name}=={found}" for name, found in callee.versions.items()),
+        "packages": " ".join(f"{name}=={number}" for name, number in callee.versions.items()),
         "threads": str(callee.target.num_cores),
     }
     lines, specs = [], []
     for spec in callee.inputs:
-        whole = tuple(callee.input_ranges.get(spec.name, FREE_RANGE))
-        lines.append(f"    {(spec.name, spec.dtype, tuple(spec.shape), whole)!r},")
+        value_range = tuple(callee.input_ranges.get(spec.name, FREE_RANGE))
+        lines.append(f"    {(spec.name, spec.dtype, tuple(spec.shape), value_range)!r},")
         shape = ", ".join(map(str, spec.shape))
         specs.append(f"    {{{json.dumps(spec.name)}, {json.dumps(spec.dtype)}, {{{shape}}}}}")
-    own = {"device": python, "inputs": "\n".join(lines), "outputs": repr(names)}
+    for_py = {"device": python, "inputs": "\n".join(lines), "outputs": repr(names)}
     command = "\n".join(
         f"//   {line}" for line in run_lines(Path("run.cc"), Path(callee.library.name), callee.target)
     )
-    theirs = {
+    for_cpp = {
         "device": cpp,
         "inputs": ",\n".join(specs),
         "outputs": ", ".join(map(json.dumps, names)),
         "command": command,
     }
     templates = [Template((TEMPLATES / f"{name}.tmpl").read_text()) for name in PROGRAMS]
-    filled = [text.substitute(common | more) for text, more in zip(templates, (own, theirs), strict=True)]
+    filled = [text.substitute(common | own) for text, own in zip(templates, (for_py, for_cpp), strict=True)]
     return dict(zip(PROGRAMS, filled, strict=True))
 
 
@@ -147,10 +147,10 @@ def compile_model(
     model, exported = existing(model), read_exported(schedules, target, version)
     if not output.absolute().parent.is_dir():
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
-    with local_model(model, exported) as whole:
-        library = whole.folder / "tuned.so"
-        compiled = compile_tuned(whole, exported, library)
-        error = check_numbers(whole, library) if check else None
+    with local_model(model, exported) as whole_model:
+        library = whole_model.folder / "tuned.so"
+        compiled = compile_tuned(whole_model, exported, library)
+        error = check_numbers(whole_model, library) if check else None
         copy_library(library, output)
     callee = Callee(
         library=output,
@@ -163,8 +163,8 @@ def compile_model(
     programs = write_runners(callee)
     if as_json:
         checked = {} if error is None else {"error": error}
-        written = {"library": str(output), "programs": [str(program) for program in programs]}
-        print_json(to_jsonable_python(compiled) | checked | written)
+        paths = {"library": str(output), "programs": [str(program) for program in programs]}
+        print_json(to_jsonable_python(compiled) | checked | paths)
         return
     stdout().print(f"{output}: {compiled.bytes / 1e6:.1f} MB in {compiled.seconds:.0f} s")
     stdout().print(f"{compiled.found} of {compiled.of} workloads have a schedule")
@@ -174,7 +174,7 @@ def compile_model(
 
 
 def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
-    """What to type to call the library; its program's line works in the library's directory."""
+    """Print the commands that run the generated programs, and name files that were not replaced."""
     for name in PROGRAMS:
         program = library.with_name(name)
         if program in programs:
@@ -206,44 +206,44 @@ def bench(
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)
-    beside = onnxruntime_runs(exported)
-    names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if beside else [])]
-    with local_model(model, exported) as whole:
-        libraries = {TUNED: whole.folder / "tuned.so"}
-        compiled = compile_tuned(whole, exported, libraries[TUNED])
+    has_rival = onnxruntime_runs(exported)
+    names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
+    with local_model(model, exported) as whole_model:
+        libraries = {TUNED: whole_model.folder / "tuned.so"}
+        compiled = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:
-            libraries[UNTUNED] = whole.folder / "untuned.so"
-            whole.compile_untuned(libraries[UNTUNED])
-        with Engines(whole, names) as engines:
+            libraries[UNTUNED] = whole_model.folder / "untuned.so"
+            whole_model.compile_untuned(libraries[UNTUNED])
+        with Engines(whole_model, names) as engines:
             engines.load(libraries)
-            with HostLock().alone() as held:
-                fair = engines.race(held)
+            with HostLock().alone() as is_alone:
+                race_result = engines.race(is_alone)
     if as_json:
-        told = {"latency_us": fair.latency_us, "conditions": fair.conditions}
-        print_json(to_jsonable_python(compiled) | to_jsonable_python(told))
+        timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
+        print_json(to_jsonable_python(compiled) | to_jsonable_python(timings))
         return
-    stdout().print(table(latency_rows(fair.latency_us), ENGINE_COLUMNS))
-    if (race := raced(fair.latency_us)) is not None:
+    stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
+    if (race := raced(race_result.latency_us)) is not None:
         print_note(f"the tuned model is {race.words}")
-    if fair.conditions.note:
-        print_note(f"beware: {fair.conditions.note}")
-    if not beside and exported.target.is_cpu:
+    if race_result.conditions.note:
+        print_note(f"beware: {race_result.conditions.note}")
+    if not has_rival and exported.target.is_cpu:
         print_note("onnxruntime is not installed; to compare with it   pip install onnxruntime")
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
-    """Compile and say what the schedules do not cover. Raises InvalidRequest when they cover nothing."""
+    """Compile, and warn of workloads without schedules. Raises InvalidRequest if none has any."""
     print_note(f"compiling for {exported.target}")
     compiled = model.compile(exported.records(model.folder), library)
     for problem in compiled.problems[:PROBLEMS_SHOWN]:
         where = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
-    if more := len(compiled.problems[PROBLEMS_SHOWN:]):
-        print_note(f"warning: {more} more lines are left out; --json lists them")
+    if hidden_count := len(compiled.problems[PROBLEMS_SHOWN:]):
+        print_note(f"warning: {hidden_count} more lines are left out; --json lists them")
     if compiled.of and not compiled.found:
-        why = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
+        cause = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {why}",
+            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {cause}",
             hint="mallorn tune MODEL --out DIR",
         )
     if compiled.missing:
@@ -252,16 +252,16 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
-    """The relative error of a library against the untuned model. Raises WrongNumbers when it is too large."""
+    """Return a library's relative error against the untuned model. Raises WrongNumbers if too large."""
     from graphc.export.export_checks import is_quantised
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
 
     reference = model.folder / "untuned.so"
-    beside = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
+    onnxruntime_names = [ONNXRUNTIME] if is_quantised(model.path) and find_spec(ONNXRUNTIME) else []
     print_note("compiling the untuned model to compare with")
     model.compile_untuned(reference)
-    with Engines(model, (TUNED, UNTUNED, *beside)) as engines:
+    with Engines(model, (TUNED, UNTUNED, *onnxruntime_names)) as engines:
         engines.load({TUNED: library, UNTUNED: reference})
         error, allowed = engines.errors(TUNED)[UNTUNED], engines.largest_error
     if not error <= allowed:
@@ -274,7 +274,7 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
 
 
 def copy_library(library: Path, output: Path) -> None:
-    """Copy what a process behind walls compiled. Raises TamperedFile where it left no plain file."""
+    """Copy a library from a sandboxed process. Raises TamperedFile if it is not a regular file."""
     from workers.sandbox.sandbox import FILE_BYTES
     from workers.sandbox.untrusted_files import copy_out
 

@@ -1,4 +1,4 @@
-"""`mallorn costmodels`: which models were trained, how well they do, and the way back to an earlier one."""
+"""`mallorn costmodels`: lists trained cost models and their quality, activates earlier versions."""
 
 import itertools
 from typing import Annotated, Final, cast
@@ -25,17 +25,17 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.wording.format_values import Cell, Column, moment
 
 COLUMNS: Final = (
-    Column[CostModelVersion]("ID", lambda found: found.id),
-    Column[CostModelVersion]("MODEL", lambda found: found.full_name),
-    Column[CostModelVersion]("ACTIVE", lambda found: _active(found)),
-    Column[CostModelVersion]("ROWS", lambda found: found.rows),
-    Column[CostModelVersion]("TRAINED", lambda found: moment(found.created_at)),
-    Column[CostModelVersion]("PARENT", lambda found: found.parent),
-    Column[CostModelVersion]("SNAPSHOT", lambda found: found.snapshot),
-    Column[CostModelVersion]("TARGET", lambda found: found.target, cut=True),
+    Column[CostModelVersion]("ID", lambda version: version.id),
+    Column[CostModelVersion]("MODEL", lambda version: version.full_name),
+    Column[CostModelVersion]("ACTIVE", lambda version: _active(version)),
+    Column[CostModelVersion]("ROWS", lambda version: version.rows),
+    Column[CostModelVersion]("TRAINED", lambda version: moment(version.created_at)),
+    Column[CostModelVersion]("PARENT", lambda version: version.parent),
+    Column[CostModelVersion]("SNAPSHOT", lambda version: version.snapshot),
+    Column[CostModelVersion]("TARGET", lambda version: version.target, cut=True),
 )
 NONE_YET: Final = "no cost models match; jobs train them, and so does   mallorn pretrain"
-#: Models that learn, and order fewer pairs than MetaSchedule's own on every split (docs/costmodels.md).
+#: Cost models that order fewer pairs right than MetaSchedule's on every split (docs/costmodels.md).
 BEHIND: Final = frozenset({"gnn", "tlp", "tree-lstm"})
 LIST: Final = "mallorn costmodels list"
 ModelArgument = Annotated[
@@ -64,8 +64,8 @@ def list_models(
 ) -> None:
     """List the versions of all cost models, newest first."""
     with reader(*place) as api:
-        found = api.cost_models(family=family, target=target, name=name, active=active or None)
-        rows = list(itertools.islice(found, limit))
+        versions = api.cost_models(family=family, target=target, name=name, active=active or None)
+        rows = list(itertools.islice(versions, limit))
     print_rows(rows, COLUMNS, as_json, NONE_YET)
     if behind := sorted(BEHIND & {name, *(version.name for version in rows)}):
         print_note(
@@ -81,28 +81,28 @@ def show(
 ) -> None:
     """Show one version: what it learned from and how well it does."""
     with reader(*place) as api:
-        found = _named(api, model, target)
+        version = _named(api, model, target)
     if as_json:
-        print_json(found)
+        print_json(version)
         return
     facts: dict[str, Cell] = {
-        "id": found.id,
-        "active": _active(found),
-        "rows": found.rows,
-        "trained": moment(found.created_at),
-        "target": found.target,
-        "parent": found.parent,
-        "snapshot": found.snapshot,
-        "seen up to": found.seen_upto,
+        "id": version.id,
+        "active": _active(version),
+        "rows": version.rows,
+        "trained": moment(version.created_at),
+        "target": version.target,
+        "parent": version.parent,
+        "snapshot": version.snapshot,
+        "seen up to": version.seen_upto,
     }
-    for name, value in found.metrics.stored().items():
+    for name, value in version.metrics.stored().items():
         if name != "splits":
             facts[name.replace("_", " ")] = cast(Cell, value)
-    for split, figures in found.metrics.splits.items():
-        if split != found.metrics.split:
+    for split, figures in version.metrics.splits.items():
+        if split != version.metrics.split:
             for name, value in figures.stored().items():
                 facts[f"{name} {split}".replace("_", " ")] = cast(Cell, value)
-    stdout().print(fact_table("MODEL", found.full_name, facts))
+    stdout().print(fact_table("MODEL", version.full_name, facts))
 
 
 @app.command()
@@ -112,15 +112,15 @@ def activate(
 ) -> None:
     """Let new rounds use a version, whichever it is and however it was judged."""
     with client(*address) as api:
-        found = api.activate_cost_model(_named(api, model, target).id)
-    _say_active(found, as_json)
+        version = api.activate_cost_model(_named(api, model, target).id)
+    _say_active(version, as_json)
 
 
-def _say_active(found: CostModelVersion, as_json: bool) -> None:
+def _say_active(version: CostModelVersion, as_json: bool) -> None:
     if as_json:
-        print_json(found)
+        print_json(version)
         return
-    stdout().print(found.full_name, markup=False)
+    stdout().print(version.full_name, markup=False)
     print_note("new rounds use it; rounds that have begun keep theirs, and later versions are kept")
 
 
@@ -141,40 +141,40 @@ def rollback(
 ) -> None:
     """Let new rounds use an earlier version, and training go on from it; later versions are kept."""
     with client(*address) as api:
-        chosen = (
+        requested = (
             _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
         )
-        found = api.activate_cost_model(chosen.id)
-    _say_active(found, as_json)
+        version = api.activate_cost_model(requested.id)
+    _say_active(version, as_json)
 
 
 def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """The version that was named, or the active one of the line that was."""
+    """Return the named version, or the active version of the named model. Raises NotFound, Conflict."""
     if model.isdecimal():
         return api.cost_model(int(model))
     name = CostModelName.parse(model)
     active = True if name.version is None else None
-    found = list(api.cost_models(name.family, target, name.name, name.version, active))
-    if not found:
+    versions = list(api.cost_models(name.family, target, name.name, name.version, active))
+    if not versions:
         raise NotFound(f"there is no cost model {model}", hint=LIST)
-    if len(found) > 1:
-        targets = ", ".join(row.target for row in found)
+    if len(versions) > 1:
+        targets = ", ".join(row.target for row in versions)
         raise Conflict(
-            f"{model} is there for {len(found)} targets: {targets}",
-            hint=f"add   --target '{found[0].target}'",
+            f"{model} is there for {len(versions)} targets: {targets}",
+            hint=f"add   --target '{versions[0].target}'",
         )
-    return found[0]
+    return versions[0]
 
 
 def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """The version before the active one of a line. Raises Conflict for a line that has no earlier one."""
+    """Return the version before the active one of a model. Raises Conflict if there is none."""
     active = _named(api, model, target)
-    line = api.cost_models(family=active.family, name=active.name, target=active.target)
-    earlier = [row for row in line if row.version < active.version]
+    versions = api.cost_models(family=active.family, name=active.name, target=active.target)
+    earlier = [row for row in versions if row.version < active.version]
     if not earlier:
         raise Conflict(f"{active.full_name} has no version before it", hint=LIST)
     return max(earlier, key=lambda row: row.version)
 
 
-def _active(found: CostModelVersion) -> str:
-    return "yes" if found.active else "no"
+def _active(version: CostModelVersion) -> str:
+    return "yes" if version.active else "no"

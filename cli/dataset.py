@@ -1,4 +1,4 @@
-"""`mallorn dataset`: the dataset in numbers, frozen, carried elsewhere, and brought in from there."""
+"""`mallorn dataset`: statistics, snapshots, export, import and generation of measurements."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ from mallorn.wording.format_values import Column, moment
 
 
 class TakenSnapshot(Value):
-    """Measurements that were frozen under a name."""
+    """A snapshot: an immutable, named set of measurements."""
 
     name: str
     rows: int
@@ -31,14 +31,14 @@ class TakenSnapshot(Value):
 
     @property
     def selection(self) -> str:
-        """Which rows they are, in words."""
+        """The snapshot's filter in words."""
         from db.repositories.snapshot_rows import Selection
 
         return str(Selection.from_dict(self.filter))
 
     @property
     def taken(self) -> str:
-        """When, for people."""
+        """Time of creation, formatted for users."""
         return moment(self.created_at)
 
 
@@ -73,8 +73,8 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
         from db.repositories.dataset_statistics import Statistics
 
         with opened.session() as session:
-            found = Statistics(session).of(None)
-    print_statistics(found, as_json)
+            counts = Statistics(session).of(None)
+    print_statistics(counts, as_json)
 
 
 @app.command()
@@ -94,20 +94,20 @@ def snapshot(
 
         if name is None:
             with opened.session() as session:
-                listed = [TakenSnapshot.from_row(each) for each in Snapshots(session).list()]
-            print_rows(listed, COLUMNS, as_json, NO_SNAPSHOTS)
+                snapshots = [TakenSnapshot.from_row(each) for each in Snapshots(session).list()]
+            print_rows(snapshots, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
             if check:
                 with opened.session() as session:
-                    taken = Snapshots(session).get(name)
-                if not check_snapshot(opened, taken, progress):
+                    snapshot_row = Snapshots(session).get(name)
+                if not check_snapshot(opened, snapshot_row, progress):
                     raise Conflict(
                         f"the rows of {name} are not those that were frozen", hint="restore a backup"
                     )
             else:
-                taken = take_snapshot(opened, name, selected(opened, rows), progress)
-    print_rows([TakenSnapshot.from_row(taken)], COLUMNS, as_json, "")
+                snapshot_row = take_snapshot(opened, name, selected(opened, rows), progress)
+    print_rows([TakenSnapshot.from_row(snapshot_row)], COLUMNS, as_json, "")
 
 
 @app.command()
@@ -133,19 +133,19 @@ def export(
 
         if of is not None:
             with opened.session() as session:
-                taken = Snapshots(session).get(of)
+                snapshot_row = Snapshots(session).get(of)
         else:
             with bar("counting") as progress:
-                taken = take_snapshot(opened, None, selected(opened, rows), progress)
+                snapshot_row = take_snapshot(opened, None, selected(opened, rows), progress)
         with bar("writing") as progress:
-            told = write(opened, taken, out, progress)
+            report = write(opened, snapshot_row, out, progress)
     if as_json:
-        print_json(told)
+        print_json(report)
         return
-    stdout().print(told["directory"], markup=False)
-    counts = ", ".join(f"{told[what]:,} {what}" for what in ("measurements", "workloads", "sketches"))
+    stdout().print(report["directory"], markup=False)
+    counts = ", ".join(f"{report[kind]:,} {kind}" for kind in ("measurements", "workloads", "sketches"))
     print_note(
-        f"{counts}; snapshot {taken.name}. Bring them in elsewhere with   mallorn dataset import {out}"
+        f"{counts}; snapshot {snapshot_row.name}. Bring them in elsewhere with   mallorn dataset import {out}"
     )
 
 
@@ -158,11 +158,11 @@ DAY_COLUMNS: Final = (
     Column[DayCount]("MEASUREMENTS", lambda day: day.count),
     Column[DayCount]("IN ALL", lambda day: day.total),
 )
-SHOWN: Final = 20  # of a kind; a program reads all with --json
+SHOWN: Final = 20  # rows of a table; --json prints all
 
 
 def print_statistics(found: DatasetStats, as_json: bool) -> None:
-    """Print what was counted, as one JSON document or as a table a kind."""
+    """Print the counts as one JSON document, or as one table for each kind of count."""
     if as_json:
         print_json(found)
         return
@@ -182,9 +182,9 @@ def print_statistics(found: DatasetStats, as_json: bool) -> None:
     for heading, counts in kinds.items():
         if counts:
             rows = counts[:SHOWN]
-            if rest := counts[SHOWN:]:
-                others = sum(each.count for each in rest)
-                rows.append(NamedCount(name=f"({len(rest)} others)", count=others))
+            if hidden := counts[SHOWN:]:
+                other_count = sum(each.count for each in hidden)
+                rows.append(NamedCount(name=f"({len(hidden)} others)", count=other_count))
             columns = (
                 Column[NamedCount](heading, lambda each: each.name),
                 Column[NamedCount]("MEASUREMENTS", lambda each: each.count),

@@ -1,4 +1,4 @@
-"""The command that measures made-up tasks near those of real networks, when nobody else needs the devices."""
+"""The command that measures random tasks similar to those of real networks, on idle devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ from mallorn.wording.format_values import Column
 if TYPE_CHECKING:
     from research.generate.draw_tasks import Drawn
 
-PRIORITY: Final = -1000  # after everybody's jobs
+PRIORITY: Final = -1000  # after all other jobs
 
 
 @dataclass(frozen=True, slots=True)
 class ListedTask:
-    """What would be measured of a task, and in the how manieth job."""
+    """A task that would be measured: its job's number, kind, shape and number of candidates."""
 
     job: int
     kind: str
@@ -43,7 +43,7 @@ class ListedTask:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedJob:
-    """What a job is to measure."""
+    """A submitted job: its searcher, tasks and trials."""
 
     id: str
     name: str
@@ -99,15 +99,15 @@ def generate(
     drawn = _draw(rules, kind or [], tasks, seed)
     batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
     if dry_run:
-        listed = [
+        rows = [
             ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
             for number, batch in enumerate(batches)
             for task in batch
         ]
-        print_rows(listed, TASK_COLUMNS, as_json, "")
+        print_rows(rows, TASK_COLUMNS, as_json, "")
         return
-    chosen = candidates - round(candidates * (1 - searched))
-    shares = dict(zip(SEARCHERS, (candidates - chosen, chosen), strict=True))
+    searched_count = candidates - round(candidates * (1 - searched))
+    shares = dict(zip(SEARCHERS, (candidates - searched_count, searched_count), strict=True))
     target = asked_target(target, not place.url)
     with interruptible(), connected_stack(*place) as stack:
         wait_for_device(stack)
@@ -127,24 +127,24 @@ def generate(
             wait_until_tuned(job, f"mallorn show {job.id}")
 
 
-def _draw(rules: Path | None, wanted: Sequence[str], count: int, seed: int) -> "list[Drawn]":
+def _draw(rules: Path | None, kind_names: Sequence[str], count: int, seed: int) -> "list[Drawn]":
     with installed("worker"):
         from research.generate.draw_tasks import draw
         from research.generate.task_rule_file import OURS, read_rules
         from research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)
-    unknown = sorted(set(wanted) - {kind.name for kind in kinds})
+    unknown = sorted(set(kind_names) - {kind.name for kind in kinds})
     if unknown:
-        known = ", ".join(kind.name for kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {known}")
-    return draw([kind for kind in kinds if not wanted or kind.name in wanted], count, seed)
+        names = ", ".join(kind.name for kind in kinds)
+        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
+    return draw([kind for kind in kinds if not kind_names or kind.name in kind_names], count, seed)
 
 
 def _submit(
     stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
-    """One network with all tasks of a batch; a job a searcher, none of which measures what another has."""
+    """Submit a network of the batch's tasks as one job per searcher; jobs share measurements."""
     from research.generate.draw_tasks import network_name
     from research.generate.tasks_as_onnx import network, patterns
 
@@ -174,5 +174,5 @@ def _submit(
 
 def _submitted(job: Job) -> SubmittedJob:
     status = job.status
-    trials, of_each = status.trials or 0, status.options.task_trials or 1
-    return SubmittedJob(status.id, status.name, status.options.search, trials // of_each, trials)
+    trials, task_trials = status.trials or 0, status.options.task_trials or 1
+    return SubmittedJob(status.id, status.name, status.options.search, trials // task_trials, trials)

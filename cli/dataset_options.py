@@ -1,4 +1,4 @@
-"""Which database the dataset commands work on, and which rows they mean."""
+"""Options of the dataset commands that choose a database and rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ class DatasetPlace(NamedTuple):
 
 
 class RowFilter(NamedTuple):
-    """Which of its rows a command means."""
+    """Filters that select the rows a command works on."""
 
     target: TargetOption = None
     op: OpOption = None
@@ -62,33 +62,33 @@ class RowFilter(NamedTuple):
 
 @contextmanager
 def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterator["Database"]:
-    """The database in a data directory, at a URL, or that of this process's settings.
+    """Open the database in a data directory, at a URL, or of this process's settings.
 
-    Raises NotFound where there is none, unless `create`; Conflict unless its tables are this version's.
+    Raises NotFound if there is none, unless `create`; Conflict if its tables have another version.
     """
     with installed("server"):
         from db.engine import parse_url
         from db.migrate import check, upgrade
         from db.session import Database
-    place = url or Settings().database_url
+    database_url = url or Settings().database_url
     if data is not None:
-        place = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
-    parsed = parse_url(place)
-    missing = parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file()
-    if missing and not create:
+        database_url = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
+    parsed = parse_url(database_url)
+    is_missing = parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file()
+    if is_missing and not create:
         raise NotFound(
             f"there is no dataset at {parsed.database}", hint="mallorn tune MODEL   (or name one with --data)"
         )
-    if missing:
-        upgrade(place)
-    # Statements over whole datasets take what they take.
-    with Database(place, answer_sec=None) as database:
+    if is_missing:
+        upgrade(database_url)
+    # No time limit, since statements over large datasets take long.
+    with Database(database_url, answer_sec=None) as database:
         check(database)
         yield database
 
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":
-    """What the options mean."""
+    """Return the options' filter for the database. Raises NotFound for an unknown model."""
     from db.repositories.snapshot_rows import Selection
     from db.repositories.uploaded_models import Models
 

@@ -1,4 +1,4 @@
-"""`mallorn devices` and `mallorn workers`: who measures and works, and taking back what a device told."""
+"""`mallorn devices` and `mallorn workers`: lists them, and withdraws a device's measurements."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -46,8 +46,8 @@ def devices(ctx: typer.Context, as_json: JsonOption = False, *, address: Address
     print_rows(rows, COLUMNS, as_json, "no devices; start one with   mallorn device")
     for row in () if as_json else rows:
         if row.online:
-            known = filter(None, (row.info.gpu_words, machine_words(row.machine)))
-            print_note(f"{row.name}: {'; '.join(known)}")
+            facts = filter(None, (row.info.gpu_words, machine_words(row.machine)))
+            print_note(f"{row.name}: {'; '.join(facts)}")
             note_gaps(row.name, row.info.sandbox)
     if separate:
         print_note(f"{SEPARATE_LOCKS}: {', '.join(separate)}; {SHARE_LOCKS}")
@@ -70,20 +70,20 @@ def withdraw(
     from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
     with client(*address) as api:
         if not yes:
-            told = words(api.withdraw_device(device, from_sec, dry_run=True))
-            ask(f"Take back {told}?", f"mallorn devices withdraw {device} --yes", yes)
-        found = api.withdraw_device(device, from_sec)
+            counts = words(api.withdraw_device(device, from_sec, dry_run=True))
+            ask(f"Take back {counts}?", f"mallorn devices withdraw {device} --yes", yes)
+        result = api.withdraw_device(device, from_sec)
     if as_json:
-        print_json(found)
+        print_json(result)
         return
-    print_note(f"taken back: {words(found)}")
-    if found.jobs:
-        print_note(f"exports stay as they are; anew without it   mallorn resume {found.jobs[0]} --trials 64")
+    print_note(f"taken back: {words(result)}")
+    if result.jobs:
+        print_note(f"exports stay as they are; anew without it   mallorn resume {result.jobs[0]} --trials 64")
     print_note(f"{device} still measures where it runs: stop it there")
 
 
 def words(found: Withdrawn) -> str:
-    """What goes, in one line."""
+    """Return the counts of withdrawn rows in one line."""
     jobs = f" of {', '.join(found.jobs)}" if found.jobs else ""
     return (
         f"{found.measurements} measurements, {found.schedules} schedules{jobs}, "
@@ -102,7 +102,7 @@ def workers(*, as_json: JsonOption = False, address: Address) -> None:
 
 
 def note_gaps(name: str, sandbox: str) -> None:
-    """What walls are missing, where some are."""
+    """Print which parts of the sandbox are missing, if any."""
     if sandbox_word(sandbox) == PARTLY:
         print_note(f"{name}: sandbox {sandbox}")
 
@@ -113,7 +113,7 @@ _WORDS: Final = ("full", "off")
 
 
 def machine_words(found: DeviceMachine | None) -> str:
-    """What was measured, or why nothing was."""
+    """Return the machine's measured peaks in words, or why they are missing."""
     if found is None:
         return "not measured yet"
     if found.machine is None:
@@ -121,8 +121,8 @@ def machine_words(found: DeviceMachine | None) -> str:
     machine, levels = found.machine, []
     for cache in machine.caches:
         size = cache.bytes / KILO
-        held = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
-        levels.append(f"{held} at {cache.gbytes_per_sec:.0f} GB/s")
+        size_text = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
+        levels.append(f"{size_text} at {cache.gbytes_per_sec:.0f} GB/s")
     peaks = ", ".join(f"{name} {rate:.0f}" for name, rate in machine.gflops.items())
     return (
         f"GFLOP/s on {machine.cores} cores: {peaks}; "
@@ -133,7 +133,7 @@ def machine_words(found: DeviceMachine | None) -> str:
 
 
 def sandbox_word(told: str) -> str:
-    """`full`, `off`, `partly`, or a dash where nothing was said."""
+    """Return `full`, `off` or `partly` for a sandbox description, or a dash if it is empty."""
     if not told:
         return "-"
     return told if told in _WORDS else PARTLY

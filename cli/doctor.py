@@ -1,4 +1,4 @@
-"""The command that looks for what faults left in a data directory, database and artifacts, and mends it."""
+"""The command that checks a data directory, its database and artifacts for damage, and repairs it."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -38,69 +38,69 @@ def doctor(
     are here, they alone. Changes nothing; with --repair no service may run. Exit code 1 where something
     is bad.
     """
-    known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    mended = _repaired(known) if repair else ()
-    is_elsewhere = address.url is not None and data is None and not known.data_dir.is_dir()
-    here = () if is_elsewhere else _findings(known, backup)
-    tell(chain(mended, here, _asked(known, address)), as_json, States("bad", "warn"), "nothing is damaged")
+    config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    fixes = _repaired(config) if repair else ()
+    is_elsewhere = address.url is not None and data is None and not config.data_dir.is_dir()
+    checks = () if is_elsewhere else _findings(config, backup)
+    tell(chain(fixes, checks, _asked(config, address)), as_json, States("bad", "warn"), "nothing is damaged")
 
 
-def _repaired(known: Settings) -> Iterator[Finding]:
-    """Raises Conflict while a service holds the directory."""
+def _repaired(config: Settings) -> Iterator[Finding]:
+    """Lock the directory and repair it. Raises Conflict while a service uses it."""
     from cli.doctor_checks.repair import repaired
 
-    directory = DataDir(known.data_dir.absolute())
-    if not directory.path.is_dir():  # the first check says so
+    directory = DataDir(config.data_dir.absolute())
+    if not directory.path.is_dir():  # the first check reports it
         return
     directory.prepare()
     try:
         with directory.locked():
-            yield from repaired(known)
+            yield from repaired(config)
     except DataDirInUse as error:
         raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
 
 
-def _findings(known: Settings, backup: Path | None) -> Iterator[Finding]:
+def _findings(config: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import data_directory
     from db.repositories.api_keys import asks_for_keys
 
-    directory = DataDir(known.data_dir.absolute())
+    directory = DataDir(config.data_dir.absolute())
     yield look("directory", lambda: data_directory.rights(directory.path))
     yield look("disk", lambda: disk(directory.path))
-    yield from _stored(known, backup)
+    yield from _stored(config, backup)
     yield look("stack", lambda: data_directory.stack(directory), necessary=False)
     yield look("leftovers", lambda: data_directory.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: data_directory.sandbox(known.sandbox_mode(asks_for_keys(known))))
+    yield look("sandbox", lambda: data_directory.sandbox(config.sandbox_mode(asks_for_keys(config))))
 
 
-def _asked(known: Settings, address: Address) -> Iterator[Finding]:
-    """What the parts of the service say that is named, else of the one that runs on the directory."""
+def _asked(config: Settings, address: Address) -> Iterator[Finding]:
+    """Check the parts of the service at `address`, else of the one on the data directory."""
     from cli.doctor_checks import service
 
-    stack = DataDir(known.data_dir.absolute()).running_stack()
+    stack = DataDir(config.data_dir.absolute()).running_stack()
     if address.url is None and stack is None:
         return
-    with client(*address, known.data_dir) as api:
-        whole = look("service", lambda: service.ready(api))
-        yield whole
-        if whole.ok:
+    with client(*address, config.data_dir) as api:
+        readiness = look("service", lambda: service.ready(api))
+        yield readiness
+        if readiness.ok:
             yield look("control", lambda: service.control(api))
             yield look("workers", lambda: service.workers(api))
             yield look("devices", lambda: service.devices(api), necessary=False)
             yield look("locks", lambda: service.locks(api), necessary=False)
     if address.url is None and stack is not None:
-        yield look("tracker", lambda: service.tracker(stack, known.fleet_key))
+        yield look("tracker", lambda: service.tracker(stack, config.fleet_key))
 
 
-def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
-    """What needs the database; each is looked at only where the one before it lets it be read."""
+def _stored(config: Settings, backup: Path | None) -> Iterator[Finding]:
+    """Run checks that need the database; stop where an earlier failure makes later ones impossible."""
     from cli.doctor_checks import artifacts, data_directory
     from db.session import Database
 
-    with Database(known.database_url) as opened:
-        whole = look("database", lambda: data_directory.integrity(opened))
-        yield whole
-        if not whole.ok:
+    with Database(config.database_url) as opened:
+        integrity = look("database", lambda: data_directory.integrity(opened))
+        yield integrity
+        if not integrity.ok:
             return
         yield look("backups", lambda: data_directory.backups(opened))
         if backup is not None:
@@ -108,7 +108,7 @@ def _stored(known: Settings, backup: Path | None) -> Iterator[Finding]:
         tables = look("tables", lambda: data_directory.tables(opened))
         yield tables
         if tables.ok:
-            yield look("models", lambda: artifacts.models(opened, known.artifacts))
+            yield look("models", lambda: artifacts.models(opened, config.artifacts))
             yield look("exports", lambda: artifacts.exports(opened))
             yield look("times", lambda: artifacts.times(opened), necessary=False)
             yield look("cost models", lambda: artifacts.cost_models(opened))

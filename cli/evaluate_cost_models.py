@@ -1,4 +1,4 @@
-"""The command that tells what a cost model would have been worth on measurements it did not see."""
+"""The command that evaluates cost models on measurements that they were not fitted to."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ CONTROL: Final = "scrambled"
 
 @dataclass(frozen=True, slots=True)
 class SeedFigures:
-    """The mean of a figure, its spread over the seeds, and the seeds one by one. None: it cannot be told."""
+    """A figure's mean, standard deviation and value for each seed; None if it is undefined."""
 
     mean: float | None
     spread: float | None
@@ -83,14 +83,14 @@ def evaluate(
         training_data = taught.data
         note_skipped(training_data)
         with bar("fitting") as progress:
-            found = dict(_columns(models, taught, split, seeds, control, progress))
+            figures_by_arm = dict(_columns(models, taught, split, seeds, control, progress))
     tasks = len({task.workload for task in training_data.tasks})
     if as_json:
         frozen = {"snapshot": training_data.snapshot, "measurements": training_data.rows}
-        print_json({"split": split, "seeds": seeds, **frozen, "tasks": tasks, "figures": found})
+        print_json({"split": split, "seeds": seeds, **frozen, "tasks": tasks, "figures": figures_by_arm})
         return
-    first = next(iter(found.values()))
-    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in found.items()]
+    first = next(iter(figures_by_arm.values()))
+    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in figures_by_arm.items()]
     columns = [Column[str]("FIGURE", WORDS.__getitem__), *arms]
     stdout().print(table([name for name in WORDS if name in first], columns))
     measured = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
@@ -100,7 +100,7 @@ def evaluate(
 def _columns(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
-    """The figures of each model, and of the same that learned from scrambled labels."""
+    """Yield the figures of each model and, if `control`, of the model fitted to scrambled labels."""
     import numpy as np
 
     from research.pretraining.evaluate_splits import figures
@@ -124,7 +124,7 @@ def _columns(
 
 
 def _number(value: Any) -> float | None:
-    """None for what could not be told: JSON knows no NaN."""
+    """Return None for NaN, which JSON does not have."""
     return None if value != value else float(value)
 
 

@@ -1,4 +1,4 @@
-"""The command that tells why every round of a job was made and what came of it."""
+"""The command that explains why each round of a job was run and what it achieved."""
 
 from typing import Annotated
 
@@ -40,22 +40,22 @@ def explain(
     with reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()
-    if task is not None and task not in {known.index for known in tasks}:
+    if task is not None and task not in {each.index for each in tasks}:
         raise NotFound(f"job {handle.id} has no task {task}", hint=f"mallorn tasks {handle.id}")
     of_task = [row for row in rounds if task is None or row.task_index == task]
-    shown = of_task[-last:] if last else of_task
+    selected = of_task[-last:] if last else of_task
     summary = summarise(status, tasks, rounds)
     if as_json:
-        print_json({"job": handle.id, "rounds": shown, "summary": summary})
+        print_json({"job": handle.id, "rounds": selected, "summary": summary})
         return
     if not rounds:
         print_note(f"no rounds yet: the job is {status.state}; {_what_it_waits_for(status)}")
         return
     console = stdout()
     if console.is_terminal:
-        console.print(table(log_rows(shown), ROUND_COLUMNS))
+        console.print(table(log_rows(selected), ROUND_COLUMNS))
     else:
-        for line in log_lines(shown):
+        for line in log_lines(selected):
             console.print(line, markup=False)
     console.print()
     console.print(table(top_shares(summary), SHARE_COLUMNS))
@@ -65,8 +65,8 @@ def explain(
 
 
 def _what_it_waits_for(job: JobStatus) -> str:
-    if said := words(job):
-        return said
+    if reason := words(job):
+        return reason
     if job.state is JobState.PAUSED:
         return f"go on with   mallorn resume {job.id}"
     if job.state is JobState.TUNING:

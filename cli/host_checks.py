@@ -1,4 +1,4 @@
-"""What this machine must have before anything is tuned on it, each looked at for itself."""
+"""Checks of what this machine needs before it can tune a model; each check runs on its own."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LEAST_FREE_BYTES: Final = 256 << 20
 CPUS: Final = Path("/sys/devices/system/cpu")
-SLOW: Final = 0.85  # of the fastest core's clock; those that are favoured differ by less
+SLOW: Final = 0.85  # share of the fastest core's clock; a CPU's preferred cores differ by less
 WAYS_TO_FULL: Final = (
     ("MALLORN_SANDBOX", "unset MALLORN_SANDBOX"),
     (
@@ -33,7 +33,7 @@ WAYS_TO_FULL: Final = (
 
 
 def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding:
-    """The words of a check, or of the error that it ends with."""
+    """Run a check and return its text, or its error, as a finding."""
     try:
         return Finding(name, True, check(), necessary=necessary)
     except MallornError as error:
@@ -41,7 +41,7 @@ def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding
 
 
 def compiler() -> str:
-    """Link a library. Raises HostFault where nothing can be linked."""
+    """Link a library as a test. Raises HostFault if linking fails."""
     from workers.tvm.linker import check_linking
 
     with _path_of_our_children(), TemporaryDirectory(prefix="mallorn-check-") as folder:
@@ -49,7 +49,7 @@ def compiler() -> str:
 
 
 def disk(data: Path) -> str:
-    """Raises StorageFull where a job would run out of room at once."""
+    """Return the free space for `data`. Raises StorageFull below 256 MiB."""
     place = next(folder for folder in (data, *data.parents) if folder.exists())
     free_bytes = shutil.disk_usage(place).free
     words = f"{free_bytes / 1e9:.1f} GB free for {data}"
@@ -59,14 +59,14 @@ def disk(data: Path) -> str:
 
 
 def tvm_process() -> "ModelCompiler":
-    """A process that loads TVM when it is first asked; it ends with the block."""
+    """Return a process that loads TVM with its first call, for use in a `with` block."""
     from workers.interfaces.model_compiler import ModelCompiler
 
     return ModelCompiler(env={"PATH": search_path()}, name="TVM")
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
-    """Raises what the child that loads TVM ended with, for the target."""
+    """Check that a child process can load TVM for the target. Raises MissingPackage, ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
@@ -75,7 +75,7 @@ def tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def kernel(target: Target) -> str:
-    """Build a kernel and run it as candidates are, in processes behind walls. Raises HostFault."""
+    """Build and run a kernel in sandboxed processes, as candidates are. Raises HostFault."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.whole_model_engine import Engine
     from workers.subprocesses.errors import ChildError
@@ -92,31 +92,31 @@ def kernel(target: Target) -> str:
 
 
 def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
-    """The target, beside what this machine is. Raises InvalidTarget for one that it cannot run, unless
-    `elsewhere`.
+    """Parse a target and compare it with this machine's. Unless `elsewhere`, raises InvalidTarget if
+    this machine cannot run it.
     """
     from workers.device.detect_host import detect_target
     from workers.device.target_support import check_executable, target_on_this_machine
 
-    here = detect_target()
+    local_target = detect_target()
     if text == LOCAL:
-        return here, f"local is {here}"
-    wanted = target_on_this_machine(text)
+        return local_target, f"local is {local_target}"
+    target = target_on_this_machine(text)
     if not elsewhere:
-        check_executable(wanted)
-    return wanted, f"{wanted}" if wanted == here else f"{wanted}; this machine is {here}"
+        check_executable(target)
+    return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
 
 def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
-    """Look for what compiles and runs CUDA kernels; a GPU elsewhere needs no driver here."""
+    """Check for the CUDA compiler, runtime and driver; a GPU elsewhere needs no driver here."""
     from workers.tvm.cuda_toolchain import find_toolchain
 
-    found = find_toolchain()
-    for what, command in found.missing:
-        yield Finding("cuda", False, f"this machine lacks {what}", command)
-    if not found.missing:
-        yield Finding("cuda", True, f"{found.nvcc} compiles kernels, {found.cudart} runs them")
-    if found.has_driver:
+    toolchain = find_toolchain()
+    for part, command in toolchain.missing:
+        yield Finding("cuda", False, f"this machine lacks {part}", command)
+    if not toolchain.missing:
+        yield Finding("cuda", True, f"{toolchain.nvcc} compiles kernels, {toolchain.cudart} runs them")
+    if toolchain.has_driver:
         yield Finding("driver", True, "libcuda.so.1 loads")
     else:
         command = "apt-get install nvidia-driver-580   (in a container: docker run --gpus all)"
@@ -125,26 +125,26 @@ def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
 
 
 def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
-    """Raises InvalidModel where TVM cannot read it, or a size of its inputs is not known."""
-    found = graphs.look(str(file.absolute()), shapes)
-    inputs = ", ".join(f"{each.name} {each.shape}" for each in found.inputs)
-    return f"{file}: {sum(found.operators.values())} operators; {inputs}"
+    """Return the model's inputs. Raises InvalidModel if it is unreadable or an input size is unknown."""
+    report = graphs.look(str(file.absolute()), shapes)
+    inputs = ", ".join(f"{each.name} {each.shape}" for each in report.inputs)
+    return f"{file}: {sum(report.operators.values())} operators; {inputs}"
 
 
 def sandbox(mode: str) -> str:
-    """Raises HostFault where less than all walls close around what strangers made."""
+    """Check that untrusted models and candidates run in a full sandbox. Raises HostFault if not."""
     from workers.sandbox.sandbox import OFF, WHOLE
     from workers.sandbox.sandbox_support import reached
 
-    told = "off by MALLORN_SANDBOX" if mode == OFF else reached(mode)
-    if told == WHOLE:
+    level = "off by MALLORN_SANDBOX" if mode == OFF else reached(mode)
+    if level == WHOLE:
         return "full: Landlock, seccomp and limits close around what runs models and candidates"
-    way = next((way for word, way in WAYS_TO_FULL if word in told), "mallorn doctor")
-    raise HostFault(f"{told}; serve nobody's models but your own so", hint=way)
+    way = next((way for word, way in WAYS_TO_FULL if word in level), "mallorn doctor")
+    raise HostFault(f"{level}; serve nobody's models but your own so", hint=way)
 
 
 def cores(cpus: Path = CPUS) -> str:
-    """Raises HostFault where some cores are much slower: each is given an equal part of the work."""
+    """Raise HostFault if some cores are much slower, because work is split equally between cores."""
     clocks = {core: _clock(cpus / f"cpu{core}") for core in sorted(os.sched_getaffinity(0))}
     fast = [core for core, clock in clocks.items() if clock >= SLOW * max(clocks.values())]
     if len(fast) == len(clocks):
@@ -155,7 +155,7 @@ def cores(cpus: Path = CPUS) -> str:
 
 
 def _clock(core: Path) -> int:
-    """The highest that a core may have; 0 where nobody tells, as in most virtual machines."""
+    """Return a core's maximum frequency; 0 if it is unknown, as in most virtual machines."""
     try:
         return int((core / "cpufreq" / "cpuinfo_max_freq").read_text())
     except (OSError, ValueError):
@@ -163,14 +163,14 @@ def _clock(core: Path) -> int:
 
 
 def onnxruntime() -> str:
-    """Raises MissingPackage; results are then compared with TVM's own build alone."""
+    """Raise MissingPackage without onnxruntime; results are then compared only with TVM's build."""
     if find_spec("onnxruntime") is None:
         raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
     return "installed: results are compared with it"
 
 
 def check_host(data: Path) -> None:
-    """The checks that cost nothing, before a service is started here. Raises what the first one finds."""
+    """Run the fast checks before a service is started here. Raises the first check's error."""
     from workers.host.core_lock import CoreLock
 
     compiler()
@@ -180,7 +180,7 @@ def check_host(data: Path) -> None:
 
 @contextmanager
 def _path_of_our_children() -> Iterator[None]:
-    """Programs are looked for where the parts of a stack on this machine look for them."""
+    """Set PATH to that of the stack's parts while the block runs, so that it finds the same programs."""
     before = os.environ.get("PATH")
     os.environ["PATH"] = search_path()
     try:

@@ -1,4 +1,4 @@
-"""Commands that submit jobs and look at them."""
+"""Commands that submit, list and show jobs."""
 
 import time
 from collections.abc import Sequence
@@ -90,10 +90,10 @@ def submit(
     """Hand in a model to be tuned, and return at once."""
     options = choices.asked()
     file = Path(model)
-    called = name or (file.stem if file.is_file() else None)
+    job_name = name or (file.stem if file.is_file() else None)
     with client(*place) as api:
         model_id = upload_with_bar(api, model)
-        job = api.tune(model_id, *effort, called, priority, **options)
+        job = api.tune(model_id, *effort, job_name, priority, **options)
     if as_json:
         print_json(job.body)
         return
@@ -113,23 +113,23 @@ def jobs(
 ) -> None:
     """List jobs, newest first."""
     with reader(*place) as api:
-        found = list(islice(api.jobs(state, archived, all_owners), limit))
+        handles = list(islice(api.jobs(state, archived, all_owners), limit))
     if as_json:
-        print_json([job.body for job in found])
+        print_json([job.body for job in handles])
         return
     kind = state or ("archived" if archived else None)
     empty = f"no {kind} jobs" if kind else f"no jobs yet; hand one in with   {FIRST_STEP}"
     columns = (OWNER_COLUMN, *JOB_COLUMNS) if all_owners else JOB_COLUMNS
-    print_rows([job.status for job in found], columns, False, empty)
+    print_rows([job.status for job in handles], columns, False, empty)
 
 
 @shared
 def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Show one job: its budget, what was found and what went wrong."""
-    with source(*place) as found:
-        handle = find_job(found.api, job)
+    with source(*place) as origin:
+        handle = find_job(origin.api, job)
         rows = []
-        with suppress(NotFound):  # an admin sees that another's job is there, and not its tasks
+        with suppress(NotFound):  # an admin may see another owner's job, but not its tasks
             rows = [] if as_json else handle.tasks()
     status, report = handle.status, handle.status.finish_report
     if as_json:
@@ -149,8 +149,8 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     stdout().print()
     for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)
-    print_verdict(status.verdict, found.words)
-    print_fetch(status, found.words)
+    print_verdict(status.verdict, origin.words)
+    print_fetch(status, origin.words)
     if status.export_deleted_at is not None:
         print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
 
@@ -179,10 +179,10 @@ def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
 @shared
 def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
     """Print MetaSchedule's table of a job's tasks, and which of them share a cost model and why."""
-    with source(*place) as found:
-        handle = find_job(found.api, job)
+    with source(*place) as origin:
+        handle = find_job(origin.api, job)
         rows = handle.tasks()
-    empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{found.words}"
+    empty = f"no tasks yet: the model was not imported; look at   mallorn show {handle.id}{origin.words}"
     print_rows(rows, task_columns(rows), as_json, empty)
     if not as_json and (families := kinships(rows)):
         stdout().print()

@@ -1,4 +1,4 @@
-"""`mallorn keys`: who may come in, and for what."""
+"""`mallorn keys`: lists, creates, rotates and revokes API keys."""
 
 import time
 from typing import Annotated, Final
@@ -91,15 +91,15 @@ def rotate(
 def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
     """Let a key, and the browsers that it let in, open nothing from now on."""
     with client(*place) as api:
-        found = next((each for each in api.api_keys() if each.id == key), None)
-        whose = f" ({found.name}, of {found.owner})" if found else ""
+        api_key = next((each for each in api.api_keys() if each.id == key), None)
+        whose = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
         ask(f"Revoke the key {key}{whose}?", f"mallorn keys revoke {key} --yes", yes)
         api.revoke_key(key)
     print_note(f"revoked {key}")
 
 
 def state_of(key: ApiKey) -> str:
-    """Whether it opens anything, and for how long."""
+    """Return whether a key is valid, revoked or expired, and how long it remains valid."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is None:

@@ -1,4 +1,4 @@
-"""The command `mallorn`: which commands there are, and how an error ends one."""
+"""The command `mallorn`: its list of commands, and how errors are printed."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ from mallorn import __version__
 from mallorn.core.errors import MallornError
 from mallorn.core.redaction import redact
 
-# A command's module is imported when the command runs or help is asked for; it must import nothing heavy.
+# A command's module is imported to run the command or show help; it must not import large packages.
 COMMANDS: Final[list[tuple[str, str]]] = [
     ("tune", "cli.tune_and_resume:tune"),
     ("submit", "cli.jobs:submit"),
@@ -66,7 +66,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
 
 
 class LazyGroup(TyperGroup):
-    """Loads a command's module on first use, and turns errors into what happened and what to type next."""
+    """Imports a command's module on first use; prints errors as a message and the next command."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, _ in COMMANDS]
@@ -78,36 +78,36 @@ class LazyGroup(TyperGroup):
         module, _, attribute = location.partition(":")
         function: Callable[..., Any] | typer.Typer = getattr(import_module(module), attribute)
         if isinstance(function, typer.Typer):
-            return get_command(function)  # a group of its own
+            return get_command(function)  # a group of commands
         single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
         single.command(cmd_name)(function)
         return get_command(single)
 
     def invoke(self, ctx: Any) -> Any:
-        sys.excepthook = _show_fault  # in the place of typer's, which shows all
+        sys.excepthook = _show_fault  # replaces typer's, which prints secrets, too
         try:
             return super().invoke(ctx)
         except MallornError as error:
             print_error(error.message, error.hint)
             raise typer.Exit(1) from None
         except BrokenPipeError:
-            # The reader (head, less) has seen enough; what is still buffered has nowhere to go.
+            # The reader (head, less) closed the pipe; discard what is still buffered.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except MISTAKES as error:
-            if (said := explained(error)) is None:
+            if (explanation := explained(error)) is None:
                 raise
-            print_error(said.message, said.hint)
+            print_error(explanation.message, explanation.hint)
             raise typer.Exit(1) from None
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A traceback without the settings' secrets."""
+    """Print a traceback in which secrets of the settings are redacted."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(__version__)
         raise typer.Exit
 

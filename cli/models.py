@@ -1,4 +1,4 @@
-"""Commands about uploaded models."""
+"""Commands that list, upload and delete models."""
 
 from typing import Annotated, Final
 

@@ -1,4 +1,4 @@
-"""`mallorn owners`: who may come in at all, for admins and for whoever owns the coordinator's host."""
+"""`mallorn owners`: lists, bans, readmits and erases owners, for admins and the host's user."""
 
 from typing import Annotated, Final
 

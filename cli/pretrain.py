@@ -1,4 +1,4 @@
-"""The command that fits bases: what proposes the first rounds of tasks that nobody has measured yet."""
+"""The command that pretrains base cost models, which propose first rounds of unmeasured tasks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -88,26 +88,26 @@ def pretrain(
     with installed("worker"):
         from research.pretraining.pretrain import pretrain as fit_bases
     with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
-        taught = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+        examples = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
         if foreign:
             from research.pretraining.from_tuner_logs import with_foreign
 
-            taught = with_foreign(opened, taught, model, op)
-        note_skipped(taught)
+            examples = with_foreign(opened, examples, model, op)
+        note_skipped(examples)
         with bar("fitting") as progress:
-            found = list(fit_bases(opened, taught, model, progress, lowering, target_of, choose))
-    _print(found, taught, as_json)
+            bases = list(fit_bases(opened, examples, model, progress, lowering, target_of, choose))
+    _print(bases, examples, as_json)
 
 
-def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: bool) -> None:
-    stored = [base for base in found if base.name is not None]
-    few = [base for base in found if base.name is None]
-    if few:
-        told = ", ".join(f"{base.op} ({base.rows})" for base in few)
-        print_note(f"too few measurements to learn from: {told}")
+def _print(bases: Sequence["PretrainedBase"], examples: "TrainingData", as_json: bool) -> None:
+    stored = [base for base in bases if base.name is not None]
+    too_small = [base for base in bases if base.name is None]
+    if too_small:
+        names = ", ".join(f"{base.op} ({base.rows})" for base in too_small)
+        print_note(f"too few measurements to learn from: {names}")
     if not stored:
         raise InvalidRequest(
-            f"none of {len(found)} operators has measurements enough for a base",
+            f"none of {len(bases)} operators has measurements enough for a base",
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
     if as_json:
@@ -115,7 +115,7 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
             [
                 {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
                 | base.metrics.model_dump(exclude_unset=True)
-                | {"active": base.active, "snapshot": taught.snapshot}
+                | {"active": base.active, "snapshot": examples.snapshot}
                 for base in stored
             ]
         )
@@ -124,22 +124,22 @@ def _print(found: Sequence["PretrainedBase"], taught: "TrainingData", as_json: b
     for base in stored:
         if not base.active:
             print_note(_why_inactive(base))
-    if any(base.active for base in found):
+    if any(base.active for base in bases):
         print_note(
             "the active ones propose first rounds of new tasks from now on, whatever the job's cost model"
         )
 
 
 def _why_inactive(base: "PretrainedBase") -> str:
-    """What a base does not do, in figures, and the way to have it nevertheless."""
+    """Return why a base is not active, in figures, and the command that activates it."""
     from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
 
     share, split = base.metrics.pairwise, base.metrics.split
-    judged = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
-    why = f"it {judged} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
+    accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+    cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
     if only_foreign(base.metrics):
-        why = f"it {judged} ({split}), and all of them are other tuners'"
+        cause = f"it {accuracy} ({split}), and all of them are other tuners'"
     return (
-        f"{base.name} is stored and not active: {why}; use it nevertheless with   "
+        f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
         f"mallorn costmodels activate {base.name} --target '{base.target}'"
     )

@@ -1,4 +1,4 @@
-"""The command that says where a tuned model's time goes, beside the most that the machine allows."""
+"""The command that profiles a tuned model's kernels and compares them with the machine's limits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -35,17 +35,17 @@ def profile(
     from workers.whole_model.engines import TUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)
-    with local_model(model, exported) as whole:
-        library = whole.folder / "tuned.so"
-        compile_tuned(whole, exported, library)
-        with Engines(whole, [TUNED]) as engines:
+    with local_model(model, exported) as whole_model:
+        library = whole_model.folder / "tuned.so"
+        compile_tuned(whole_model, exported, library)
+        with Engines(whole_model, [TUNED]) as engines:
             engines.load({TUNED: library})
             whole_us = engines.latencies()[TUNED].median
             times_us = engines.kernel_times(seconds)[TUNED]
-        extraction, is_cpu = whole.extraction(), whole.target.is_cpu
-        # A GPU's peak is not this processor's, and its code is another.
-        machine = whole.machine() if is_cpu else None
-        causes = whole.explain_kernels(exported.records(whole.folder)) if is_cpu else {}
+        extraction, is_cpu = whole_model.extraction(), whole_model.target.is_cpu
+        # Peaks and explanations are for this CPU, not for a GPU.
+        machine = whole_model.machine() if is_cpu else None
+        causes = whole_model.explain_kernels(exported.records(whole_model.folder)) if is_cpu else {}
     kernels = [
         replace(
             kernel,
@@ -65,16 +65,16 @@ def profile(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel where it runs in the model; what no task tells of it is None."""
+    """A kernel's time in the model. Figures that need the kernel's task are None without one."""
 
     kernel: str
     calls: int | None
-    time_us: float  # of all of them
+    time_us: float  # of all calls
     share: float
     gflops: float | None = None
-    floor_us: float | None = None  # what its arithmetic alone would take at the machine's peak
+    floor_us: float | None = None  # time of its arithmetic at the machine's peak
     gbytes_per_sec: float | None = None
-    held_back_by: Sequence[str] = ()  # what more trials do not change
+    held_back_by: Sequence[str] = ()  # causes that more trials do not change
 
 
 COLUMNS: Final = (
@@ -94,7 +94,7 @@ COLUMNS: Final = (
 def describe(
     times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
 ) -> list[Kernel]:
-    """The kernels, the longest first."""
+    """Return the kernels with their figures, slowest first."""
     total_us = sum(times_us.values())
     slowest_first = sorted(times_us.items(), key=lambda item: -item[1])
     return [_kernel(name, time_us, total_us, tasks.get(name), machine) for name, time_us in slowest_first]
@@ -107,8 +107,8 @@ def _kernel(
     if task is None:
         return Kernel(name, None, time_us, share)
     flops = task.flops * task.weight
-    # Every argument is read or written once.
-    moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
+    # Assume that every argument is read or written once.
+    bytes_moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
     peak = machine and peak_gflops(machine, {dtype for _, dtype, _ in task.args.args})
     return Kernel(
         kernel=name,
@@ -117,24 +117,24 @@ def _kernel(
         share=share,
         gflops=flops / time_us / 1e3,
         floor_us=flops / peak / 1e3 if peak else None,
-        gbytes_per_sec=moved * task.weight / time_us / 1e3,
+        gbytes_per_sec=bytes_moved * task.weight / time_us / 1e3,
     )
 
 
 def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
-    """That a kernel only moves data, who asks for it, and how fast it is."""
+    """Yield a text if the kernel only copies data: the operator that needs it, and its bandwidth."""
     for copy in (copy for copy in left if copy.function == kernel.kernel):
-        what = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
+        label = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
         rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""
         limit = f" of {machine.memory_gbytes_per_sec:.3g}" if rate and machine else ""
-        yield f"{what} asked for by {copy.asked_by}{rate}{limit}"
+        yield f"{label} asked for by {copy.asked_by}{rate}{limit}"
 
 
 def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:
-    """The sum, what lies between it and the whole model, and how far the arithmetic alone would go."""
-    inside_us = sum(kernel.time_us for kernel in kernels)
+    """Return lines with the model's latency, its kernels' sum, and the limits of the machine."""
+    kernels_us = sum(kernel.time_us for kernel in kernels)
     lines = [
-        f"the model takes {latency(whole_us)}, its kernels {latency(inside_us)} of it as they were watched"
+        f"the model takes {latency(whole_us)}, its kernels {latency(kernels_us)} of it as they were watched"
     ]
     if machine is not None:
         gflops, gbytes = _limits(machine).values()

@@ -1,4 +1,4 @@
-"""`mallorn quantize`: a network in 8 bits, made with samples of what it will see."""
+"""`mallorn quantize`: quantises a network to 8 bits, with samples of its inputs."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -61,22 +61,22 @@ def quantize(
                 "scales follow samples, and none are given", hint="--data samples.npz   or   --weights 8"
             )
         print_note(f"quantising {model} with onnxruntime")
-        found = quantised(model, data, output)
+        result = quantised(model, data, output)
     else:
         if weights not in BITS:
             raise InvalidRequest(f"weights of {weights} bits are not made", hint="--weights 4 or --weights 8")
         if group not in GROUPS:
-            told = ", ".join(map(str, GROUPS))
-            raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {told}")
+            sizes = ", ".join(map(str, GROUPS))
+            raise InvalidRequest(f"groups of {group} weights are not made", hint=f"--group takes {sizes}")
         print_note(f"rounding the weights of {model} to {weights} bits")
-        found = narrowed(model, data, output, weights, group)
+        result = narrowed(model, data, output, weights, group)
     if as_json:
-        print_json({"model": str(output), **asdict(found)})
+        print_json({"model": str(output), **asdict(result)})
         return
-    stdout().print(f"{output}: {found.bytes / 1e6:.1f} MB, from {found.float_bytes / 1e6:.1f}")
-    for name, error in found.errors.items():
+    stdout().print(f"{output}: {result.bytes / 1e6:.1f} MB, from {result.float_bytes / 1e6:.1f}")
+    for name, error in result.errors.items():
         stdout().print(
-            f"{name}: against float32, on {found.samples} samples, relative error "
+            f"{name}: against float32, on {result.samples} samples, relative error "
             f"{error.mean:.1e} (mean), {error.largest:.1e} (largest)"
         )
     print_note(f"tune it: mallorn tune {output}")

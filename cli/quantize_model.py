@@ -1,4 +1,4 @@
-"""Quantise a model for `mallorn quantize`, by samples or its weights alone, and measure its error."""
+"""Quantises a model for `mallorn quantize`, with samples or only its weights; measures the error."""
 
 import logging
 import shutil
@@ -28,7 +28,7 @@ Sample = dict[str, NDArray[Any]]  # by the name of an input
 
 @dataclass(frozen=True)
 class Error:
-    """Of one output against float32, over its largest value."""
+    """Error of one output against float32, relative to the largest value of that output."""
 
     mean: float
     largest: float
@@ -36,7 +36,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Quantised:
-    """What was written."""
+    """Sizes and errors of a quantised model that was written."""
 
     samples: int
     bytes: int
@@ -45,7 +45,7 @@ class Quantised:
 
 
 def read_network(model: Path) -> Any:
-    """Raises InvalidModel for what is no ONNX file, or one of integers."""
+    """Read an ONNX file. Raises InvalidModel if it is invalid or already quantised."""
     try:
         network = onnx.load(str(model))
     except (DecodeError, OSError, onnx.checker.ValidationError) as error:
@@ -56,7 +56,7 @@ def read_network(model: Path) -> Any:
 
 
 def read_samples(network: Any, data: Path) -> Iterator[Sample]:
-    """One set of inputs at a time."""
+    """Yield the inputs of one sample at a time. Raises InvalidRequest for unsuitable data."""
     weights = {tensor.name for tensor in network.graph.initializer}
     inputs = [value for value in network.graph.input if value.name not in weights]
     try:
@@ -66,21 +66,21 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
         raise InvalidRequest(f"{data} is no .npz file of arrays", hint=HINT) from None
     names = [value.name for value in inputs]
     if set(names) != set(arrays):
-        wanted, given = ", ".join(names), ", ".join(arrays) or "nothing"
-        raise InvalidRequest(f"{data} has {given}; the model takes {wanted}", hint=HINT)
+        expected, actual = ", ".join(names), ", ".join(arrays) or "nothing"
+        raise InvalidRequest(f"{data} has {actual}; the model takes {expected}", hint=HINT)
     cut = {value.name: _cut(value, arrays[value.name]) for value in inputs}
     counts = {len(pieces) for pieces in cut.values()}
     if len(counts) != 1 or not max(counts):
-        told = ", ".join(f"{len(pieces)} of {name}" for name, pieces in cut.items())
+        counts_text = ", ".join(f"{len(pieces)} of {name}" for name, pieces in cut.items())
         raise InvalidRequest(
-            f"{data} has samples {told}; it needs as many of each, and one at least", hint=HINT
+            f"{data} has samples {counts_text}; it needs as many of each, and one at least", hint=HINT
         )
-    for at in range(counts.pop()):
-        yield {name: pieces[at] for name, pieces in cut.items()}
+    for i in range(counts.pop()):
+        yield {name: pieces[i] for name, pieces in cut.items()}
 
 
 def _cut(value: Any, array: Any) -> list[Any]:
-    """An array as inputs of the model: each along the first axis, or as many at once as the model takes."""
+    """Split an array along its first axis into inputs with the model's batch size, 1 if it is free."""
     kind = value.type.tensor_type
     sizes = [dim.dim_value for dim in kind.shape.dim]  # 0: free
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
@@ -101,23 +101,23 @@ def _cut(value: Any, array: Any) -> list[Any]:
 
 
 def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:
-    """By output, over the samples, in onnxruntime."""
+    """Return the second model's errors against the first, by output, as onnxruntime runs both."""
     sessions = [session(str(file)) for file in (model, whole)]
     outputs = [value.name for value in sessions[0].get_outputs()]
-    found: dict[str, list[Error]] = {name: [] for name in outputs}
+    results: dict[str, list[Error]] = {name: [] for name in outputs}
     for sample in samples:
         real, quantised = (each.run(outputs, sample) for each in sessions)
-        for name, expected, ours in zip(outputs, real, quantised, strict=True):
-            apart = np.abs(np.asarray(ours, "float64") - expected)
-            most = max(float(np.abs(expected).max(initial=0.0)), 1e-30)
-            found[name].append(Error(float(apart.mean()) / most, float(apart.max(initial=0.0)) / most))
+        for name, expected, actual in zip(outputs, real, quantised, strict=True):
+            gaps = np.abs(np.asarray(actual, "float64") - expected)
+            peak = max(float(np.abs(expected).max(initial=0.0)), 1e-30)
+            results[name].append(Error(float(gaps.mean()) / peak, float(gaps.max(initial=0.0)) / peak))
     return {
         name: Error(float(np.mean([e.mean for e in errors])), max(e.largest for e in errors))
-        for name, errors in found.items()
+        for name, errors in results.items()
     }
 
 
-OLDEST_OPSET: Final = 13  # scales of each channel
+OLDEST_OPSET: Final = 13  # the first with a scale per channel
 PRODUCTS: Final = ("MatMul", "Gemm")
 
 
@@ -134,19 +134,19 @@ def quantised(model: Path, data: Path, output: Path) -> Quantised:
         )
     samples = list(read_samples(network, data))
     with TemporaryDirectory(prefix="mallorn-quantize-") as folder:
-        real, whole = Path(folder, "real.onnx"), Path(folder, "quantised.onnx")
+        real, quantised_file = Path(folder, "real.onnx"), Path(folder, "quantised.onnx")
         try:
             quant_pre_process(str(model), str(real), skip_symbolic_shape=True)
-            _quantise(real, whole, samples)
-            errors = errors_of(model, whole, samples)
+            _quantise(real, quantised_file, samples)
+            errors = errors_of(model, quantised_file, samples)
         except InvalidModel:
             raise
-        except Exception as error:  # onnxruntime raises what it likes
+        except Exception as error:  # onnxruntime raises many kinds of exceptions
             raise InvalidModel(
                 f"onnxruntime cannot quantise {model}: {str(error).strip().splitlines()[0][:300]}",
                 hint="check-model MODEL   (it comes with the package onnx)",
             ) from error
-        shutil.copyfile(whole, output)
+        shutil.copyfile(quantised_file, output)
     return Quantised(len(samples), output.stat().st_size, model.stat().st_size, errors)
 
 
@@ -158,8 +158,8 @@ class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
         return next(self._left, None)
 
 
-def _quantise(real: Path, whole: Path, samples: Sequence[Sample]) -> None:
-    """QDQ, bytes without a sign for data and with one for weights, as processors multiply them."""
+def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> None:
+    """Write a QDQ model with unsigned bytes for data and signed bytes for weights, which CPUs multiply."""
     nodes = onnx.load(str(real)).graph
     constant = {tensor.name for tensor in nodes.initializer}
     loose = [node.name for node in nodes.node if node.op_type == "MatMul" and node.input[1] not in constant]
@@ -170,13 +170,13 @@ def _quantise(real: Path, whole: Path, samples: Sequence[Sample]) -> None:
             "the model has no convolution and no product with constant weights",
             hint="there is nothing to gain",
         )
-    # onnxruntime's quantiser writes advice for its own users to the root logger itself.
+    # onnxruntime's quantiser logs advice for its own users on the root logger.
     root = logging.getLogger()
     root.addFilter(_is_error)
     try:
         quantization.quantize_static(
             str(real),
-            str(whole),
+            str(quantised_file),
             _SampleReader(samples),
             quant_format=quantization.QuantFormat.QDQ,
             op_types_to_quantize=None if convolutions > products else ["Conv", *PRODUCTS],
@@ -195,7 +195,7 @@ def _is_error(record: logging.LogRecord) -> bool:
 
 DOMAIN: Final = "com.microsoft"
 NIBBLE: Final = 4
-# Larger files are no protobuf: weights go into one beside.
+# Protobuf files have a size limit: larger weights go into a separate file.
 MOST_BYTES: Final = 1 << 30
 
 
@@ -216,64 +216,64 @@ def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int
 
 
 def _weight_bytes(network: Any) -> int:
-    """Of a network that may be too large to be counted as a whole."""
+    """Return the bytes of the weights; the network itself may be too large for ByteSize."""
     return sum(tensor.ByteSize() for tensor in network.graph.initializer)
 
 
 def _narrow(network: Any, bits: int, group: int) -> int:
-    """Write products in other words; how many."""
-    graph, found = network.graph, 0
+    """Replace products with constant weights by MatMulNBits; return how many."""
+    graph, count = network.graph, 0
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    turned = {
+    transposes = {
         node.output[0]: node
         for node in graph.node
         if node.op_type == "Transpose" and node.input[0] in constants
         if len(constants[node.input[0]].dims) == 2
     }
     for node in graph.node:
-        weights = _weights(node, constants, turned)
+        weights = _weights(node, constants, transposes)
         if weights is not None and len(weights) >= group:
             graph.initializer.extend(_packed(node, weights, bits, group))
-            found += 1
-    _drop_unread(graph, turned)
-    if found and all(entry.domain != DOMAIN for entry in network.opset_import):
+            count += 1
+    _drop_unread(graph, transposes)
+    if count and all(entry.domain != DOMAIN for entry in network.opset_import):
         network.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    return found
+    return count
 
 
 def _weights(
-    node: NodeProto, constants: Mapping[str, TensorProto], turned: Mapping[str, NodeProto]
+    node: NodeProto, constants: Mapping[str, TensorProto], transposes: Mapping[str, NodeProto]
 ) -> Any | None:
-    """The constant matrix [inputs, outputs] that the node multiplies real numbers with."""
-    said = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    """Return the constant matrix [inputs, outputs] of a float product; None for any other node."""
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
-    if said.get("transA") or said.get("alpha", 1.0) != 1.0 or said.get("beta", 1.0) != 1.0:
+    if attributes.get("transA") or attributes.get("alpha", 1.0) != 1.0 or attributes.get("beta", 1.0) != 1.0:
         return None
-    name, is_turned = node.input[1], bool(said.get("transB"))
-    if name in turned:
-        name, is_turned = turned[name].input[0], not is_turned
+    name, is_transposed = node.input[1], bool(attributes.get("transB"))
+    if name in transposes:
+        name, is_transposed = transposes[name].input[0], not is_transposed
     tensor = constants.get(name)
     if tensor is None or len(tensor.dims) != 2 or tensor.data_type not in _REAL:
         return None
     if len(node.input) > 2 and len(getattr(constants.get(node.input[2]), "dims", ())) != 1:
-        return None  # what Gemm adds is no row
+        return None  # Gemm adds more than a bias vector
     array = numpy_helper.to_array(tensor)
-    return array.T if is_turned else array
+    return array.T if is_transposed else array
 
 
 _REAL: Final = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
-    """Make the node a MatMulNBits; its constants."""
+    """Turn the node into a MatMulNBits; return its new constants."""
     inputs, outputs = weights.shape
     numbers, scales = rounded(weights, bits, group)
     if bits == NIBBLE:
         numbers = numbers[..., ::2] | (numbers[..., 1::2] << NIBBLE)
     tensors = [
-        numpy_helper.from_array(array, f"{node.output[0]}/{what}")
-        for what, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
+        numpy_helper.from_array(array, f"{node.output[0]}/{suffix}")
+        for suffix, array in (("bits", numbers), ("scales", scales.astype(weights.dtype)))
     ]
     bias = list(node.input[2:])
     node.input[:] = [node.input[0], *(tensor.name for tensor in tensors), *(["", "", *bias] if bias else [])]
@@ -285,9 +285,9 @@ def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
 
 
 def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
-    """Numbers [outputs, blocks, group] around half of their range, and scales [outputs, blocks].
+    """Return numbers [outputs, blocks, group] with their zero at half the range, and scales.
 
-    The largest of a block, which may have either sign, becomes the least number: there is one more of those.
+    A block's value of largest magnitude becomes the smallest number: negatives reach one step further.
     """
     half = 1 << (bits - 1)
     padded = np.pad(weights.T.astype("float32"), [(0, 0), (0, -len(weights) % group)])
@@ -299,26 +299,26 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
     return numbers.astype("uint8"), scales[..., 0]
 
 
-def _drop_unread(graph: Any, turned: Mapping[str, NodeProto]) -> None:
-    """Real weights that nothing reads any more, and what transposed them."""
-    read = _read(graph)
-    for name, node in turned.items():
-        if not read[name]:
+def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
+    """Remove initializers that nothing reads any more, and Transpose nodes of weights without readers."""
+    reads = _read(graph)
+    for name, node in transposes.items():
+        if not reads[name]:
             graph.node.remove(node)
-    read = _read(graph)
-    unread = {tensor.name for tensor in graph.initializer if not read[tensor.name]}
+    reads = _read(graph)
+    unread = {tensor.name for tensor in graph.initializer if not reads[tensor.name]}
     for values in (graph.initializer, graph.input):  # old files list constants among the inputs
-        kept = [value for value in values if value.name not in unread]
+        remaining = [value for value in values if value.name not in unread]
         del values[:]
-        values.extend(kept)
+        values.extend(remaining)
 
 
 def _read(graph: Any) -> Counter[str]:
-    """How often each value is read, in bodies of branches and loops, too."""
-    found = Counter(value.name for value in graph.output)
+    """Count how often each value is read, including reads in bodies of branches and loops."""
+    reads = Counter(value.name for value in graph.output)
     for node in graph.node:
-        found.update(node.input)
+        reads.update(node.input)
         for attribute in node.attribute:
             for body in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                found += _read(body)
-    return found
+                reads += _read(body)
+    return reads

@@ -1,4 +1,4 @@
-"""The command that makes a file to search in without a device: all that was measured of some tasks."""
+"""The command that records all measurements of some tasks, to run searchers without a device."""
 
 import time
 from collections.abc import Sequence
@@ -28,13 +28,13 @@ from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column
 
 ROUND_SIZE: Final = 16
-#: More than any model has tasks: the budget of each task alone shall end a job.
+#: More tasks than any model has, so that only the budget of each task ends a job.
 MOST_TASKS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTask:
-    """What a recording has of a task."""
+    """Contents of a recording for one task."""
 
     name: str
     op: str
@@ -81,7 +81,7 @@ def record(
     as_json: JsonOption = False,
 ) -> None:
     """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
-    # Whoever lacks pyarrow shall hear of it before hours of measuring, not after.
+    # Imported first, so that a missing pyarrow is reported before hours of measuring.
     from research.replay.recorded_task import of_every_kind
     from research.replay.recorded_tasks_from_dataset import collect
     from research.replay.recording_file import write_tasks
@@ -100,12 +100,12 @@ def record(
             wait_for_device(stack)
             for model in models:
                 _measure(stack, model, candidates, target, seed, only or [])
-    found, hosts = collect(directories, candidates)
-    kept = found if tasks is None else of_every_kind(found, tasks)
-    write_tasks(out, kept, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
+    recorded_tasks, hosts = collect(directories, candidates)
+    chosen_tasks = recorded_tasks if tasks is None else of_every_kind(recorded_tasks, tasks)
+    write_tasks(out, chosen_tasks, {"hosts": hosts, "mallorn": VERSION, "written_at": int(time.time())})
     rows = [
         WrittenTask(task.name, task.op, len(task.sketches), len(task.trials), task.failures, task.optimum_us)
-        for task in kept
+        for task in chosen_tasks
     ]
     print_rows(rows, COLUMNS, as_json, "")
     print_note(f"{sum(row.candidates for row in rows)} candidates of {len(rows)} tasks in {out}")
@@ -114,16 +114,16 @@ def record(
 def _measure(
     stack: Connected, model: Path, candidates: int, target: str, seed: int, only: Sequence[str]
 ) -> None:
-    """The tasks of a model by each of the searchers in turn; no job measures what an earlier one has."""
+    """Measure a model's tasks with each searcher in turn; no job repeats earlier measurements."""
     model_id = upload_with_bar(stack.api, str(model))
-    # One round is to spare: what tells of a worker and not of its candidate is not recorded.
+    # One extra round, because failures that a worker caused, not its candidate, are not recorded.
     for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
         options: OptionKwargs = {
             "search": search,
             "task_trials": count,
             "policy": "round-robin",
             "round_size": ROUND_SIZE,
-            "stopping": "fixed",  # a recording's times shall all be equally good
+            "stopping": "fixed",  # gives all times of a recording the same precision
             "only": list(only),
         }
         job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)

@@ -1,4 +1,4 @@
-"""`mallorn records`: measurements of the dataset."""
+"""`mallorn records`: lists measurements of the dataset."""
 
 import itertools
 from typing import Annotated, Final
@@ -40,8 +40,8 @@ def records(
 ) -> None:
     """List measurements of the dataset, newest first."""
     with reader(*place) as api:
-        # A whole id is taken as it is: of a deleted job the measurements are still there.
+        # A complete id is not looked up: a deleted job's measurements still exist.
         job = api.job(job).id if job and len(job) < JOB_ID_CHARS else job
-        found = api.records(job, workload, target, outcome, page_size=min(limit, 500))
-        rows = list(itertools.islice(found, limit))
+        measurements = api.records(job, workload, target, outcome, page_size=min(limit, 500))
+        rows = list(itertools.islice(measurements, limit))
     print_rows(rows, RECORD_COLUMNS, as_json, "no measurements match")

@@ -1,4 +1,4 @@
-"""The command that says which graph passes fire on a model, and why the others leave it as it is."""
+"""The command that reports which graph passes change a model, and why the others do not."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -71,16 +71,16 @@ def passes(
 
 
 def copies_text(copies: Iterable["CopyLeft"]) -> str:
-    """How many functions of each kind only move data, and who asks for them."""
-    asked = defaultdict[str, Counter[str]](Counter)
+    """Return the number of copy functions of each kind, and which operators need them."""
+    counts_by_kind = defaultdict[str, Counter[str]](Counter)
     for each in copies:
-        asked[each.kind][each.asked_by] += each.calls
-    told = []  # as in: 3 transposes (2 by conv2d, 1 by the output)
-    for kind, askers in asked.items():
-        name = kind if askers.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
-        by = ", ".join(f"{count} by {asker}" for asker, count in askers.most_common())
-        told.append(f"{askers.total()} {name} ({by})")
-    return ", ".join(told) or "no copies"
+        counts_by_kind[each.kind][each.asked_by] += each.calls
+    texts = []  # for example: 3 transposes (2 by conv2d, 1 by the output)
+    for kind, counts in counts_by_kind.items():
+        name = kind if counts.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
+        sources = ", ".join(f"{count} by {source}" for source, count in counts.most_common())
+        texts.append(f"{counts.total()} {name} ({sources})")
+    return ", ".join(texts) or "no copies"
 
 
 REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (

@@ -1,4 +1,4 @@
-"""The parts of the service, one command each, all configured by `MALLORN_*`."""
+"""Commands that each run one part of the service, configured by `MALLORN_*` variables."""
 
 import os
 import signal
@@ -34,8 +34,8 @@ def serve(
     with installed("server"):
         from services.coordinator.serve import serve as serve_coordinator
     end_on_sigterm()  # uvicorn raises the signal once more when it has shut down
-    wanted = {"host": host, "port": port}
-    serve_coordinator(settings().model_copy(update={k: v for k, v in wanted.items() if v is not None}))
+    options = {"host": host, "port": port}
+    serve_coordinator(settings().model_copy(update={k: v for k, v in options.items() if v is not None}))
 
 
 @own_folder("worker")
@@ -44,8 +44,8 @@ def worker(
     name: Annotated[str, typer.Option(help="Name of the slot, unique on its host.")] = "",
 ) -> None:
     """Run one worker slot. It imports, measures rounds, trains and finishes, one at a time."""
-    wanted = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
-    unknown = sorted(set(wanted) - set(WORKER_QUEUES))
+    queue_names = tuple(item.strip() for item in queues.split(",") if item.strip()) or WORKER_QUEUES
+    unknown = sorted(set(queue_names) - set(WORKER_QUEUES))
     if unknown:
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
@@ -56,9 +56,9 @@ def worker(
         from workers.sandbox.sandbox_support import reached
     open_store(settings().artifacts)
     settings().sandbox = mode = settings().sandbox_mode(asks_for_keys(settings()))
-    reached(mode)  # where it is required and not to be had, no worker starts
+    reached(mode)  # raises if a sandbox is required and this host has none
     check_tables(settings().database_url)
-    run_worker(app, wanted, name or f"worker-{os.getpid()}")
+    run_worker(app, queue_names, name or f"worker-{os.getpid()}")
 
 
 @own_folder("control")
@@ -112,7 +112,7 @@ def migrate() -> None:
 
 
 def check_tables(url: str) -> None:
-    """Raise Conflict where the tables are another version's; a database that is away is waited for."""
+    """Raise Conflict if the tables have another version; ignore a database that does not answer."""
     from db.migrate import check
     from db.session import Database
 
@@ -122,7 +122,7 @@ def check_tables(url: str) -> None:
 
 @contextmanager
 def installed(extra: str, *libraries: str) -> Iterator[None]:
-    """Turn a missing library into the command that installs it; `libraries` only children import."""
+    """Raise MissingPackage, with the command that installs it, if an import or `libraries` is missing."""
     try:
         for library in libraries:
             if find_spec(library) is None:
@@ -135,5 +135,5 @@ def installed(extra: str, *libraries: str) -> Iterator[None]:
 
 
 def end_on_sigterm() -> None:
-    """Leave by the ordinary way out when told to stop, so that clean-up runs."""
+    """Exit through SystemExit on SIGTERM, so that clean-up code runs."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

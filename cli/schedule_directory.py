@@ -1,4 +1,4 @@
-"""A directory of schedules as local commands read it, and its model on this machine, without a service."""
+"""Reads a directory of schedules, and sets up its model, for local commands without a service."""
 
 import shutil
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ScheduleDirectory:
-    """What a directory's schedules were tuned for and after which graph passes."""
+    """A directory of schedules: its target, its manifest and the chosen version."""
 
     directory: Path
     target: Target
@@ -31,16 +31,16 @@ class ScheduleDirectory:
     version: Version = Version.ALONE
 
     def file(self, name: str) -> Path:
-        """Where a file of the version's records lies."""
+        """Return the path of a file of this version's records."""
         return self.directory / self.version.file(name)
 
     @property
     def files(self) -> list[Path]:
-        """What a process that compiles with these schedules reads."""
+        """Files that a process reads when it compiles with these schedules."""
         return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
 
     def records(self, scratch: Path) -> Path:
-        """A directory with the version's records, under the names that TVM looks for."""
+        """Return a directory with this version's records under TVM's file names, copied if needed."""
         if self.version is Version.ALONE:
             return self.directory.absolute()
         folder = scratch / self.version
@@ -51,10 +51,10 @@ class ScheduleDirectory:
 
 
 def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
-    """Read a directory's manifest; one written by stock TVM has none, and its target must be given.
+    """Read a directory's manifest. Stock TVM writes none; then `target` must be given.
 
-    Raises NotFound for a missing directory, InvalidRequest for another target, a manifest that is none, or a
-    version that is not there.
+    Raises NotFound for a missing directory, InvalidRequest for another target, an invalid manifest or a
+    missing version.
     """
     exported = replace(_read(directory, target), version=version)
     if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
@@ -79,12 +79,12 @@ def _read(directory: Path, target: str | None) -> ScheduleDirectory:
         parsed = _parsed(target)
         recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
         return ScheduleDirectory(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
-    found = read_manifest(manifest)
-    exported = ScheduleDirectory(directory, parse_target(found.target), found)
-    wanted = exported.target if target is None else _parsed(target)
-    if wanted != exported.target:
+    manifest_values = read_manifest(manifest)
+    exported = ScheduleDirectory(directory, parse_target(manifest_values.target), manifest_values)
+    requested = exported.target if target is None else _parsed(target)
+    if requested != exported.target:
         raise InvalidRequest(
-            f"the schedules in {exported.directory} are for target {exported.target}, not for {wanted}",
+            f"the schedules in {exported.directory} are for target {exported.target}, not for {requested}",
             hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
         )
     return exported
@@ -100,41 +100,41 @@ def _parsed(target: str) -> Target:
 def local_model(
     model: Path, exported: ScheduleDirectory, threads: int | None = None
 ) -> "Iterator[WholeModel]":
-    """The model as it was tuned; its processes and files are gone afterwards.
+    """Yield the model as it was tuned; its processes and files are removed when the block ends.
 
-    The processes live behind walls: schedules may be a stranger's, and become machine code. Engines run on as
-    many threads as the target has cores unless told otherwise.
+    The processes are sandboxed, because schedules may be untrusted and become machine code. Engines run
+    on `threads` threads, by default as many as the target has cores.
     """
     with installed("worker", "onnx", "tvm"):
         from workers.interfaces.model_compiler import ModelCompiler
         from workers.sandbox.landlock import READ
         from workers.whole_model.compiled_model import WholeModel
     count = threads or exported.target.num_cores
-    path, made_for = {"PATH": search_path()}, exported.manifest
+    search_env, manifest = {"PATH": search_path()}, exported.manifest
     with as_onnx(model) as file, TemporaryDirectory(prefix="mallorn-") as parent:
-        # No process writes the folder in which another is given its own.
+        # Each process writes to its own folder; none may write to their parent folder.
         room, weights = Path(parent), ModelUpload.of(file).weights
         (folder := room / "graphs").mkdir()
         model_files = [file.absolute(), *(file.absolute().parent / name for name in weights)]
         readable = tuple((str(path), READ) for path in (room, *model_files, *exported.files))
-        env = {"TVM_NUM_THREADS": str(count), **path}
+        env = {"TVM_NUM_THREADS": str(count), **search_env}
         with ModelCompiler(env=env, room=folder, others=readable) as graphs:
             yield WholeModel(
                 path=file.absolute(),
                 target=exported.target,
-                recipe=made_for.recipe,
-                input_shapes=made_for.input_shapes,
-                input_ranges=made_for.input_ranges,
-                dynamic=made_for.dynamic,
+                recipe=manifest.recipe,
+                input_shapes=manifest.input_shapes,
+                input_ranges=manifest.input_ranges,
+                dynamic=manifest.dynamic,
                 graphs=graphs,
                 folder=folder,
                 threads=count,
-                env=path,
+                env=search_env,
                 room=room,
                 reads=model_files,
             )
 
 
 def onnxruntime_runs(exported: ScheduleDirectory) -> bool:
-    """Whether onnxruntime is here, and a match for the target."""
+    """Return whether onnxruntime is installed and can run the target, that is, a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -1,4 +1,4 @@
-"""`mallorn schedules`: list them, fetch a job's, and share the best known ones as a folder."""
+"""`mallorn schedules`: lists schedules, downloads a job's, and exports or imports the best ones."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -35,11 +35,11 @@ SCHEDULE_COLUMNS: Final = (
 
 
 class GetUnlessNamed(TyperGroup):
-    """`mallorn schedules [JOB]` is `mallorn schedules get [JOB]`."""
+    """Treats `mallorn schedules [JOB]` as `mallorn schedules get [JOB]`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        known = args and (args[0] in self.commands or args[0] == "--help")
-        return super().parse_args(ctx, args if known else [GET, *args])
+        is_command = args and (args[0] in self.commands or args[0] == "--help")
+        return super().parse_args(ctx, args if is_command else [GET, *args])
 
 
 app = typer.Typer(
@@ -97,26 +97,26 @@ def export(
     as_json: JsonOption = False,
 ) -> None:
     """Write the best known record of every workload into a folder that git and stock TVM can read."""
-    wanted = None if target is None else parse_target(target)
+    parsed_target = None if target is None else parse_target(target)
     with installed("worker"):
         from research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
-        written = list(export_schedules(database, directory, wanted, progress))
+        written = list(export_schedules(database, directory, parsed_target, progress))
     if not written:
-        of = f" of {wanted}" if wanted else ""
+        of_target = f" of {parsed_target}" if parsed_target else ""
         raise NotFound(
-            f"nothing was measured{of} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
+            f"nothing was measured{of_target} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
         )
-    told = [
+    rows = [
         {"directory": str(each.directory), "records": each.records, "left_out": each.left_out}
         for each in written
     ]
     if as_json:
-        print_json(told)
+        print_json(rows)
         return
     for each in written:
-        gone = f", {each.left_out} left out: they do not rebuild here" if each.left_out else ""
-        stdout().print(f"{each.directory}: {each.records} records{gone}")
+        omitted = f", {each.left_out} left out: they do not rebuild here" if each.left_out else ""
+        stdout().print(f"{each.directory}: {each.records} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 
@@ -132,17 +132,17 @@ def bring_in(
     for directory in directories:
         if not directory.is_dir():
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")
-    told = ImportTally()
+    tally = ImportTally()
     with installed("worker"):
         from research.shared_schedules.import_folders import import_schedules
     with dataset(*place, create=True) as database:
         for directory in directories:
             with bar(f"reading {directory.name}") as progress:
-                found = import_schedules(database, directory, told.add_problem, progress)
-            told.added, told.known = told.added + found.added, told.known + found.known
-    told.print_problems()
+                counts = import_schedules(database, directory, tally.add_problem, progress)
+            tally.added, tally.known = tally.added + counts.added, tally.known + counts.known
+    tally.print_problems()
     if as_json:
-        figures = {"added": told.added, "known": told.known, "bad": told.bad_lines}
-        print_json({**figures, "problems": told.problems})
+        figures = {"added": tally.added, "known": tally.known, "bad": tally.bad_lines}
+        print_json({**figures, "problems": tally.problems})
     else:
-        stdout().print(f"{told.added:,} added, {told.known:,} known already, {told.bad_lines:,} bad")
+        stdout().print(f"{tally.added:,} added, {tally.known:,} known already, {tally.bad_lines:,} bad")

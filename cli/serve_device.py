@@ -1,4 +1,4 @@
-"""The command that offers this machine as a measuring device."""
+"""The command that serves this machine as a device, which runs and times candidates."""
 
 import ctypes
 import os
@@ -47,9 +47,9 @@ def device(
     log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
 ) -> None:
     """Measure candidates on this machine. Needs TVM's runtime library alone."""
-    # Read by TVM once, when it is imported.
+    # TVM reads this once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    known = Settings(tracker=tracker) if tracker else settings()
+    config = Settings(tracker=tracker) if tracker else settings()
     with installed("worker"):
         from workers.device.key_agent import kept
         from workers.device.nvidia_driver import choose_gpu, visible_gpus
@@ -62,47 +62,47 @@ def device(
     gpus = visible_gpus() if drives_gpu else []
     if len(gpus) > 1 and not gpu:
         serve_each(gpus, name)
-    key = kept(lambda: known.fleet_key)
-    chosen = choose_gpu(gpus, gpu) if drives_gpu else None
-    if chosen is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid  # TVM's device 0, also for what asks it in a child
-    wanted = target_on_this_machine(LOCAL if is_local else target)
+    key = kept(lambda: config.fleet_key)
+    gpu_used = choose_gpu(gpus, gpu) if drives_gpu else None
+    if gpu_used is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu_used.uuid  # TVM's device 0, also in child processes
+    device_target = target_on_this_machine(LOCAL if is_local else target)
     if not is_local:
-        check_executable(wanted)
-    called = name or "-".join(
-        (os.uname().nodename, wanted.key, *([f"gpu{chosen.index}"] if chosen is not None else []))
+        check_executable(device_target)
+    device_name = name or "-".join(
+        (os.uname().nodename, device_target.key, *([f"gpu{gpu_used.index}"] if gpu_used is not None else []))
     )
-    set_up("device", known)
-    print_note(f"device {called} measures for {wanted}")
+    set_up("device", config)
+    print_note(f"device {device_name} measures for {device_target}")
     ports = range(port, port + PORTS)
-    # Not before the key is kept: this program began again then, and the lock on its folder was gone.
+    # After `kept`, which may restart this program and so lose the lock on its folder.
     with own_folder("device"):
         serve_device(
-            known.tracker_address,
-            wanted,
+            config.tracker_address,
+            device_target,
             host,
             ports,
-            name=called,
-            gpu=chosen,
+            name=device_name,
+            gpu=gpu_used,
             is_local=is_local,
             log_path=log.absolute() if log else None,
-            # Who binds more than loopback runs what others send.
-            sandbox=known.sandbox_mode(not is_loopback(host)),
+            # A device that binds more than loopback runs code from other hosts.
+            sandbox=config.sandbox_mode(not is_loopback(host)),
             key=key,
         )
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
-    """Begin this program once for each GPU, and exit as the worst of them when all have ended.
+    """Start this program once per GPU; when all have ended, exit with their highest exit code.
 
-    They end with this process.
+    The started programs end with this process.
     """
-    # It has the fleet's key in its environment, which no session of this user may read.
+    # The environment holds the fleet's key, which sessions of this user must not read.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     devices: dict[int, Gpu] = {}
     for gpu in gpus:
-        named = ("--name", f"{name}-gpu{gpu.index}") if name else ()
-        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *named]
+        name_option = ("--name", f"{name}-gpu{gpu.index}") if name else ()
+        command = [sys.executable, *sys.orig_argv[1:], "--gpu", gpu.uuid, *name_option]
         devices[subprocess.Popen(command, preexec_fn=DieWithParent(signal.SIGTERM)).pid] = gpu
     codes = []
     while devices:

@@ -1,4 +1,4 @@
-"""Which measurements a command learns from: a database's, a snapshot's, or those of Parquet files."""
+"""Reads a command's training data from a database, a snapshot or Parquet files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Taught(NamedTuple):
-    """What there is to learn from, and what fills the views that need a compiler."""
+    """Training data, and the compiler for feature views that need one."""
 
     data: "TrainingData"
     lowering: "Lowering | None"
@@ -28,7 +28,7 @@ class Taught(NamedTuple):
 def training_data_from(
     data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
 ) -> Iterator[Taught]:
-    """What is to be learned from. `data` is a Parquet file, an export's directory or a data directory."""
+    """Yield training data. `data` is a Parquet file, an export's directory or a data directory."""
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
             raise InvalidRequest(
@@ -43,7 +43,7 @@ def training_data_from(
 
 @contextmanager
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
-    """A compiler for a database's programs; its process starts when it is first asked."""
+    """Yield a compiler for a database's programs; its process starts with the first call."""
     from research.pretraining.feature_rows import Lowering
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.process.worker_runtime import MAX_CALLS
@@ -61,7 +61,7 @@ def lowering_in(database: "Database") -> Iterator["Lowering"]:
 def training_data_in(
     database: "Database", snapshot: str | None, target: str | None, op: str | None
 ) -> "TrainingData":
-    """The measurements of a database: a snapshot's, or what is selected."""
+    """Return measurements of a database: those of a snapshot, or those that match the filters."""
     from research.pretraining.from_database import training_data_of
 
     if snapshot is not None and (target or op):
@@ -72,7 +72,7 @@ def training_data_in(
 
 
 def read_parquet(path: Path) -> "TrainingData":
-    """The measurements of Parquet files, with a bar."""
+    """Read measurements from Parquet files, with a progress bar."""
     from research.pretraining.from_parquet import read_training_data
 
     with bar(f"reading {path.name}") as progress:
@@ -80,12 +80,12 @@ def read_parquet(path: Path) -> "TrainingData":
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether it is meant to be read as Parquet; what is not there is if its name says so."""
+    """Return whether a path, which need not exist, is a Parquet file or a directory with some."""
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
 def note_skipped(training_data: "TrainingData") -> None:
-    """Say which rows were left out, if any were."""
+    """Print how many rows were skipped, by cause, if any were."""
     if training_data.skipped:
-        words = ", ".join(f"{count:,} {wrong}" for wrong, count in sorted(training_data.skipped.items()))
+        words = ", ".join(f"{count:,} {cause}" for cause, count in sorted(training_data.skipped.items()))
         print_note(f"left out, as nothing can be learned from them: {words}")

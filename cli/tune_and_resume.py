@@ -1,4 +1,4 @@
-"""The command that does it all: upload a model, tune it, follow, fetch the schedules, print what was won."""
+"""The commands that tune a model, or resume its job: follow it, fetch schedules, print results."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -42,8 +42,8 @@ from mallorn.job import Job
 from mallorn.onnx_export import as_onnx, existing
 from mallorn.wording.format_values import budget_words
 
-# A job whose `tune` was killed stands still with its stack, and needs nothing but a stack to go on; one that
-# was left while it finished may have ended without a reader.
+# States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits
+# only for a stack, and it may have ended while nobody followed it.
 STANDING: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING, JobState.DONE)
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Show the curve and MetaSchedule's table of tasks.")
@@ -70,7 +70,7 @@ def tune(
     """Tune a model and fetch its schedules. Starts the service here if no coordinator is named."""
     options = choices.asked()
     model = existing(model) if model.is_dir() else model
-    # A misspelt one is refused before anything is started.
+    # Refuse a misspelt target before anything is started.
     effort = effort._replace(target=asked_target(effort.target, not place.url))
     directory = out or default_directory(model.stem)
     if not place.url:
@@ -111,7 +111,7 @@ def resume(
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
         again = _again(out, place, force)
-        file = Path(f"{_stem(handle)}.onnx")  # a job knows its model's bytes, and not where they came from
+        file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
         ending = Ending(directory, name, verbose, as_json, again, stack.check_runs)
         if trials or auto or handle.status.state not in STANDING:
@@ -126,25 +126,25 @@ def _stem(job: Job) -> str:
 
 
 def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
-    """The options that `resume` needs to find the same job and directory again."""
-    known = {"--out": out, "--data": place.data, "--url": place.url}
-    words = (str(word) for name, value in known.items() if value is not None for word in (name, value))
+    """Return the options with which `resume` finds the same job and directory again."""
+    options = {"--out": out, "--data": place.data, "--url": place.url}
+    words = (str(word) for name, value in options.items() if value is not None for word in (name, value))
     return (*words, "--force") if force else tuple(words)
 
 
 @dataclass(frozen=True)
 class Ending:
-    """What to do with a job that is followed to its end."""
+    """Follows a job to its end, fetches its schedules and prints the result."""
 
     directory: Path
     model: str  # as the user would type it
     verbose: bool = False
     as_json: bool = False
-    again: tuple[str, ...] = ()  # what `mallorn resume JOB` needs besides
-    check_runs: Callable[[], None] = lambda: None  # raises Unavailable once the service here has ended
+    again: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
+    check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
     def reach(self, job: Job) -> None:
-        """Follow, fetch and print."""
+        """Follow the job, fetch its schedules and print the result."""
         with self.pausing(job):
             print_note(f"its page: {job.page}")
             for seam, name in own_classes(job.status.options):
@@ -161,20 +161,20 @@ class Ending:
 
     @contextmanager
     def pausing(self, job: Job) -> Iterator[None]:
-        """Ctrl-C pauses the job, says what there is of it already, and leaves with code 130."""
+        """On Ctrl-C, pause the job, print what exists of its results, and exit with code 130."""
         try:
             yield
         except KeyboardInterrupt:
-            said = "stopped; what was measured is kept. Go on with"
+            message = "stopped; what was measured is kept. Go on with"
             try:
                 job.pause()
             except Conflict:
-                said = "stopped; the job had just ended. See how, and fetch the schedules, with"
+                message = "stopped; the job had just ended. See how, and fetch the schedules, with"
             except MallornError as error:
-                why = f"the job could not be paused: {error.message}"
-                said = f"stopped following; {why}. Follow it again with"
-            print_note(f"\n{said}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
-            FirstVersion(job, self.directory).news(job.status)  # it may just have come, or be half fetched
+                cause = f"the job could not be paused: {error.message}"
+                message = f"stopped following; {cause}. Follow it again with"
+            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            FirstVersion(job, self.directory).news(job.status)  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"
                 print_note(f"{self.directory} holds a version that works. Check it with   {check}")

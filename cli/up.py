@@ -44,33 +44,33 @@ def up(
     from cli.main import app
     from stack.run_stack import run
 
-    known = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
+    config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     for sentence in unknown_variables(os.environ):
         print_note(sentence)
-    if known.oidc_issuer:
-        AllowList.of(known)  # said here, and not by the coordinator in its log
-    check_binding(host, _asks_for_keys(known, host))
-    directory = DataDir(known.data_dir.absolute())
+    if config.oidc_issuer:
+        AllowList.of(config)  # reports errors here, not in the coordinator's log
+    check_binding(host, _asks_for_keys(config, host))
+    directory = DataDir(config.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:
         api_port = claim_port(host, port)
         if tracker:
-            tracker_host, wanted_port = host_and_port(tracker)
-            tracker_port = claim_port(tracker_host, wanted_port)
+            tracker_host, requested_port = host_and_port(tracker)
+            tracker_port = claim_port(tracker_host, requested_port)
         else:
             tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
-        run(layout, known, until_unused, print_note, partial(app, prog_name="mallorn"))
-    if until_unused:  # a command waits, and taking this process's modules apart takes half a second
+        run(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))
+    if until_unused:  # a command waits, and Python's shutdown takes half a second
         sys.stderr.flush()
         os._exit(0)
 
 
-def _asks_for_keys(known: Settings, host: str) -> bool:
-    """Whether strangers need a key; keys are looked for only where strangers reach the address."""
-    if known.api_keys or known.oidc_issuer or is_loopback(host):
+def _asks_for_keys(config: Settings, host: str) -> bool:
+    """Return whether other hosts need a key; True for loopback, which they cannot reach."""
+    if config.api_keys or config.oidc_issuer or is_loopback(host):
         return True
     with installed("server,worker"):
         from db.repositories.api_keys import holds_keys
-    return holds_keys(known.database_url)
+    return holds_keys(config.database_url)

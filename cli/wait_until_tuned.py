@@ -1,4 +1,4 @@
-"""Waiting, with a bar, for the last round of a job whose trials are wanted, and not its schedules."""
+"""Waits, with a progress bar, for a job's last round, for commands that need only its trials."""
 
 import time
 from typing import Final
@@ -10,7 +10,7 @@ from mallorn.core.states import JobState
 from mallorn.job import Job
 
 POLL_SEC: Final = 0.5
-#: The first shows what a space is like, the second what is fast in it.
+#: The first samples the whole search space, the second its fast candidates.
 SEARCHERS: Final = ("random", str(JobOptions.model_fields["search"].default))
 OPEN: Final = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING)
 
@@ -20,15 +20,15 @@ class NotTuned(MallornError):
 
 
 def wait_until_tuned(job: Job, hint: str) -> None:
-    """Return when the last round is closed; the finish is cancelled. Raises NotTuned with the hint."""
+    """Wait until the last round is closed, then cancel the finish. Raises NotTuned with the hint."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
             status = job.status
             if status.progress.tasks:
-                of_each, budget = status.options.task_trials, status.trials or 0
-                # Where every task has a budget of its own, the job's may be far above what they come to.
-                most = budget if of_each is None else min(budget, of_each * status.progress.tasks)
-                advance(status.progress.trials, most)
+                task_budget, budget = status.options.task_trials, status.trials or 0
+                # With a budget for each task, the job's own budget may be far above their sum.
+                total = budget if task_budget is None else min(budget, task_budget * status.progress.tasks)
+                advance(status.progress.trials, total)
             time.sleep(POLL_SEC)
     if job.status.state is JobState.FINISHING:
         job.cancel()

@@ -1,4 +1,4 @@
-"""The data directory of an embedded stack: who holds it, where its files lie."""
+"""The data directory of an embedded stack: its files, and locks for its stack and users."""
 
 import errno
 import fcntl
@@ -22,7 +22,7 @@ from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
 from stack.network_mount import mount_of
 
-# Looking at a lock takes it for an instant, which is longer where many processes share a core.
+# Checking a lock takes it for an instant, which is longer if many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
 NO_LOCKS = frozenset({errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP})
 
@@ -33,18 +33,18 @@ class DataDirInUse(Conflict):
 
 @dataclass(frozen=True)
 class StackInfo:
-    """What `stack.json` tells: a stack that is ready, and how to reach its parts."""
+    """Contents of `stack.json`: how to reach the parts of a stack that is ready."""
 
     url: str
     pid: int
     redis_url: str
     tracker: str
-    until_unused: bool  # started for the duration of a command, and gone with its last user
+    until_unused: bool  # started for a command, and stops with its last user
 
 
 @dataclass(frozen=True)
 class DataDir:
-    """Paths inside one data directory."""
+    """A data directory: its paths, locks and published stack."""
 
     path: Path
 
@@ -66,7 +66,7 @@ class DataDir:
 
     @property
     def scratch(self) -> Path:
-        """The temporary files of the parts: models and libraries, for which /tmp may be too small."""
+        """Directory of the parts' temporary files: models and libraries may be too large for /tmp."""
         return self.path / "scratch"
 
     @property
@@ -75,13 +75,13 @@ class DataDir:
 
     @property
     def runtime(self) -> Path:
-        """A short private directory: a unix socket's path must stay under 100 bytes."""
+        """Private directory with a short path, since a unix socket's path is limited to 100 bytes."""
         name = hashlib.sha256(str(self.path.resolve()).encode()).hexdigest()[:12]
         base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 60 else "/tmp"  # noqa: S108
         return Path(base) / f"mallorn-{os.getuid()}-{name}"
 
     def prepare(self) -> None:
-        """Make the directories. Raises InvalidRequest for a path that cannot hold data, StorageFull."""
+        """Create the directories. Raises InvalidRequest if `path` is unsuitable, else StorageFull."""
         mount = mount_of(self.path)
         if mount is not None and mount.has_local_locks:
             raise InvalidRequest(
@@ -90,7 +90,7 @@ class DataDir:
                 hint="choose a place on a disk of this machine with --data DIR",
             )
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # models are nobody else's to read
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users may not read models
             self.logs.mkdir(exist_ok=True)
             self.scratch.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
@@ -110,7 +110,7 @@ class DataDir:
             ) from None
 
     def _make_key(self) -> None:
-        """The key with which tracker, devices and workers here know each other; made once, and whole."""
+        """Create the key shared by tracker, devices and workers, atomically, unless it exists."""
         if self.key_file.exists():
             return
         with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
@@ -120,19 +120,19 @@ class DataDir:
                 os.link(file.name, self.key_file)
 
     def read_stack(self) -> StackInfo | None:
-        """What the stack that is ready here said of itself; None when there is none."""
+        """Return the contents of `stack.json`; None if it is missing or invalid."""
         try:
             return StackInfo(**json.loads(self.stack_file.read_text()))
         except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
             return None
 
     def running_stack(self) -> StackInfo | None:
-        """Like `read_stack`, without what a killed stack left behind. Raises DataDirInUse as `is_locked`."""
+        """Return `stack.json` if its stack still runs, else None. Raises DataDirInUse as `is_locked`."""
         return self.read_stack() if self.is_locked() else None
 
     @contextmanager
     def published(self, info: StackInfo) -> Iterator[None]:
-        """Show `stack.json` while the stack is ready."""
+        """Write `stack.json`, and delete it when the block ends."""
         draft = self.stack_file.with_suffix(".tmp")
         draft.write_text(json.dumps(asdict(info), indent=2))
         draft.replace(self.stack_file)
@@ -143,9 +143,9 @@ class DataDir:
 
     @contextmanager
     def locked(self) -> Iterator[Callable[[str], None]]:
-        """Hold the directory for one stack. Raises DataDirInUse, naming the holder.
+        """Lock the directory for one stack, with `runtime` created. Raises DataDirInUse, InvalidRequest.
 
-        Yields what is to be called with the stack's URL once that is known. `runtime` is there meanwhile.
+        Yields a function that records the stack's URL in the lock file, for the message to others.
         """
         with self.lock_file.open("r+") as file:
             if not _lock_within(file, LOCK_PATIENCE_SEC):
@@ -153,25 +153,25 @@ class DataDir:
             _sign(file, "")
             self.stack_file.unlink(missing_ok=True)
             self.runtime.mkdir(mode=0o700, exist_ok=True)
-            found = self.runtime.lstat()
-            # Whoever owns this directory could swap the broker's socket.
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            info = self.runtime.lstat()
+            # Another owner of this directory could replace the broker's socket.
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid() or info.st_mode & 0o077:
                 raise InvalidRequest(
                     f"{self.runtime} is not a private directory of yours", hint=f"rm -rf {self.runtime}"
                 )
-            for left in self.runtime.iterdir():  # by a stack that was killed: this one holds the lock
-                left.unlink()
+            for file_left in self.runtime.iterdir():  # by a killed stack: this one has the lock
+                file_left.unlink()
             try:
                 yield lambda url: _sign(file, url)
             finally:
                 shutil.rmtree(self.runtime)
 
     def is_locked(self) -> bool:
-        """Whether a stack holds the directory, ready or not. Raises DataDirInUse for another machine's."""
+        """Return whether a stack, even one not ready, has the lock. Raises DataDirInUse for one elsewhere."""
         with suppress(FileNotFoundError, NotADirectoryError), self.lock_file.open() as file:
             if _try_lock(file, fcntl.LOCK_SH):
                 return False
-            # What is read may be the last holder's, until the new one has signed.
+            # Until the new holder has signed, the file still names the last one.
             if _is_elsewhere(file) and _lock_within(file, LOCK_PATIENCE_SEC, fcntl.LOCK_SH):
                 return False
             if _is_elsewhere(file):
@@ -181,13 +181,13 @@ class DataDir:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Count as a user, for a stack that ends with its last one; the kernel drops a dead user's lock."""
+        """Hold a shared lock as a user of the stack; the kernel releases it if the user dies."""
         with self.users_file.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_SH)
             yield
 
     def has_users(self, patience_sec: float = 0.0) -> bool:
-        """Whether any process is inside `used()`; with patience, another that looks is not taken for one."""
+        """Return whether a process is inside `used()`, waiting out brief locks of others that check."""
         with self.users_file.open("r+") as file:
             return not _lock_within(file, patience_sec)
 
@@ -195,19 +195,19 @@ class DataDir:
 def _sign(file: IO[str], url: str) -> None:
     file.seek(0)
     file.truncate()
-    here = {"host": socket.gethostname(), "host_id": host_id()}
-    file.write(json.dumps({"pid": os.getpid(), "url": url, **here}))
+    host_fields = {"host": socket.gethostname(), "host_id": host_id()}
+    file.write(json.dumps({"pid": os.getpid(), "url": url, **host_fields}))
     file.flush()
 
 
 def _signature(file: IO[str]) -> dict[str, object]:
-    """What the holder of a lock file wrote into it; nothing before it has."""
+    """Return what the holder wrote into the lock file; empty until it has."""
     file.seek(0)
     try:
-        known = json.loads(file.read())
+        holder = json.loads(file.read())
     except ValueError:
         return {}
-    return known if isinstance(known, dict) else {}
+    return holder if isinstance(holder, dict) else {}
 
 
 def _is_elsewhere(file: IO[str]) -> bool:
@@ -224,7 +224,7 @@ def _lock_within(file: IO[str], patience_sec: float, kind: int = fcntl.LOCK_EX) 
 
 
 def _try_lock(file: IO[str], kind: int) -> bool:
-    """Raises InvalidRequest where the file system has no locks."""
+    """Return whether the lock was free. Raises InvalidRequest if the file system has no locks."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -241,17 +241,17 @@ def _try_lock(file: IO[str], kind: int) -> bool:
 
 def _in_use(path: Path, holder: dict[str, object]) -> DataDirInUse:
     pid, url, host = (holder.get(name, "") for name in ("pid", "url", "host"))
-    who = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
+    command = f"`mallorn up` with pid {pid}" if pid else "another `mallorn up`"
     if holder.get("host_id", host_id()) != host_id():
         return DataDirInUse(
-            f"{path} is in use by {who} on another machine, {host}",
+            f"{path} is in use by {command} on another machine, {host}",
             hint=f"ssh {host}, and type it there   (or: choose a place of this machine with --data DIR)",
         )
     if not url:
         return DataDirInUse(
-            f"{path} is in use by {who}, which is starting", hint="mallorn up --data OTHER_DIR"
+            f"{path} is in use by {command}, which is starting", hint="mallorn up --data OTHER_DIR"
         )
     return DataDirInUse(
-        f"{path} is in use by {who} at {url}",
+        f"{path} is in use by {command} at {url}",
         hint=f"MALLORN_URL={url} mallorn jobs   (or: mallorn up --data OTHER_DIR --port 0)",
     )

@@ -1,4 +1,4 @@
-"""Devices on demand: one for every target that jobs wait for and that this machine executes."""
+"""Devices on demand: one for each target that jobs wait for and that this machine can run."""
 
 import logging
 import threading
@@ -19,13 +19,13 @@ from stack.supervisor import Supervisor
 log = logging.getLogger(__name__)
 
 LOOK_SEC: Final = 1.0
-FRESH_SEC: Final = 15.0  # a device that answered before the last start is none yet
-UNUSED_SEC: Final = 60.0  # a device outlives its last job for so long: the next one may be on its way
+FRESH_SEC: Final = 15.0  # a device that last answered longer ago does not count
+UNUSED_SEC: Final = 60.0  # how long a device is kept after its last job, for a next one
 WhyNot = Callable[[Target], str]
 
 
 class DeviceScout:
-    """A thread that finds out which devices are wanted here, and tells all other jobs why they wait."""
+    """A thread that finds the targets that need a device here, and tells other jobs why they wait."""
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
         from db.session import Database
@@ -33,7 +33,7 @@ class DeviceScout:
         from workers.measure.tracked_devices import Fleet
 
         self.wanted: frozenset[Target] = frozenset()
-        self.has_device = False  # whether a worker has told of one that answers
+        self.has_device = False  # whether a worker has reported a device that answers
         self._settings = settings
         self._database = Database(settings.database_url)
         self._fleet = Fleet(settings)
@@ -46,7 +46,7 @@ class DeviceScout:
 
     @contextmanager
     def looking(self) -> Iterator[Self]:
-        """Look while the block lasts; a question to TVM that is on its way is not waited for."""
+        """Run the thread while the block lasts; do not wait for a pending question to TVM."""
         self._thread.start()
         try:
             yield self
@@ -54,14 +54,14 @@ class DeviceScout:
             self._stopped.set()
 
     def look(self) -> None:
-        """Find out once. Raises Unavailable when database or tracker do not answer."""
+        """Update `wanted` once. Raises Unavailable if the database or the tracker does not answer."""
         from db.repositories.devices import Devices
 
         if not self.has_device:
             with self._database.session() as session:
                 self.has_device = bool(Devices(session).list(fresh_sec=FRESH_SEC))
         devices = self._fleet.devices()
-        # A device of this host's own target may be starting again: it gets no rival.
+        # A device of this host that is missing may be restarting: do not start a second one.
         self._own |= {
             device.target
             for device in devices
@@ -74,11 +74,11 @@ class DeviceScout:
                 self._used_sec[target] = now_sec
             elif target.text not in served:
                 self._consider(target, now_sec)
-        self._used_sec = {target: at for target, at in self._used_sec.items() if now_sec - at < UNUSED_SEC}
+        self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}
         self.wanted = frozenset(self._used_sec)
 
     def _asked_for(self) -> list[Target]:
-        """Targets that jobs wait for, without stand-ins for devices."""
+        """Return the targets that jobs wait for, except stand-ins for devices."""
         from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 
         with self._database.session() as session:
@@ -90,10 +90,10 @@ class DeviceScout:
 
         if target not in self._refusals:
             self._refusals[target] = self._why_not(target)
-        if why := self._refusals[target]:
-            words = waiting_words(target.text, ServiceAddress.of(self._settings), why)
+        if refusal := self._refusals[target]:
+            words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
             with self._database.transaction() as session:
-                JobsWaitingForDevice(session).tell(target.text, words, why)
+                JobsWaitingForDevice(session).tell(target.text, words, refusal)
         else:
             self._used_sec[target] = now_sec
 
@@ -106,7 +106,7 @@ class DeviceScout:
 
 
 class OnDemand:
-    """Has the supervisor start and end devices as the scout wants them."""
+    """Makes the supervisor start and stop devices for the targets that the scout wants."""
 
     def __init__(
         self, supervisor: Supervisor, spec_of: Callable[[Target], ChildSpec], say: Callable[[str], None]
@@ -117,7 +117,7 @@ class OnDemand:
         self._running: dict[Target, str] = {}
 
     def adjust(self, wanted: Collection[Target]) -> None:
-        """Called again and again from the supervisor's own thread."""
+        """Start and stop devices for these targets. The supervisor's thread calls this repeatedly."""
         for target in set(wanted) - self._running.keys():
             self._say(f"  starting a device for {target}")
             spec = self._spec_of(target)

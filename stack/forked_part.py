@@ -1,4 +1,4 @@
-"""Runs a part in a fork of this interpreter, which has imported what all parts share."""
+"""Runs a part in a fork of this interpreter, which has already imported the parts' common modules."""
 
 import ctypes
 import gc
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-# Fields of /proc/self/stat behind the program's name: addresses.
+# Fields of /proc/self/stat after the program's name that hold addresses.
 _ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END = 45, 46, 48
 
 
 def can_fork() -> bool:
-    """Return whether this process has one thread: locks of others would stay locked in a fork."""
+    """Return whether this process has one thread; other threads' locks would stay locked in a fork."""
     return len(os.listdir("/proc/self/task")) == 1
 
 
@@ -32,7 +32,7 @@ class ForkedPart:
     def __call__(self) -> NoReturn:
         code = 1
         try:
-            # The error pipe of Popen is among them, which returns in the parent then.
+            # This closes Popen's error pipe, too, so that Popen returns in the parent.
             os.closerange(3, os.sysconf("SC_OPEN_MAX"))
             gc.enable()  # Popen switches it off while it forks
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,13 +53,13 @@ class ForkedPart:
 
 
 def _show_command_line(command: Sequence[str]) -> None:
-    """Write `command` over the arguments, and if longer over the environment: `ps` reads it there."""
+    """Show `command` in `ps`: write it over this process's arguments and, if longer, environment."""
     for name, value in os.environ.items():
-        os.environ[name] = value  # the C library copies it to a place of its own
+        os.environ[name] = value  # makes the C library store a copy elsewhere
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    start, end, last = (int(fields[at]) for at in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
+    start, end, last = (int(fields[i]) for i in (_ARGUMENTS, _ARGUMENTS_END, _ENVIRONMENT_END))
     words = [os.fsencode(word) for word in command]
-    shown = b"\0".join(words) + b"\0"
-    shown = shown.ljust(end - start, b"\0") if len(shown) <= end - start else b" ".join(words) + b"\0"
-    if 0 < start < start + len(shown) <= last:
-        ctypes.memmove(start, shown, len(shown))
+    text = b"\0".join(words) + b"\0"
+    text = text.ljust(end - start, b"\0") if len(text) <= end - start else b" ".join(words) + b"\0"
+    if 0 < start < start + len(text) <= last:
+        ctypes.memmove(start, text, len(text))

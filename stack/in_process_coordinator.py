@@ -1,4 +1,4 @@
-"""Looking at a data directory on which no service runs: the coordinator's own app, in this process."""
+"""Read access to a data directory without a running service: the coordinator's app in this process."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from stack.data_directory import DataDir
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-HERE: Final = "http://localhost"  # a name that the app's guard knows; nothing listens there
+HERE: Final = "http://localhost"  # a host name that the app accepts; nothing listens there
 
 
 class NothingRuns(Unavailable):
@@ -27,7 +27,7 @@ class NothingRuns(Unavailable):
 
 
 class InProcess(httpx.BaseTransport):
-    """Answers what is read by an app in this process; raises NothingRuns for what would change something."""
+    """Answers GET requests with an app in this process; raises NothingRuns for other methods."""
 
     def __init__(self, app: "FastAPI", directory: DataDir) -> None:
         self._app = httpx.ASGITransport(app)
@@ -36,8 +36,8 @@ class InProcess(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         if request.method != "GET":
             raise NothingRuns(f"no service runs on {self._directory.path}", hint="mallorn up")
-        with ThreadPoolExecutor(1) as beside:  # a notebook's own thread has a loop already
-            return beside.submit(asyncio.run, self._answer(request)).result()
+        with ThreadPoolExecutor(1) as thread:  # a notebook's own thread already has an event loop
+            return thread.submit(asyncio.run, self._answer(request)).result()
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         answer = await self._app.handle_async_request(request)
@@ -45,21 +45,21 @@ class InProcess(httpx.BaseTransport):
 
 
 class DataDirTransport(httpx.BaseTransport):
-    """Asks the service that runs on a data directory by now; while none runs, what lies there answers."""
+    """Sends requests to the service on a data directory; without one, answers in this process."""
 
     def __init__(self, directory: DataDir) -> None:
         self._directory = directory
         self._network = httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Ask whoever is there. Raises what `served_here` does, and NothingRuns."""
+        """Send or answer a request. Raises NothingRuns, and the errors of `served_here`."""
         stack = self._directory.running_stack()
         if stack is not None:
-            there = httpx.URL(stack.url)
-            request.url = request.url.copy_with(host=there.host, port=there.port)
+            url = httpx.URL(stack.url)
+            request.url = request.url.copy_with(host=url.host, port=url.port)
             return self._network.handle_request(request)
-        with hints_for(self._directory), served_here(self._directory) as here:
-            return here.handle_request(request)
+        with hints_for(self._directory), served_here(self._directory) as transport:
+            return transport.handle_request(request)
 
     def close(self) -> None:
         self._network.close()
@@ -67,9 +67,9 @@ class DataDirTransport(httpx.BaseTransport):
 
 @contextmanager
 def served_here(directory: DataDir) -> Iterator[InProcess]:
-    """A transport to what lies in a data directory. Nothing is migrated, and nothing is made there.
+    """Yield a transport that reads a data directory, without migrating or creating anything there.
 
-    Raises Conflict, with the command to type, for tables of another version.
+    Raises Conflict if tables need a migration (the hint says how), Unavailable without the server part.
     """
     try:
         from services.coordinator.app import create_app
@@ -78,7 +78,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
         raise Unavailable(message, hint="--url URL, or set MALLORN_URL") from None
     from db.migrate import OldTables, check
 
-    # What the app logs of an error it answers, too, and the answer is printed.
+    # The app logs errors that it also answers, and the command prints the answer.
     logging.getLogger("services").addHandler(logging.NullHandler())
     with ExitStack() as stack:
         app = create_app(stack.enter_context(_settings(directory)))
@@ -91,30 +91,30 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
                 "a service that starts there renews them",
                 hint=f"MALLORN_DATA_DIR={directory.path} mallorn migrate",
             ) from None
-        app.state.parts.stopping.set()  # streams tell what is there, and wait for nobody
+        app.state.parts.stopping.set()  # event streams send the current state and end
         yield InProcess(app, directory)
 
 
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
-    """Those that a service on the directory would have; before the first one, with an empty database."""
+    """Yield the settings of a service on the directory, with an empty database if it has none yet."""
     from db.engine import parse_url
     from db.migrate import upgrade
 
-    known = Settings(data_dir=directory.path)
-    parsed = parse_url(known.database_url)
+    config = Settings(data_dir=directory.path)
+    parsed = parse_url(config.database_url)
     if parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file():
-        yield known
+        yield config
         return
     with TemporaryDirectory(prefix="mallorn-") as folder:
         empty = f"sqlite:///{folder}/mallorn.db"
         upgrade(empty)
-        yield known.model_copy(update={"database_url": empty})
+        yield config.model_copy(update={"database_url": empty})
 
 
 @contextmanager
 def hints_for(directory: DataDir) -> Iterator[None]:
-    """Let the commands that errors hint at find this directory."""
+    """Add the option for this directory to commands in the hints of errors."""
     try:
         yield
     except MallornError as error:
@@ -123,7 +123,7 @@ def hints_for(directory: DataDir) -> Iterator[None]:
 
 
 def data_words(directory: DataDir | None) -> str:
-    """The option that a command needs to find this directory; nothing where it is the usual one."""
+    """Return the command-line option for this directory; empty for None and the default one."""
     if directory is None or directory.path == Settings().data_dir.absolute():
         return ""
     return f" --data {directory.path}"

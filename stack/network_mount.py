@@ -1,4 +1,4 @@
-"""Network file systems whose locks hold on one machine alone: two machines would write one database there."""
+"""Network file systems with locks for one machine only, where two machines could write one database."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 MOUNTS: Final = Path("/proc/self/mountinfo")
-# By kind of file system, the options with which flock is not passed on to the server.
+# By file system type, the mount options with which flock is not passed on to the server.
 LOCAL_LOCKS: Final = {
     "nfs": {"nolock", "local_lock=all", "local_lock=flock"},
     "nfs4": {"nolock", "local_lock=all", "local_lock=flock"},
@@ -20,7 +20,7 @@ ALWAYS_LOCAL: Final = frozenset({"fuse.sshfs", "afs"})
 
 @dataclass(frozen=True)
 class Mount:
-    """Where a file system hangs, its kind, and how it was mounted."""
+    """A mounted file system: its mount point, type and mount options."""
 
     point: Path
     kind: str
@@ -28,24 +28,24 @@ class Mount:
 
     @property
     def has_local_locks(self) -> bool:
-        """Whether another machine's lock on the same file is not seen here."""
+        """Whether locks that another machine holds on the same file are not seen here."""
         return self.kind in ALWAYS_LOCAL or bool(LOCAL_LOCKS.get(self.kind, set()) & self.options)
 
 
 def mount_of(path: Path) -> Mount | None:
-    """What a path lies on; None where the kernel tells of no mounts."""
+    """Return the mount on which a path lies; None if the kernel lists no mounts."""
     if not MOUNTS.is_file():
         return None
     mounts = map(_parse, MOUNTS.read_text().splitlines())
-    over = [mount for mount in mounts if path.resolve().is_relative_to(mount.point)]
-    # Of two at one place the later hides the earlier.
-    return max(reversed(over), key=lambda mount: len(mount.point.parts), default=None)
+    candidates = [mount for mount in mounts if path.resolve().is_relative_to(mount.point)]
+    # Of two mounts at one point, the later hides the earlier.
+    return max(reversed(candidates), key=lambda mount: len(mount.point.parts), default=None)
 
 
 def _parse(line: str) -> Mount:
-    """A line is `id parent dev root point options ... - kind source options`, odd characters in octal."""
-    ours, _, theirs = line.partition(" - ")
-    _, _, _, _, point, options, *_ = ours.split(" ")
-    kind, _, *more = theirs.split(" ")
-    octal = re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), os.fsencode(point))
-    return Mount(Path(os.fsdecode(octal)), kind, frozenset(",".join((options, *more)).split(",")))
+    """Parse `id parent dev root point options ... - kind source options`, with octal escapes."""
+    mount_fields, _, source_fields = line.partition(" - ")
+    _, _, _, _, point, options, *_ = mount_fields.split(" ")
+    kind, _, *super_options = source_fields.split(" ")
+    decoded = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(point))
+    return Mount(Path(os.fsdecode(decoded)), kind, frozenset(",".join((options, *super_options)).split(",")))

@@ -1,4 +1,4 @@
-"""Which ports are free."""
+"""Finds free TCP ports."""
 
 import errno
 import socket
@@ -8,7 +8,7 @@ from mallorn.core.errors import InvalidRequest
 
 
 def free_port(host: str = "127.0.0.1", besides: Container[int] = ()) -> int:
-    """A port that nothing listens on now, and none of those that were given away before."""
+    """Return a port on which nothing listens now and that is not in `besides`."""
     while True:
         with socket.create_server((host, 0)) as server:
             port = int(server.getsockname()[1])
@@ -17,7 +17,7 @@ def free_port(host: str = "127.0.0.1", besides: Container[int] = ()) -> int:
 
 
 def claim_port(host: str, port: int) -> int:
-    """`port` if it is free, or any for 0. Raises InvalidRequest when something listens there."""
+    """Return `port`, or a free port for 0. Raises InvalidRequest if `port` cannot be bound."""
     if port == 0:
         return free_port(host)
     try:

@@ -1,4 +1,4 @@
-"""Readiness probes: cheap questions that a part answers once it can work."""
+"""Readiness probes: cheap checks of whether a part of the stack is ready to work."""
 
 import socket
 from collections.abc import Callable
@@ -18,7 +18,7 @@ TIMEOUT_SEC = 2.0
 
 
 def http_ok(url: str) -> Probe:
-    """Ready once a GET answers with 200."""
+    """Return a probe that is True once a GET of the URL answers with status 200."""
     parts = urlsplit(url)
 
     def probe() -> bool:
@@ -33,7 +33,7 @@ def http_ok(url: str) -> Probe:
 
 
 def redis_answers(socket_path: Path) -> Probe:
-    """Ready once the broker on a unix socket answers a ping."""
+    """Return a probe that is True once the broker on a unix socket answers a PING."""
 
     def probe() -> bool:
         try:
@@ -49,20 +49,20 @@ def redis_answers(socket_path: Path) -> Probe:
 
 
 def device_registered(tracker: tuple[str, int], fleet: FleetKey, target: Target | None = None) -> Probe:
-    """Ready once some device, or one of a target, has registered with the tracker."""
+    """Return a probe that is True once a device, of `target` if given, is registered."""
     from workers.device.tracker_client import device_key
 
-    wanted = f"server:{device_key(target)}" if target else None
-    return lambda: any(wanted in (None, key) for key in _registered(tracker, fleet) or ())
+    server_key = f"server:{device_key(target)}" if target else None
+    return lambda: any(server_key in (None, key) for key in _registered(tracker, fleet) or ())
 
 
 def tracker_answers(tracker: tuple[str, int], fleet: FleetKey) -> Probe:
-    """Ready once the tracker answers a summary."""
+    """Return a probe that is True once the tracker answers a request for its summary."""
     return lambda: _registered(tracker, fleet) is not None
 
 
 def _registered(address: tuple[str, int], fleet: FleetKey) -> list[str] | None:
-    """The keys that devices are filed under; None: the tracker does not answer."""
+    """Return the tracker's keys of registered devices; None if the tracker does not answer."""
     from workers.device.tracker_client import TrackerClient
 
     try:

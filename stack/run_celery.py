@@ -1,4 +1,4 @@
-"""Runs a Celery app in this process, as a worker or as beat, and tells the supervisor when it is ready."""
+"""Runs a Celery app in this process, as worker or beat, and tells the supervisor when it is ready."""
 
 import os
 import signal
@@ -15,26 +15,26 @@ from stack.supervised_process import READY_FILE_VARIABLE
 
 
 def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
-    """Serve queues one message at a time, in this very process: prefork and TVM do not go together."""
+    """Process messages one at a time in this process, because TVM does not work after a fork."""
     worker_ready.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     _import_tasks(app)
     app.steps["consumer"].add(WakeForSignals)
     app.worker_main(
         [
-            "--quiet",  # its banner is no line of a log
+            "--quiet",  # no banner in the log
             "worker",
             *("--pool", "solo"),
             *("--queues", ",".join(queues)),
             *("--hostname", f"{name}@%h"),
-            # Chatter between workers that nobody here listens to.
+            # Messages between workers, which nothing here uses.
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ]
     )
 
 
 class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Wakes Celery's loop on a signal; otherwise it notices a stop after up to a second."""
+    """Wakes Celery's event loop on a signal; without this, a stop takes up to a second longer."""
 
     def __init__(self, consumer: Any, **options: Any) -> None:
         super().__init__(consumer, **options)
@@ -44,12 +44,12 @@ class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
         signal.set_wakeup_fd(self.writer.fileno(), warn_on_full_buffer=False)
 
     def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
-        """Have a loop read what arrives; Celery calls this for the loop of each connection."""
+        """Wake an event loop when a signal arrives; Celery calls this for each connection's loop."""
         hub.add_reader(self.reader.fileno(), self.reader.recv, 64)
 
 
 def run_beat(app: Celery) -> None:
-    """Send the scheduled wake-ups; when they were last sent is worth nothing after a restart."""
+    """Send the scheduled messages; the times of the last sends are not kept over a restart."""
     beat_init.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
     _import_tasks(app)
@@ -57,7 +57,7 @@ def run_beat(app: Celery) -> None:
 
 
 def _import_tasks(app: Celery) -> None:
-    """Celery looks for tasks in the working directory first, where a user's db.py would pass for our db."""
+    """Import the task modules before Celery does, which would find a user's db.py before our db."""
     for module in app.conf.include:
         import_module(module)
 
@@ -69,4 +69,4 @@ def _tell_ready(**_: Any) -> None:
 
 
 def _leave_logging(**_: Any) -> None:
-    """Whoever answers this signal has set logging up; Celery's own lines then look like all others."""
+    """Keep Celery from setting up logging: it does not if this signal has a receiver."""

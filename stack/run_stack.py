@@ -1,4 +1,4 @@
-"""Runs the embedded stack until it is stopped, and says how that goes."""
+"""Runs the embedded stack until it is stopped, and reports the state of its parts to the user."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -17,8 +17,8 @@ from stack.valkey import end_waits, socket_url
 
 Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
-#: Forks of this interpreter share these. None starts a thread, as numpy does, makes a Celery app, or reads
-#: settings.
+#: Modules that forks of this interpreter share. None of them starts a thread (numpy would), makes a
+#: Celery app, or reads settings.
 COORDINATOR_MODULE: Final = "services.coordinator.serve"
 CELERY_MODULES: Final = (
     "stack.run_celery",
@@ -29,27 +29,27 @@ CELERY_MODULES: Final = (
 
 
 def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main: Main) -> None:
-    """Start every part, keep them running, and end them all when asked to, or when nobody uses them.
+    """Start all parts and keep them running until a signal or, if `until_unused`, the last user's exit.
 
     Most parts are forks of this process, in which `main` runs a command. The stack is published once the
     coordinator answers, before the other parts are ready.
-    Raises NoSandbox where walls are required and this host has not all of them, PartFailed.
+    Raises NoSandbox if a full sandbox is required and this host lacks it; PartFailed if a part fails.
     """
     from db.bundled.load_bundled import has_bundled
     from workers.sandbox.sandbox_support import reached
 
     env = environment(layout, known)
-    reached(env["MALLORN_SANDBOX"])  # said here and not by each worker in its log
+    reached(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
     key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
     parts = StackParts(layout, env, key, main)
-    told = Announcer(layout, say)
+    announcer = Announcer(layout, say)
     supervisor = Supervisor(
         parts.programs(),
         layout.data.logs,
-        told.ready,
-        told.restart,
-        told.given_up,
+        announcer.ready,
+        announcer.restart,
+        announcer.given_up,
         while_ending=partial(end_waits, layout.socket),
     )
 
@@ -79,7 +79,7 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
                     devices = OnDemand(supervisor, parts.device_for, say)
 
                     def is_over() -> bool:
-                        told.everything(scout.has_device)
+                        announcer.everything(scout.has_device)
                         devices.adjust(scout.wanted)
                         return is_unused()
 
@@ -87,35 +87,35 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
         say("stopping")
 
 
-def _prepare_database(known: Settings) -> None:
-    """Migrate the database, and note that no device answers yet: its host may have changed."""
+def _prepare_database(config: Settings) -> None:
+    """Migrate the database, and mark all devices as stopped, since their hosts may have changed."""
     from db.backups import take_before_migrations
     from db.migrate import upgrade
     from db.repositories.devices import Devices
     from db.session import Database
 
-    take_before_migrations(known.database_url, known.keep_backups)
-    upgrade(known.database_url)
-    with Database(known.database_url) as database, database.transaction() as session:
+    take_before_migrations(config.database_url, config.keep_backups)
+    upgrade(config.database_url)
+    with Database(config.database_url) as database, database.transaction() as session:
         Devices(session).missed((), 0.0)
 
 
 @dataclass
 class Announcer:
-    """What the user is told of the parts."""
+    """Tells the user about the state of the parts."""
 
     layout: StackLayout
     say: Say
     _is_all_told: bool = False
 
     def ready(self, name: str) -> None:
-        """Name a part that is ready, and with the coordinator the address of the page."""
+        """Say that a part is ready; for the coordinator, also the address of the page."""
         if name == COORDINATOR:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")
 
     def everything(self, has_device: bool) -> None:
-        """Say once that all is ready: `local` is known when a worker has reported the device."""
+        """Say once that everything is ready, which is when a worker has reported the local device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")

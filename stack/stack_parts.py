@@ -1,4 +1,4 @@
-"""Which parts the embedded stack has, where each lies and listens, and what each is started with."""
+"""The parts of the embedded stack: their commands, environment, addresses and files."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ COORDINATOR = "coordinator"
 
 @dataclass(frozen=True)
 class StackLayout:
-    """Where everything of one embedded stack lies and listens."""
+    """Data directory, addresses and number of workers of one embedded stack."""
 
     data: DataDir
     host: str
@@ -35,7 +35,7 @@ class StackLayout:
 
     @property
     def url(self) -> str:
-        # What binds every interface is reached through loopback.
+        # A server that binds all interfaces is reached through loopback.
         host = LOOPBACK if self.host in ("0.0.0.0", "::", "") else self.host  # noqa: S104
         return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
 
@@ -49,11 +49,11 @@ class StackLayout:
 
 
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
-    """What the parts read: the same settings as if they were started by hand."""
+    """Return the parts' environment: the settings they would have if a user started them."""
     from db.repositories.api_keys import asks_for_keys
 
-    asks = asks_for_keys(known)
-    is_ones_own = is_loopback(layout.host) and not asks
+    asks_keys = asks_for_keys(known)
+    is_private = is_loopback(layout.host) and not asks_keys
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),
         "MALLORN_DATABASE_URL": known.database_url,
@@ -62,9 +62,9 @@ def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
-        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * is_ones_own),
-        "MALLORN_RECORDINGS": known.recordings or (ANY_RECORDING if is_ones_own else ""),
-        "MALLORN_SANDBOX": known.sandbox_mode(asks),
+        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * is_private),
+        "MALLORN_RECORDINGS": known.recordings or (ANY_RECORDING if is_private else ""),
+        "MALLORN_SANDBOX": known.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
@@ -81,27 +81,27 @@ class StackParts:
     main: Callable[[Sequence[str]], object]  # does what `python -m mallorn` does
 
     def programs(self) -> list[ChildSpec]:
-        """Parts that are programs of their own: nothing of what they need is imported here."""
+        """Return the parts that run as separate programs, so that their imports are not needed here."""
         socket, address = self.layout.socket, self.layout.tracker_address
         tracks, measures = tracker_answers(address, self.key), device_registered(address, self.key)
         return [
             ChildSpec("broker", valkey_command(socket), redis_answers(socket)),
             ChildSpec("tracker", mallorn("tracker"), tracks, env=self.env),
-            # Until the tracker answers it tries again every second.
+            # The device retries every second until the tracker answers.
             ChildSpec("device", self._device_command(LOCAL), measures, env=self.env),
         ]
 
     def coordinator(self) -> ChildSpec:
-        """The part that users talk to."""
+        """Return the coordinator, the part that serves users."""
         return self._forked(COORDINATOR, http_ok(f"{self.layout.url}/healthz"), "serve")
 
     def loader(self) -> ChildSpec:
-        """A process that ends once the bundled rows and cost models are in the database."""
+        """Return a process that loads bundled rows and cost models into the database, then exits."""
         return self._forked("loader", bool, "migrate")
 
     def celery(self) -> list[ChildSpec]:
-        """Parts that read messages from the broker, and the clock that sends some."""
-        # A finish takes minutes: models are imported beside it, by a slot of their own.
+        """Return the parts that read messages from the broker, and beat, which sends some."""
+        # A finish takes minutes: imports have their own worker, so that they need not wait for it.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
         slots = [
@@ -116,7 +116,7 @@ class StackParts:
         ]
 
     def device_for(self, target: Target) -> ChildSpec:
-        """One more device, for a target that jobs ask for."""
+        """Return another device, for a target that jobs wait for."""
         return ChildSpec(
             f"device-{target.key}",
             self._device_command(target.text),
@@ -140,5 +140,5 @@ class StackParts:
 
 
 def mallorn(*words: str) -> tuple[str, ...]:
-    """One of our commands; -P keeps the user's directory off the module path."""
+    """Return a `mallorn` command line; -P keeps the user's directory off the module path."""
     return (sys.executable, "-P", "-m", "mallorn", *words)

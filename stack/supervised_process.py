@@ -1,4 +1,4 @@
-"""One supervised process: how it is started, logged, probed and stopped, and what environment it has."""
+"""A supervised process: how it is started, logged, probed and stopped, and its environment."""
 
 import ctypes
 import os
@@ -19,28 +19,28 @@ from stack.readiness_probes import Probe
 READY_FILE_VARIABLE: Final = "MALLORN_READY_FILE"
 MAX_LOG_BYTES = 16 * 1024**2
 _PR_SET_PDEATHSIG = 1
-# Loaded before any fork: the child may only make system calls between fork and exec.
+# Loaded before any fork: between fork and exec, a child may only make system calls.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """A named process: its command, when it is ready, and which others must be ready before it starts."""
+    """A named process: its command, its readiness probe, and the processes it waits for."""
 
     name: str
     command: tuple[str, ...]
     ready: Probe
     needs: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
-    start_timeout_sec: float = 300.0  # many start at once, on machines that are slow and busy too
-    ready_file: Path | None = None  # told to the part, which writes it once it is ready
-    essential: bool = True  # else the others go on without one that does not stay up
-    main: Callable[[], object] | None = None  # does in a fork what the command does
+    start_timeout_sec: float = 300.0  # many start at once, even on slow or busy machines
+    ready_file: Path | None = None  # a file that the part creates once it is ready
+    essential: bool = True  # if False, the other parts continue without it
+    main: Callable[[], object] | None = None  # does the command's work in a fork
 
 
 class SupervisedChild:
-    """A running ChildSpec. It leads a process group of its own and dies with this process."""
+    """A process that runs a ChildSpec. It leads its own process group and dies with this process."""
 
     def __init__(self, spec: ChildSpec, log: Path) -> None:
         self.spec = spec
@@ -94,18 +94,18 @@ class SupervisedChild:
         self.ready = False
 
     def probe(self) -> bool:
-        """Whether it has just become ready, or was so before."""
+        """Return whether the process is ready or was ready before."""
         self.ready = self.ready or self.spec.ready()
         return self.ready
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process and all it started in its group."""
+        """Send a signal to the process and the processes it started in its group."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)
 
     def reap(self, timeout_sec: float) -> bool:
-        """Wait for the end; False when it still runs."""
+        """Wait for the process to exit; return False if it still runs after `timeout_sec`."""
         if self._process is None:
             return True
         try:
@@ -115,7 +115,7 @@ class SupervisedChild:
         return True
 
     def last_lines(self, count: int = 12) -> list[str]:
-        """The end of the log."""
+        """Return the last lines of the log."""
         with suppress(FileNotFoundError), self.log.open("rb") as log:
             log.seek(max(0, self.log.stat().st_size - 200 * count))
             return log.read().decode(errors="replace").splitlines()[-count:]
@@ -123,19 +123,19 @@ class SupervisedChild:
 
 
 def trim_log(log: Path) -> None:
-    """Keep a log from filling the disk: past the limit it is moved aside and begun anew."""
+    """Copy a log over the size limit to `.log.1` and empty it, so that logs do not fill the disk."""
     with suppress(FileNotFoundError):
         if log.stat().st_size > MAX_LOG_BYTES:
-            # Processes hold the file open to append: copy and cut, a rename would take it along.
+            # Processes have the file open to append: after a rename they would write to the old one.
             shutil.copyfile(log, log.with_suffix(".log.1"))
             os.truncate(log, 0)
 
 
 @dataclass(frozen=True)
 class DieWithParent:
-    """Has the kernel send `number` to the calling process once `parent` is gone.
+    """Makes the kernel send signal `number` to the calling process when `parent` dies.
 
-    It is a `preexec_fn`; a running process calls it itself, with `os.getppid()`.
+    Use it as a `preexec_fn`, or call it in a running process with `os.getppid()` as `parent`.
     """
 
     number: signal.Signals
@@ -143,15 +143,15 @@ class DieWithParent:
 
     def __call__(self) -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, int(self.number))
-        if os.getppid() != self.parent:  # it died before the kernel was told
+        if os.getppid() != self.parent:  # the parent died before the call above
             os._exit(1)
 
 
 def python_path() -> str:
-    """Where a child finds this very version of us, installed or not."""
+    """Return the PYTHONPATH with which a child imports this version of Mallorn, installed or not."""
     return os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def search_path() -> str:
-    """PATH and the interpreter's own directory: set-up puts a C compiler there where the system has none."""
+    """Return PATH plus the interpreter's directory, where set-up installs a C compiler if none exists."""
     return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])

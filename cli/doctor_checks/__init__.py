@@ -1,1 +1,1 @@
-"""What `mallorn doctor` looks at: a data directory, its database, what rows name in the artifact store."""
+"""Checks of `mallorn doctor`: data directory, database, files in the artifact store, and service."""

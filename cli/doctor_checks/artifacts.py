@@ -1,4 +1,4 @@
-"""Is there, and whole, what rows name: models, exports, cost models?"""
+"""Checks that the models, exports and cost models that the database names exist and are intact."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError
 
-NAMED: Final = 5  # of those that are missing or damaged, in one line
+NAMED: Final = 5  # missing or damaged files that are named in one line
 
 
 class Lacking(MallornError):
@@ -20,14 +20,14 @@ class Lacking(MallornError):
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a file."""
+    """What is wrong with a file, and whether it exists."""
 
     words: str
     there: bool
 
 
 def models(database: Database, artifacts: str) -> str:
-    """Raises Lacking, naming the files; not for those whose jobs were told that they are gone."""
+    """Check the models' files. Raises Lacking, except for losses that jobs already record."""
     bad = [f"{model_uri(artifacts, each)} {flaw.words}" for each, flaw in flawed_models(database, artifacts)]
     if bad:
         raise Lacking(
@@ -35,23 +35,23 @@ def models(database: Database, artifacts: str) -> str:
             hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
         )
     with database.session() as session:
-        known = StoredFiles(session).models()
-        told = Repairs(session).lost_models().intersection(known)
-    gone = sum(not _files(model_uri(artifacts, each)) for each in told)
-    lost = f"; {gone} are gone, as their jobs know" if gone else ""
-    return f"{len(known) - gone} models are there, and are what their names say{lost}"
+        model_ids = StoredFiles(session).models()
+        lost_ids = Repairs(session).lost_models().intersection(model_ids)
+    missing_count = sum(not _files(model_uri(artifacts, each)) for each in lost_ids)
+    lost = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
+    return f"{len(model_ids) - missing_count} models are there, and are what their names say{lost}"
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
-    """Models whose files are damaged, or missing without their jobs being told."""
+    """Return models whose files are damaged, or are missing without a record in their jobs."""
     with database.session() as session:
-        known, told = StoredFiles(session).models(), Repairs(session).lost_models()
-    looked = [(each, _flaw(model_uri(artifacts, each), each)) for each in known]
-    return [(each, flaw) for each, flaw in looked if flaw is not None and (flaw.there or each not in told)]
+        model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
+    flaws = [(each, _flaw(model_uri(artifacts, each), each)) for each in model_ids]
+    return [(each, flaw) for each, flaw in flaws if flaw is not None and (flaw.there or each not in lost_ids)]
 
 
 def exports(database: Database) -> str:
-    """Raises Lacking, naming jobs and places."""
+    """Check the jobs' exports. Raises Lacking, naming jobs and paths of missing ones."""
     if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
         raise Lacking(_named(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
     with database.session() as session:
@@ -59,14 +59,14 @@ def exports(database: Database) -> str:
 
 
 def missing_exports(database: Database) -> dict[str, str]:
-    """Where exports lay that are not there, by job."""
+    """Return the URIs of missing exports, by job id."""
     with database.session() as session:
-        known = StoredFiles(session).exports()
-    return {job: uri for job, uri in known.items() if not _files(uri)}
+        uris = StoredFiles(session).exports()
+    return {job: uri for job, uri in uris.items() if not _files(uri)}
 
 
 def times(database: Database) -> str:
-    """Raises Lacking, naming the jobs whose times are too long to be true."""
+    """Check measured times. Raises Lacking for jobs whose times are too long to be plausible."""
     with database.session() as session:
         hours = BusyHours(session).busy_hours()
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
@@ -79,7 +79,7 @@ def times(database: Database) -> str:
 
 
 def cost_models(database: Database) -> str:
-    """Raises Lacking, naming the versions; nothing of them is loaded."""
+    """Check active cost models without loading them. Raises Lacking, naming damaged versions."""
     with database.session() as session:
         checked = [(each.name, damaged(each)) for each in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
@@ -92,19 +92,19 @@ def cost_models(database: Database) -> str:
 
 
 def _flaw(uri: str, model_id: str) -> Flaw | None:
-    """What is wrong with a model's file. Raises Lacking for one that this user may not read."""
+    """Return what is wrong with a model's file. Raises Lacking if this user may not read it."""
     try:
         fs, path = open_store(uri)
         with fs.open(path, "rb") as file:
-            found = hashlib.file_digest(file, "sha256")
+            digest = hashlib.file_digest(file, "sha256")
     except FileNotFoundError:
         return Flaw("is missing", there=False)
     except PermissionError:
         raise Lacking(f"{uri} may not be read by user {os.getuid()}", hint=f"ls -l {uri}") from None
     except OSError as error:
         return Flaw(f"cannot be read: {error.strerror or error}", there=True)
-    same = found.hexdigest() == model_id
-    return None if same else Flaw("holds other bytes than its name says", there=True)
+    is_same = digest.hexdigest() == model_id
+    return None if is_same else Flaw("holds other bytes than its name says", there=True)
 
 
 def _files(uri: str) -> Sequence[str]:
@@ -113,7 +113,7 @@ def _files(uri: str) -> Sequence[str]:
 
 
 def damaged(version: StoredCostModel) -> bool:
-    """Whether the bytes of a cost model are not as they were; nothing of them is loaded."""
+    """Return whether a cost model's bytes are damaged, without loading it."""
     try:
         check_bytes("stored", version.blob)
     except InvalidRequest:
@@ -122,5 +122,5 @@ def damaged(version: StoredCostModel) -> bool:
 
 
 def _named(bad: Sequence[str]) -> str:
-    more = f", and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
-    return "; ".join(bad[:NAMED]) + more
+    suffix = f", and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return "; ".join(bad[:NAMED]) + suffix

@@ -1,4 +1,4 @@
-"""Checks a data directory and its database, what killed stacks left there, and the sandbox of this host."""
+"""Checks a data directory, its database, files left by killed stacks, and this host's sandbox."""
 
 import os
 import sqlite3
@@ -18,7 +18,7 @@ from workers.sandbox.sandbox_support import reached
 
 
 def integrity(database: Database) -> str:
-    """Raises NotFound, DamagedDatabase; Unavailable where a server does not answer."""
+    """Check the database file or server. Raises NotFound, DamagedDatabase, Unavailable."""
     file = sqlite_file(database.url)
     if file is None:
         with database.session() as session:
@@ -29,25 +29,25 @@ def integrity(database: Database) -> str:
 
 
 def tables(database: Database) -> str:
-    """Raises Conflict where the tables are another version's."""
+    """Raise Conflict if the tables have another version."""
     check(database)
     return "of this version"
 
 
 def backups(database: Database) -> str:
-    """When the newest backup was made; nothing for a server's database."""
+    """Return the backups' number, folder and times; for a server, where its backup is described."""
     file = sqlite_file(database.url)
     if file is None:
         return "by pg_dump: docs/runbook.md, Backup"
-    known = listed(file)
-    if not known:
+    files = listed(file)
+    if not files:
         return f"none in {folder_of(file)}; a running service makes one a day"
-    names = ", ".join(f"{taken_at(each):%Y-%m-%d %H:%M}" for each in known)
-    return f"{len(known)} in {folder_of(file)}, of {names} UTC"
+    names = ", ".join(f"{taken_at(each):%Y-%m-%d %H:%M}" for each in files)
+    return f"{len(files)} in {folder_of(file)}, of {names} UTC"
 
 
 def backed_up(database: Database, copy: Path) -> str:
-    """Raises InvalidRequest for a server's database, Conflict for a file that is there, StorageFull."""
+    """Copy the database to a new file. Raises InvalidRequest for a server, Conflict, StorageFull."""
     file = sqlite_file(database.url)
     if file is None:
         raise InvalidRequest("a server's database is not a file", hint="pg_dump: docs/runbook.md, Backup")
@@ -66,7 +66,7 @@ NEXT_START = "nothing to do: the next   mallorn up   removes it"
 
 
 def rights(data: Path) -> str:
-    """Raises NotFound; InvalidRequest where this user, or a read-only disk, allows no writing."""
+    """Check that `data` exists and is writable. Raises NotFound, InvalidRequest."""
     if not data.is_dir():
         raise NotFound(
             f"there is no directory {data} yet", hint="mallorn up, or name another with --data DIR"
@@ -80,7 +80,7 @@ def rights(data: Path) -> str:
 
 
 def stack(directory: DataDir) -> str:
-    """Raises Unavailable where a killed stack still says that it is ready."""
+    """Return the running stack. Raises Unavailable if a killed stack left its file."""
     running = directory.running_stack()
     if running is not None:
         return f"{running.url}, process {running.pid}"
@@ -90,14 +90,14 @@ def stack(directory: DataDir) -> str:
 
 
 def leftovers(directory: DataDir) -> str:
-    """Raises Unavailable, naming the folders of parts that were killed."""
+    """Raise Unavailable if killed parts left temporary folders, and name them."""
     places = directory.scratch, host_folder()
-    left = [str(folder) for folder in left_by_the_dead(*places)]
-    if left:
-        raise Unavailable(f"killed parts left {', '.join(sorted(left))}", hint=NEXT_START)
+    folders = [str(folder) for folder in left_by_the_dead(*places)]
+    if folders:
+        raise Unavailable(f"killed parts left {', '.join(sorted(folders))}", hint=NEXT_START)
     return f"killed parts left nothing in {' and '.join(map(str, places))}"
 
 
 def sandbox(mode: str) -> str:
-    """Raises NoSandbox where walls are required and this host lacks some."""
+    """Return the sandbox level. Raises NoSandbox if a full one is required and this host lacks it."""
     return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"

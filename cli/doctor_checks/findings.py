@@ -1,4 +1,4 @@
-"""Findings of checks; prints each as soon as its check ends."""
+"""Findings of checks, printed as soon as each check ends."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cli.terminal.output import print_json, print_note, stdout
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a check. Without a check that is not necessary the rest is of use."""
+    """Result of a check. A failed check that is not `necessary` does not fail the command."""
 
     name: str
     ok: bool
@@ -21,17 +21,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """What a finding that is not well is called: one that is necessary, and one that is not."""
+    """Words for a failed check: `bad` if it is necessary, `weak` if not."""
 
     bad: str
     weak: str
 
 
 def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
-    """A line each, or all as JSON. Leaves with code 1 where something necessary is bad, else `all_well`."""
-    found: list[Finding] = []
+    """Print findings as lines or JSON. Exits with code 1 if a necessary check failed."""
+    reported: list[Finding] = []
     for finding in findings:
-        found.append(finding)
+        reported.append(finding)
         if not as_json:
             state = "ok" if finding.ok else states.bad if finding.necessary else states.weak
             width = max(map(len, (states.bad, states.weak))) + 2
@@ -39,8 +39,8 @@ def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: s
             if finding.hint:
                 stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)
     if as_json:
-        print_json(found)
-    if any(each.necessary and not each.ok for each in found):
+        print_json(reported)
+    if any(each.necessary and not each.ok for each in reported):
         raise typer.Exit(1)
     if not as_json:
         print_note(all_well)

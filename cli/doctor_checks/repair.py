@@ -1,4 +1,4 @@
-"""What `mallorn doctor --repair` mends before it looks again; each step tells what it did, in words."""
+"""Repairs of `mallorn doctor --repair`, which run before its checks; each step says what it did."""
 
 import os
 import shutil
@@ -30,17 +30,17 @@ DAMAGED: Final = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class FileQuarantine:
-    """The folder of one repair; it appears with the first file that is moved there."""
+    """The folder to which one repair moves files; it is created with the first file."""
 
     folder: Path
 
     @classmethod
     def of(cls, data: Path) -> "FileQuarantine":
-        """A new one in a data directory."""
+        """Return a new quarantine folder in a data directory."""
         return cls(data / DAMAGED / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}")
 
     def take(self, uri: str) -> Path:
-        """Move a file of the artifact store there. Raises StorageFull where that fails."""
+        """Move a file of the artifact store to the folder. Raises StorageFull if that fails."""
         fs, path = open_store(uri)
         place = self._place(Path(path).name)
         try:
@@ -54,7 +54,7 @@ class FileQuarantine:
         return place
 
     def link(self, file: Path) -> Path:
-        """Give a file a second name there, so that the first may be given to another."""
+        """Hard-link a file into the folder, so that another file can replace the original."""
         place = self._place(file.name)
         try:
             os.link(file, place)
@@ -70,12 +70,12 @@ class FileQuarantine:
         return self.folder / name
 
 
-def _cannot(what: str, error: OSError) -> StorageFull:
-    return StorageFull(f"cannot move {what} aside: {error.strerror or error}", hint="df -h; ls -ld DATA_DIR")
+def _cannot(path: str, error: OSError) -> StorageFull:
+    return StorageFull(f"cannot move {path} aside: {error.strerror or error}", hint="df -h; ls -ld DATA_DIR")
 
 
 def repaired(known: Settings) -> Iterator[Finding]:
-    """All that was mended, a finding each. What cannot be mended ends it, and is told like a check."""
+    """Yield a finding per repair. The first repair that fails is yielded as a failed check and the last."""
     aside = FileQuarantine.of(known.data_dir.absolute())
     try:
         for words in _steps(known, aside):
@@ -84,29 +84,29 @@ def repaired(known: Settings) -> Iterator[Finding]:
         yield Finding("repair", False, error.message, error.hint)
 
 
-def _steps(known: Settings, aside: FileQuarantine) -> Iterator[str]:
-    yield from leftovers(known.data_dir)
-    yield from database(known.database_url, aside)
-    with Database(known.database_url) as opened:
+def _steps(config: Settings, aside: FileQuarantine) -> Iterator[str]:
+    yield from leftovers(config.data_dir)
+    yield from database(config.database_url, aside)
+    with Database(config.database_url) as opened:
         check(opened)
-        yield from models(opened, known.artifacts, aside)
+        yield from models(opened, config.artifacts, aside)
         yield from exports(opened)
         yield from times(opened)
         yield from cost_models(opened)
 
 
 def leftovers(data: Path) -> Iterator[str]:
-    """Remove the folders of parts that were killed."""
+    """Remove the temporary folders of killed parts."""
     places = DataDir(data).scratch, host_folder()
-    if left := [str(folder) for folder in left_by_the_dead(*places)]:
+    if folders := [str(folder) for folder in left_by_the_dead(*places)]:
         sweep(*places)
-        yield f"removed what killed parts left: {', '.join(sorted(left))}"
+        yield f"removed what killed parts left: {', '.join(sorted(folders))}"
 
 
 def database(url: str, aside: FileQuarantine) -> Iterator[str]:
-    """Put the newest whole backup in place of a SQLite file that is torn or gone.
+    """Replace a damaged or missing SQLite file by the newest intact backup.
 
-    Raises DamagedDatabase, NotFound where there is none, Conflict while somebody has the file open.
+    Raises DamagedDatabase or NotFound if there is no backup, Conflict while a process uses the file.
     """
     file = sqlite_file(url)
     if file is None:
@@ -135,7 +135,7 @@ def _backup_of(file: Path, error: MallornError) -> Path:
 
 
 def _exchange(file: Path, backup: Path, aside: FileQuarantine) -> None:
-    """At no moment is there no file: a start in between would make an empty one."""
+    """Replace `file` atomically, since a service that starts without it would create an empty one."""
     draft = file.with_name(f"{file.name}.restored")
     try:
         shutil.copyfile(backup, draft)
@@ -153,7 +153,7 @@ def _exchange(file: Path, backup: Path, aside: FileQuarantine) -> None:
 
 
 def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
-    """Move damaged models aside, and tell the jobs of those and of missing ones."""
+    """Move damaged models to quarantine; record damaged and missing models in their jobs."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
         _check_there(uri.rpartition("/")[0])
@@ -164,7 +164,7 @@ def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterato
 
 
 def exports(database: Database) -> Iterator[str]:
-    """Jobs whose exported files are gone have none, and say so."""
+    """Record missing exports in their jobs."""
     for job_id, uri in stored.missing_exports(database).items():
         _check_there(exports_beside(exports_beside(uri)))
         with database.transaction() as session:
@@ -173,17 +173,17 @@ def exports(database: Database) -> Iterator[str]:
 
 
 def times(database: Database) -> Iterator[str]:
-    """Mark the times of hours in which their host was in use."""
+    """Mark times measured in hours in which their host was busy as upper bounds."""
     with database.transaction() as session:
-        found = BusyHours(session)
-        for hour in found.busy_hours():
-            marked = found.mark(hour)
+        busy_hours = BusyHours(session)
+        for hour in busy_hours.busy_hours():
+            count = busy_hours.mark(hour)
             long = f"{hour.times:.1f} times too long"
-            yield f"{marked} times of job {hour.job_id} are upper bounds from now on: they were {long}"
+            yield f"{count} times of job {hour.job_id} are upper bounds from now on: they were {long}"
 
 
 def cost_models(database: Database) -> Iterator[str]:
-    """Retire damaged versions: the newest whole one before each is active again."""
+    """Retire damaged versions, and activate the newest intact version before each."""
     with database.session() as session:
         damaged = [
             (each.id, each.name) for each in StoredFiles(session).cost_models() if stored.damaged(each)
@@ -198,7 +198,7 @@ def cost_models(database: Database) -> Iterator[str]:
 
 
 def _check_there(folder: str) -> None:
-    """Raise NotFound for a store that is not there: then files are not lost, but elsewhere."""
+    """Raise NotFound if a folder of the store is missing: its files are then elsewhere, not lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
         raise NotFound(

@@ -1,4 +1,4 @@
-"""Do the parts of a running service answer: coordinator, database, broker, workers, devices, tracker?"""
+"""Checks that a service's coordinator, database, broker, workers, devices and tracker answer."""
 
 from collections.abc import Sequence
 
@@ -13,35 +13,35 @@ from stack.readiness_probes import tracker_answers
 
 
 def ready(api: Client) -> str:
-    """Raises Unavailable, naming what does not answer: coordinator, database, migrations or broker."""
+    """Raise Unavailable, naming the part: coordinator, database, migrations or broker."""
     api.connection.get("/readyz")
     return f"{api.connection.url}: database, tables and broker are ready"
 
 
 def control(api: Client) -> str:
-    """Raises Unavailable where nobody sends lost messages again, or takes back the work of the dead."""
-    told = api.connection.get("/readyz").get("control", "ok")
-    if told != "ok":
+    """Raise Unavailable if the sweep or the reaper (of lost messages and dead workers) does not run."""
+    state = api.connection.get("/readyz").get("control", "ok")
+    if state != "ok":
         raise Unavailable(
-            told, hint="mallorn control, mallorn control --beat: start them, or read their logs"
+            state, hint="mallorn control, mallorn control --beat: start them, or read their logs"
         )
     return "sweep and reap have their turns"
 
 
 def workers(api: Client) -> str:
-    """Raises Unavailable where nobody works; tells who rests, or does not see the devices, and why."""
+    """Return workers and their problems. Raises Unavailable if no worker takes work."""
     rows = api.workers()
     alive = [row for row in rows if row.state in AT_WORK]
     silent = [row.id for row in rows if row.state is WorkerState.SILENT]
-    told = [(row.id, row.info.resting or row.info.roll_call_error) for row in alive]
-    ailing = _besides(silent) + "".join(f"; {name}: {why}" for name, why in told if why)
+    problems = [(row.id, row.info.resting or row.info.roll_call_error) for row in alive]
+    problem_text = _besides(silent) + "".join(f"; {name}: {cause}" for name, cause in problems if cause)
     if not [row for row in alive if not row.info.resting]:
-        raise Unavailable(f"no worker is there{ailing}", hint="mallorn worker, or read its log")
-    return f"{len(alive)} are there{ailing}"
+        raise Unavailable(f"no worker is there{problem_text}", hint="mallorn worker, or read its log")
+    return f"{len(alive)} are there{problem_text}"
 
 
 def devices(api: Client) -> str:
-    """Raises Unavailable where none measures."""
+    """Return devices that answer and that do not. Raises Unavailable if none answers."""
     rows = api.devices()
     online = [f"{row.name} {row.info.gpu_words}".strip() for row in rows if row.online]
     away = [row.name for row in rows if not row.online]
@@ -51,15 +51,15 @@ def devices(api: Client) -> str:
 
 
 def locks(api: Client) -> str:
-    """Raises HostFault where workers build while a device of their host times, as they share no locks."""
-    apart = separate_locks(api.devices(), api.workers())
-    if apart:
-        raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(apart)}", hint=SHARE_LOCKS)
+    """Raise HostFault if workers and devices of one host share no locks, so that builds disturb timing."""
+    separate = separate_locks(api.devices(), api.workers())
+    if separate:
+        raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(separate)}", hint=SHARE_LOCKS)
     return "workers and devices of one host share theirs"
 
 
 def tracker(info: StackInfo, key: FleetKey) -> str:
-    """Raises Unavailable where the tracker of a stack on this machine does not answer who knows its key."""
+    """Raise Unavailable if the tracker of this machine's stack does not answer with its key."""
     if not tracker_answers(host_and_port(info.tracker), key)():
         raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="look into logs/tracker.log")
     return f"{info.tracker} answers"

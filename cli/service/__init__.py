@@ -1,1 +1,1 @@
-"""How a command reaches a service: a coordinator, the embedded stack, or the data directory alone."""
+"""Connects commands to a coordinator, to the embedded stack, or only to a data directory."""

@@ -1,4 +1,4 @@
-"""A stack to work with: the one that was named, one that runs here, or one started for the time being."""
+"""Connects to a stack: at a URL, running on this machine, or started for as long as it is used."""
 
 import os
 import signal
@@ -27,18 +27,18 @@ START_TIMEOUT_SEC: Final = 360.0  # longer than any part of a stack may take
 STOP_TIMEOUT_SEC: Final = 90.0
 DEVICE_TIMEOUT_SEC: Final = 180.0
 POLL_SEC: Final = 0.05
-LAST_LINES: Final = 12  # of the log of a service that ended
+LAST_LINES: Final = 12  # shown of the log of a service that ended
 
 
 @dataclass(frozen=True)
 class Connected:
-    """A client of a stack that answers; `data` is its directory when it runs on this machine."""
+    """A client of a running stack; `data` is the stack's directory if it runs on this machine."""
 
     api: Client
     data: DataDir | None = None
 
     def check_runs(self) -> None:
-        """Raise Unavailable, with the end of the service's log, if it ran on this machine and has ended."""
+        """Raise Unavailable, with the end of its log, if the service ran on this machine and ended."""
         if self.data is None or self.data.is_locked():
             return
         lines = _log(self.data).read_text(errors="replace").splitlines() if _log(self.data).exists() else []
@@ -46,18 +46,18 @@ class Connected:
         raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
     def kept(self, job: Job) -> Job:
-        """A handle that reads a job of this stack also when the stack has ended."""
+        """Return a handle that can read a job of this stack even after the stack has ended."""
         if self.data is None:
             return job
-        kept = Client(self.api.connection.url, transport=DataDirTransport(self.data))
-        return Job(kept.connection, job.body)
+        api = Client(self.api.connection.url, transport=DataDirTransport(self.data))
+        return Job(api.connection, job.body)
 
 
 @contextmanager
 def connected_stack(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Connected]:
-    """Connect to `url`; without one to the stack on the data directory, which is started where none runs.
+    """Connect to `url`, or to the stack on the data directory, which is started if none runs.
 
-    What was started here serves other commands too, and stops with the last of them.
+    A stack started here also serves other commands, and stops when the last of them ends.
     """
     if url:
         with client(url, api_key) as api:
@@ -78,7 +78,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 
 
 def wait_for_device(stack: Connected) -> None:
-    """Return once a device of a stack on this machine is online, as its coordinator sees it."""
+    """Wait until the coordinator of this machine's stack reports a device online. Raises NoDevice."""
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
     while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
@@ -89,8 +89,8 @@ def wait_for_device(stack: Connected) -> None:
 def submitted_target(stack: Connected, target: str) -> str:
     """Return the target to submit a job with.
 
-    A service knows what `local` is once a device is online. A job for a service on this machine waits for
-    none: its target is the last one of this host's device, or the one that is detected.
+    A service can resolve `local` once a device is online. A job for a service on this machine need not
+    wait for that: its target is the last one of this host's device, else the detected one.
     """
     if target != LOCAL or stack.data is None:
         return target
@@ -100,16 +100,16 @@ def submitted_target(stack: Connected, target: str) -> str:
     from workers.device.detect_host import detect_target, host_fingerprint
     from workers.tvm.code_digest import TVM_VERSION
 
-    here = host_fingerprint()["host_class"], TVM_VERSION
-    ours = [each for each in devices if each.info.is_local and (each.host_class, each.tvm_version) == here]
-    return ours[0].target if ours else detect_target().text
+    host = host_fingerprint()["host_class"], TVM_VERSION
+    local = [each for each in devices if each.info.is_local and (each.host_class, each.tvm_version) == host]
+    return local[0].target if local else detect_target().text
 
 
 def asked_target(target: str, is_here: bool) -> str:
-    """Return the target to name to a service. Raises InvalidTarget for one that no service takes.
+    """Return the target to send to a service. Raises InvalidTarget for an invalid target.
 
-    For a service on this machine, `cuda` is replaced by the target of this machine's GPU: a service knows
-    only GPUs that have a device already.
+    For a service on this machine, `cuda` is replaced by the target of this machine's GPU, because a
+    service knows only GPUs that already have a device.
     """
     if target == CUDA and is_here:
         from workers.device.target_support import target_on_this_machine
@@ -144,31 +144,31 @@ class Starter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start_unless_held(self) -> None:
-        """Called until the stack is ready. Raises Unavailable, with its words, when it ended before."""
-        held = self._directory.is_locked()
-        if self._process is None and not held:
+        """Start a stack unless the directory is locked. Raises Unavailable if it ended before ready."""
+        is_held = self._directory.is_locked()
+        if self._process is None and not is_held:
             print_note(f"starting the service on this machine, data in {self._directory.path}")
             log_file = _log(self._directory)
             log_file.unlink(missing_ok=True)
-            with log_file.open("ab") as log:  # so that the stack may cut it when it has grown too long
+            with log_file.open("ab") as log:  # so that the stack may truncate a large log
                 self._process = subprocess.Popen(
                     mallorn("up", "--port", "0", "--data", str(self._directory.path), "--until-unused"),
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     env={**os.environ, "PYTHONPATH": python_path()},
-                    start_new_session=True,  # Ctrl-C is ours: the stack must answer when the job is paused
+                    start_new_session=True,  # Ctrl-C pauses the job, which needs the stack
                 )
         elif self._process is not None and self._process.poll() is not None:
-            if not held:
+            if not is_held:
                 words = _log(self._directory).read_text(errors="replace").strip()
                 message = f"the service did not start on this machine:\n{words}"
                 raise Unavailable(message, hint=f"ls {self._directory.logs}")
-            self._process = None  # another command was quicker: its stack will do
+            self._process = None  # another command started a stack first: use that
 
     @property
     def running(self) -> bool:
-        """Whether what was started here still runs."""
+        """Whether the stack that was started here still runs."""
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
@@ -190,9 +190,9 @@ def _wait_for_end(directory: DataDir, starter: Starter) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM and SIGHUP too, but for what `nohup` or a shell had ignored."""
-    heeded = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in heeded}
+    """Raise KeyboardInterrupt also for SIGTERM and SIGHUP, unless ignored, for example by `nohup`."""
+    signals = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Where commands that only look get their answers: a coordinator, else what lies in the data directory."""
+"""Clients for commands that only read: of a coordinator, else of the data directory itself."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ FIRST_STEP: Final = "mallorn tune model.onnx"
 
 @dataclass(frozen=True)
 class ReadFrom:
-    """A client to look with; `still` is the data directory it reads while no service runs there."""
+    """A read-only client; `still` is the data directory that it reads if no service runs there."""
 
     api: Client
     named: DataDir | None = None
@@ -35,17 +35,17 @@ class ReadFrom:
 
     @property
     def words(self) -> str:
-        """What a command needs to find the same directory again."""
+        """Option with which another command finds the same data directory."""
         return data_words(self.named)
 
 
 @contextmanager
 def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
-    """Look at the coordinator that is named or runs on the data directory, else at the directory itself."""
+    """Yield a client of the coordinator at `url` or on the data directory, else of the directory."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
-    usual = data is None and "MALLORN_DATA_DIR" not in os.environ
-    if url is None and stack is None and usual and _is_ours(DEFAULT_URL) and _answers(DEFAULT_URL):
+    uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ
+    if url is None and stack is None and uses_defaults and _is_ours(DEFAULT_URL) and _answers(DEFAULT_URL):
         url = DEFAULT_URL
     if url:
         with Client(url, api_key) as api:
@@ -62,13 +62,13 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
 
 @contextmanager
 def reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
-    """The client of a `source`."""
-    with source(url, api_key, data) as found:
-        yield found.api
+    """Yield the client of `source`."""
+    with source(url, api_key, data) as origin:
+        yield origin.api
 
 
 def find_job(api: Client, job: str | None) -> Job:
-    """The job that is named by its id or the beginning of it; without a name the newest. Raises NotFound."""
+    """Return the job with this id or prefix of an id; the newest for None. Raises NotFound."""
     if job is not None:
         return api.job(job)
     newest = api.newest_job()
@@ -79,13 +79,13 @@ def find_job(api: Client, job: str | None) -> Job:
 
 
 def check_open(found: ReadFrom, job: Job) -> None:
-    """Raise Conflict for a job that has ended, which no service needs to say."""
+    """Raise Conflict for a job that has ended, if no service runs that would raise it."""
     if found.still is not None and job.status.state.final:
         raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
 def check_moves(found: ReadFrom, job: Job) -> None:
-    """Raise Unavailable, with the command to type, for a job that stands still because no service runs."""
+    """Raise Unavailable, with the command to type, for a job that waits because no service runs."""
     state = job.status.state
     if found.still is None or state.final:
         return
@@ -97,7 +97,7 @@ def check_moves(found: ReadFrom, job: Job) -> None:
 
 
 def _is_ours(url: str) -> bool:
-    """Whether nobody else is seen to listen there; another's service is named, and left alone."""
+    """Return whether no other user's program listens at `url`; if one does, print a note."""
     try:
         check_yours(url)
     except NotYours as error:
@@ -107,9 +107,9 @@ def _is_ours(url: str) -> bool:
 
 
 def _answers(url: str) -> bool:
-    """Whether a coordinator answers there, and not just anything."""
+    """Return whether a Mallorn coordinator answers at `url`, not some other program."""
     try:
-        said = httpx.get(f"{url}{API}/healthz", timeout=PROBE_SEC, trust_env=False).json()
+        health = httpx.get(f"{url}{API}/healthz", timeout=PROBE_SEC, trust_env=False).json()
     except (httpx.TransportError, ValueError):
         return False
-    return isinstance(said, dict) and HEALTHY.items() <= said.items()
+    return isinstance(health, dict) and HEALTHY.items() <= health.items()

@@ -1,1 +1,1 @@
-"""What every command uses: consoles, options, bars, and how a mistake is told."""
+"""Consoles, options, progress bars and error messages that all commands share."""

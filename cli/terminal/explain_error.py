@@ -1,4 +1,4 @@
-"""What goes wrong outside of Mallorn, in the words of its errors: files, settings, missing packages."""
+"""Turns errors from outside Mallorn (files, settings, missing packages) into MallornErrors."""
 
 import errno
 from typing import Final
@@ -20,12 +20,12 @@ HINTS: Final = {
     errno.EROFS: "choose a place that can be written",
     errno.ENOENT: "ls {file}",
 }
-#: What a user may run into in any command.
+#: Errors that a user's environment may cause in any command.
 MISTAKES: Final = (ModuleNotFoundError, OSError, ValidationError)
 
 
 def explained(error: Exception) -> MallornError | None:
-    """The same error as a sentence with a next step; None for a fault of ours, whose traceback is wanted."""
+    """Return the error with a message and a hint; None for a bug of ours, which needs a traceback."""
     match error:
         case ModuleNotFoundError():
             return missing_package(error)
@@ -37,14 +37,14 @@ def explained(error: Exception) -> MallornError | None:
 
 
 def missing_package(error: ModuleNotFoundError, extras: str = "server,worker") -> MissingPackage | None:
-    """The line that installs what is missing; None where a module of our own is."""
+    """Return an error whose hint installs the missing package; None for Mallorn's own modules."""
     if error.name is None or error.name.partition(".")[0] in OURS:
         return None
     return MissingPackage(f"this needs {error.name}, which is not installed", hint=install_line(extras))
 
 
 def _file_error(error: OSError) -> MallornError | None:
-    """Only what the file system says: other system calls that fail are ours to explain."""
+    """Return an error for a file that cannot be used; None for errors that name no file."""
     if error.strerror is None or (error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT)):
         return None
     file = str(error.filename) if error.filename is not None else "a file"
@@ -57,10 +57,10 @@ def _setting_error(error: ValidationError) -> MallornError | None:
         return None
     first = error.errors(include_url=False, include_context=False)[0]
     names = [f"MALLORN_{str(part).upper()}" for part in first["loc"][:1]]
-    said = first["msg"].removeprefix("Value error, ")
+    reason = first["msg"].removeprefix("Value error, ")
     if not names:
         hint = "choose another place with --data DIR or MALLORN_DATA_DIR"
-        return InvalidRequest(f"the settings cannot be used: {said}", hint=hint)
+        return InvalidRequest(f"the settings cannot be used: {reason}", hint=hint)
     return InvalidRequest(
-        f"the setting {names[0]} cannot be {first['input']!r}: {said}", hint=f"unset {names[0]}"
+        f"the setting {names[0]} cannot be {first['input']!r}: {reason}", hint=f"unset {names[0]}"
     )

@@ -1,4 +1,4 @@
-"""What a job is asked for on the command line, and how its options are read."""
+"""Command-line options for a job, and their parsers."""
 
 import json
 from collections.abc import Iterable
@@ -22,20 +22,20 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")
 
 
 def known(option: str) -> str:
-    """The names that an option may have, for a help text."""
+    """Return the names that an option accepts, for a help text."""
     return ", ".join(choices(option))
 
 
 def said_of(option: str) -> str:
-    """What the schema says of a job option."""
+    """Return the description of a job option from its schema."""
     return str(JobOptions.model_fields[option].description)
 
 
 def words(option: str) -> str:
-    """The same for a help text; of a choice also the names."""
-    said = said_of(option)
-    own = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
-    return f"{said} One of {known(option)}{own}." if choices(option) else said
+    """Return a job option's help text: its description and, for a choice, the accepted names."""
+    description = said_of(option)
+    class_words = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
+    return f"{description} One of {known(option)}{class_words}." if choices(option) else description
 
 
 ShapeOption = Annotated[
@@ -51,7 +51,7 @@ OnlyOption = Annotated[
 
 
 class EffortOptions(NamedTuple):
-    """For what a model is tuned, and for how long."""
+    """The target of a tuning job, its budget and its seed."""
 
     target: TargetOption = LOCAL
     trials: Annotated[
@@ -69,7 +69,7 @@ class EffortOptions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """The options of a job: those with a name of their own here, and any by `--option`."""
+    """Job options given on the command line: dedicated flags, plus any by `--option NAME=VALUE`."""
 
     recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
     precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
@@ -98,17 +98,17 @@ class Choices(NamedTuple):
     dynamic: DynamicOption = None
 
     def asked(self) -> OptionKwargs:
-        """What was asked for by an option's own name, and then by --option."""
+        """Return the options that were given; `--option` overrides dedicated flags."""
         named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
-        given = {name: value for name, value in named.items() if value is not None and value is not False}
-        given |= {name: "on" for name, value in given.items() if value is True}
+        options = {name: value for name, value in named.items() if value is not None and value is not False}
+        options |= {name: "on" for name, value in options.items() if value is True}
         if self.dynamic:
-            given["dynamic"] = dict(map(parse_dynamic, self.dynamic))
-        return cast(OptionKwargs, given | parse_options(self.option or [], self.input_shape or []))
+            options["dynamic"] = dict(map(parse_dynamic, self.dynamic))
+        return cast(OptionKwargs, options | parse_options(self.option or [], self.input_shape or []))
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
-    """`["search=random", "evaluator.repeat=3"]` as nested options; a value is JSON where it reads as such."""
+    """Parse `["search=random", "evaluator.repeat=3"]` to nested options; values are JSON if valid."""
     options: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -130,7 +130,7 @@ def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dic
 
 
 def parse_input_shape(text: str) -> tuple[str, list[int]]:
-    """`x:1,3,224,224` as a name and its dimensions; the name may hold colons itself."""
+    """Parse `x:1,3,224,224` to a name and its dimensions; the name may contain colons."""
     name, colon, dimensions = text.rpartition(":")
     sizes = dimensions.split(",")
     if not colon or not name or not all(size.strip().isdigit() for size in sizes):
@@ -139,7 +139,7 @@ def parse_input_shape(text: str) -> tuple[str, list[int]]:
 
 
 def parse_dynamic(text: str) -> tuple[str, list[int]]:
-    """`batch=1..64` as a name, the least size and the largest; `batch=4` is one size."""
+    """Parse `batch=1..64` to a name, the smallest size and the largest; `batch=4` is one size."""
     name, equals, sizes = text.rpartition("=")
     low, dots, high = sizes.partition("..")
     bounds = [low, high if dots else low]

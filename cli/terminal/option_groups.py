@@ -1,4 +1,4 @@
-"""Options that several commands have are declared once, as a named tuple that a command takes whole."""
+"""Lets several commands share options: each group is declared once, as a named tuple parameter."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,7 +9,7 @@ Command = Callable[..., None]
 
 
 def shared(command: Command) -> Command:
-    """The command with the fields of every named tuple among its parameters as options of its own."""
+    """Return the command with each named-tuple parameter replaced by options for its fields."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
     parameters: list[Parameter] = []
@@ -22,10 +22,10 @@ def shared(command: Command) -> Command:
             parameters.append(Parameter(option, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
 
     @wraps(command)
-    def spread(**given: Any) -> None:
+    def spread(**values: Any) -> None:
         for name, kind in groups.items():
-            given[name] = kind(**{each: given.pop(each) for each in kind._fields})
-        command(**given)
+            values[name] = kind(**{each: values.pop(each) for each in kind._fields})
+        command(**values)
 
     spread.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
     return spread

@@ -1,4 +1,4 @@
-"""What every command prints with: data on stdout, everything else on stderr."""
+"""Printing for all commands: data on stdout, everything else on stderr."""
 
 import json
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MOVING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-PIPE_WIDTH: Final = 1000  # a reader that is a program wants a row a line
+PIPE_WIDTH: Final = 1000  # keeps each row on one line for programs that read them
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
 NewestJobArgument = Annotated[
@@ -42,14 +42,14 @@ KeyOption = Annotated[
 
 
 class Address(NamedTuple):
-    """The coordinator that a command asks."""
+    """The coordinator that a command talks to."""
 
     url: UrlOption = None
     api_key: KeyOption = None
 
 
 class Place(NamedTuple):
-    """The coordinator that a command asks, or the data directory of the service on this machine."""
+    """The coordinator that a command talks to, or the data directory of this machine's service."""
 
     url: UrlOption = None
     api_key: KeyOption = None
@@ -60,7 +60,7 @@ class Place(NamedTuple):
 
 
 def stdout() -> Console:
-    """A console for data; not kept, so that it follows a redirected sys.stdout."""
+    """Return a console for data, a new one each time because sys.stdout may be redirected."""
     is_terminal = sys.stdout.isatty()
     return Console(
         file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH
@@ -68,16 +68,16 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """A console for progress and errors."""
+    """Return a console for progress and errors."""
     return Console(file=sys.stderr, highlight=False)
 
 
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
-    """A client of the coordinator that is named, else of the stack that runs on the data directory.
+    """Return a client of the coordinator at `url`, else of the stack that runs on the data directory.
 
-    Raises Unavailable when a directory was given on which no stack runs.
+    Raises Unavailable if `data` is given and no stack runs on it.
     """
-    from mallorn.client import Client  # no part of the service needs its imports
+    from mallorn.client import Client  # parts of the service do not need its imports
 
     directory = DataDir((data or Settings().data_dir).expanduser().absolute())
     stack = None if url else directory.running_stack()
@@ -89,7 +89,7 @@ def client(url: str | None, api_key: str | None, data: Path | None = None) -> "C
 
 
 def print_error(message: str, hint: str = "") -> None:
-    """What happened, and the next command to type."""
+    """Print an error message and, if there is one, the next command to type."""
     console = stderr()
     console.print(f"[bold red]error:[/] {_shown(message)}", soft_wrap=True)
     if hint:
@@ -97,18 +97,18 @@ def print_error(message: str, hint: str = "") -> None:
 
 
 def print_next(command: str) -> None:
-    """The command to type next."""
+    """Print the command to type next."""
     stderr().print(f"[bold]next:[/]  {_shown(command)}", soft_wrap=True)
 
 
 def print_note(text: str) -> None:
-    """A line for the person at the terminal, kept out of the data."""
+    """Print a line for the user on stderr, separate from the data."""
     stderr().print(_shown(text), soft_wrap=True)
 
 
 def _shown(text: str) -> str:
-    """Text as it stands: strangers' words in it style nothing, and move no cursor."""
-    return escape(_MOVING.sub(lambda found: ascii(found[0])[1:-1], text))
+    """Escape markup and control characters, so that untrusted text is printed literally."""
+    return escape(_MOVING.sub(lambda match: ascii(match[0])[1:-1], text))
 
 
 def print_json(value: object) -> None:
@@ -116,20 +116,20 @@ def print_json(value: object) -> None:
 
 
 def print_json_line(value: object) -> None:
-    """One JSON document a line, flushed, for a reader that follows along."""
+    """Print a JSON document on one line and flush, for programs that read the output live."""
     sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def _plain(value: object) -> object:
-    """What was said, of values that were read; the fields, of what is put together here."""
+    """Return a pydantic value's fields that were set, or a dataclass's fields, for JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
     return {each.name: getattr(value, each.name) for each in fields(cast("DataclassInstance", value))}
 
 
 def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, empty: str) -> None:
-    """Values as JSON or as a table; none at all get words and a next step."""
+    """Print values as JSON or as a table; without values, print the note `empty`."""
     if as_json:
         print_json(list(rows))
     elif rows:
@@ -138,15 +138,15 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, e
         print_note(empty)
 
 
-SHORT: Final = 20  # what is no longer is never broken
+SHORT: Final = 20  # columns of texts up to this length are not wrapped
 
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
-    """A plain table; columns of numbers stand to the right, only columns of long texts are broken."""
+    """Return a table without borders; columns of numbers align right, those of long texts wrap."""
     lines = [[column.of(value) for column in columns] for value in values]
     result = Table(box=None, header_style="bold", pad_edge=False)
-    for at, column in enumerate(columns):
-        cells = [line[at] for line in lines]
+    for i, column in enumerate(columns):
+        cells = [line[i] for line in lines]
         numeric = any(isinstance(each, int | float) for each in cells)
         result.add_column(
             column.heading,
@@ -160,10 +160,10 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
 
 
 def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:
-    """Names and values; what is empty is left out."""
-    known = [(name, each) for name, each in facts.items() if each not in (None, "")]
+    """Return a table of names and values without empty values."""
+    rows = [(name, each) for name, each in facts.items() if each not in (None, "")]
     columns = (
         Column[tuple[str, Cell]](title, lambda fact: fact[0]),
         Column[tuple[str, Cell]](value, lambda fact: fact[1]),
     )
-    return table(known, columns)
+    return table(rows, columns)

@@ -1,4 +1,4 @@
-"""Bars for a person at a terminal; where standard error is none, they say nothing."""
+"""Progress bars on stderr; they print nothing if stderr is not a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -17,17 +17,17 @@ from rich.progress import (
 from cli.terminal.output import stderr
 from mallorn.client import Client, is_model_id
 
-#: How far it is, of how much.
+#: Takes the amount done and the total.
 Advance = Callable[[int, int], None]
 
 
 def bar(words: str) -> AbstractContextManager[Advance]:
-    """A bar that stays until the block ends; it moves to and fro until it is told of how much it is."""
+    """Show a bar while the block runs; it has no percentage until the total is given."""
     return _shown(words, TaskProgressColumn(), TimeRemainingColumn())
 
 
 def bytes_bar(words: str) -> AbstractContextManager[Advance]:
-    """The same for bytes on their way, with how fast they go."""
+    """Show a bar of transferred bytes and their rate while the block runs."""
     return _shown(words, DownloadColumn(), TransferSpeedColumn())
 
 
@@ -41,7 +41,7 @@ def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
 
 
 def upload_with_bar(api: Client, model: str) -> str:
-    """The id of a model: the text itself if it is one, else that of the uploaded file."""
+    """Return `model` if it is a model id, else upload the file and return its id."""
     if is_model_id(model):
         return model
     with bytes_bar("uploading") as advance:

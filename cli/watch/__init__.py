@@ -1,1 +1,1 @@
-"""A job while it runs, and how it ended, in a terminal."""
+"""Shows a job's progress and its result in a terminal."""

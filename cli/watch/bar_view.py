@@ -1,4 +1,4 @@
-"""The live view of a job."""
+"""The live view of a job: a progress bar with an estimate of the time left."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from mallorn.wording.format_values import headroom, spent_of
 REFRESH_SEC: Final = 0.5
 SILENCE_SEC: Final = 120.0
 Show = Callable[[JobStatus], None]
-# In these states nobody knows how much is left: the bar moves, and says no share.
+# In these states the amount of work left is unknown: the bar moves without a percentage.
 UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
 
 
@@ -35,10 +35,10 @@ def follow(
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
 ) -> JobStatus:
-    """Show a job until it ends, and its first version before; return what became of it.
+    """Show a job until it ends, and announce its first version; return the final status.
 
-    On a terminal a live bar (with `verbose` its curve and the table of tasks below it), elsewhere lines.
-    `check_runs` is called when the service does not answer; it raises Unavailable if it never will.
+    On a terminal it shows a live bar (with `verbose`, also the curve and the table of tasks), else lines.
+    `check_runs` is called when the service does not answer; it raises Unavailable if the service ended.
     """
     if not console.is_terminal:
         say = partial(console.print, markup=False, soft_wrap=True)
@@ -50,32 +50,32 @@ def follow(
 
 
 def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
-    """Shows, and says once in lines that stay what changes what a user does.
+    """Return a function that shows a job and prints messages for the user, each of them once.
 
-    What a small budget comes to, what to type where no device will come, where a first version is.
+    These are advice on a small budget, the command that starts a missing device, and the first version.
     """
-    said: set[str] = set()
+    printed: set[str] = set()
 
     def both(job: JobStatus) -> None:
-        for told in (advice(job), command_for(job.reason, job.cause), first.news(job)):
-            if told and told not in said:
-                console.print(Text(told), soft_wrap=True)
-                said.add(told)
+        for message in (advice(job), command_for(job.reason, job.cause), first.news(job)):
+            if message and message not in printed:
+                console.print(Text(message), soft_wrap=True)
+                printed.add(message)
         show(job)
 
     return both
 
 
 def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
-    heard_at = time.monotonic()
+    answered_at = time.monotonic()
     while True:
         try:
             status = job.refresh()
-            heard_at = time.monotonic()
+            answered_at = time.monotonic()
             show(status)
         except Unavailable:
             check_runs()
-            if time.monotonic() - heard_at > SILENCE_SEC:
+            if time.monotonic() - answered_at > SILENCE_SEC:
                 raise
         if job.stuck or job.status.state.final:
             return job.status
@@ -83,7 +83,7 @@ def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobSta
 
 
 class BarView:
-    """A bar with trials, best latency and time left."""
+    """A progress bar with trials, best latency and time left."""
 
     def __init__(self, job: Job, console: Console) -> None:
         self._pace = Eta()
@@ -99,7 +99,7 @@ class BarView:
         self._words: list[str] = []
 
     def show(self, job: JobStatus) -> None:
-        # Nobody knows yet how many trials a job that ends by itself will take.
+        # How many trials a job without a budget will take is not known yet.
         open_ended = job.state is JobState.TUNING and job.auto and job.outlook is None
         self._bar.update(
             self._bar_id,
@@ -118,13 +118,13 @@ class BarView:
         return Group(*parts)
 
 
-# How much of the way a new estimate moves the old one: single rounds are fast or slow by chance.
+# Weight of a new estimate against the old one, since single rounds are fast or slow by chance.
 TRUST: Final = 0.3
 LONG_SEC: Final = 90 * 60.0
 
 
 class Eta:
-    """Estimates from the trials since the view opened; between two looks the time left only falls."""
+    """Estimates the time left from the trials since the view opened; it only falls between new trials."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -134,7 +134,7 @@ class Eta:
         self._finishing_since: float | None = None
 
     def left(self, job: JobStatus) -> str:
-        """In words; empty where nobody can tell."""
+        """Return the time left in words; empty if it is unknown."""
         now_sec = self._clock()
         left_sec = self._left_sec(job, now_sec)
         return "" if left_sec is None or left_sec <= 0 else about(left_sec)
@@ -148,13 +148,13 @@ class Eta:
         if job.state is not JobState.TUNING:
             return None
         self._look(job, now_sec)
-        known = [] if self._tuned_at is None else [max(0.0, self._tuned_at - now_sec) + _finish_sec(job)]
-        if job.minutes is not None and not job.exported:  # they hold from the submit to the first export
-            known.append(job.created_at + 60 * job.minutes - now_sec)
-        return min(known, default=None)
+        estimates = [] if self._tuned_at is None else [max(0.0, self._tuned_at - now_sec) + _finish_sec(job)]
+        if job.minutes is not None and not job.exported:  # minutes count from submit to first export
+            estimates.append(job.created_at + 60 * job.minutes - now_sec)
+        return min(estimates, default=None)
 
     def _look(self, job: JobStatus, now_sec: float) -> None:
-        """Move the estimated end of the tuning where trials came in since the last look."""
+        """Update the estimated end of tuning if trials were measured since the last call."""
         spent, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
         if self._start is None:
             self._start, self._seen = (now_sec, spent), spent
@@ -168,7 +168,7 @@ class Eta:
 
 
 def about(seconds: float) -> str:
-    """As coarse as such an estimate is: `about 4 min left`."""
+    """Return a time left in coarse words, such as `about 4 min left`."""
     if seconds < 45:
         return "less than a minute left"
     if seconds < LONG_SEC:
@@ -177,6 +177,6 @@ def about(seconds: float) -> str:
 
 
 def _finish_sec(job: JobStatus) -> float:
-    """As long as the job's last finish took, else as long as is set aside for one."""
-    known = job.report.finish_sec if job.report else None
-    return finish_sec(job.progress.tasks) if known is None else known
+    """Return the seconds of the job's last finish, else the seconds reserved for one."""
+    last_sec = job.report.finish_sec if job.report else None
+    return finish_sec(job.progress.tasks) if last_sec is None else last_sec

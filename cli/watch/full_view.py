@@ -1,4 +1,4 @@
-"""The whole of a job on a terminal: its bar, its curve, and MetaSchedule's table as far as there is room."""
+"""The detailed view of a job on a terminal: progress bar, curve, and as many tasks as fit."""
 
 import math
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ from mallorn.wording.tasks import TASK_COLUMNS
 
 HEIGHT: Final = 6
 LEAST_WIDTH: Final = 20
-MARGIN: Final = 14  # the latencies and the axis on the left
-# Each character of this block is a field of two by four dots; the bits of its columns, from above.
+MARGIN: Final = 14  # width of the latencies and the axis on the left
+# Braille characters have two columns of four dots; DOTS holds the bits of each column, top first.
 BRAILLE: Final = 0x2800
 DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 COLUMNS, ROWS = len(DOTS), len(DOTS[0])
 PAGE = 50
-OTHER_LINES: Final = HEIGHT + 8  # bar, words, the axis, the table's head of two lines, what was left out
+OTHER_LINES: Final = HEIGHT + 8  # bar, words, axis, the table's two header lines, and a note
 LEAST_ROWS: Final = 3
 
 
 def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
-    """Lines of text: weighted total (a logarithmic axis) against trials. None for fewer than two points."""
+    """Return lines that plot weighted latency (log axis) over trials; [] for too few points or columns."""
     if len(points) < 2 or width < MARGIN + LEAST_WIDTH:
         return []
     last, fields = points[-1].trials, width - MARGIN
     slowest, fastest = points[0].total_us, points[-1].total_us
     columns = fields * COLUMNS
-    values = [at_trials(points, round(last * at / (columns - 1))) for at in range(columns)]
+    values = [at_trials(points, round(last * i / (columns - 1))) for i in range(columns)]
     canvas = _draw([_level(value, slowest, fastest, height * ROWS) for value in values], height)
     labels = [latency(slowest), *[""] * (height - 2), latency(fastest)]
     lines = [f"{label:>{MARGIN - 2}} ┤{row}" for label, row in zip(labels, canvas, strict=True)]
@@ -42,7 +42,7 @@ def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list
 
 
 def _level(value: float | None, slowest: float, fastest: float, levels: int) -> int | None:
-    """How far from the top, in dots; a job that gained nothing is a line at the bottom."""
+    """Return the distance from the top in dots; the bottom if latencies never changed."""
     if value is None:
         return None
     if slowest == fastest:
@@ -51,7 +51,7 @@ def _level(value: float | None, slowest: float, fastest: float, levels: int) -> 
 
 
 def _draw(levels: Sequence[int | None], height: int) -> list[str]:
-    """Fields of dots, joined into a line that falls in steps."""
+    """Draw the levels as rows of Braille characters, connected to a falling stepped line."""
     fields = [[0] * (len(levels) // COLUMNS) for _ in range(height)]
     before = None
     for column, level in enumerate(levels):
@@ -64,15 +64,15 @@ def _draw(levels: Sequence[int | None], height: int) -> list[str]:
 
 
 class RoundsSoFar:
-    """Keeps a job's rounds; `refresh` fetches the newest ones, back to the oldest that was still open."""
+    """Caches a job's rounds; `refresh` fetches the oldest open round and all newer ones."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
         self._rows: dict[int, RoundStatus] = {}
-        self._settled = -1  # up to this index every round is over
+        self._settled = -1  # all rounds up to this index have ended
 
     def refresh(self) -> list[RoundStatus]:
-        """All rounds, oldest first."""
+        """Fetch new rounds; return all rounds, oldest first."""
         for row in self._job.rounds(page_size=PAGE):
             if row.index <= self._settled:
                 break
@@ -82,13 +82,13 @@ class RoundsSoFar:
         return [self._rows[index] for index in sorted(self._rows)]
 
     def forget(self) -> None:
-        """Ask for everything again: the finish may have found that a round's best computes wrong results."""
+        """Clear the cache: the finish may have found that a round's best gives wrong results."""
         self._rows.clear()
         self._settled = -1
 
 
 class LiveView(Protocol):
-    """Something that is shown a job again and again, and drawn in between."""
+    """A view that receives a job's status repeatedly and renders it in between."""
 
     def show(self, job: JobStatus) -> None: ...
 
@@ -96,7 +96,7 @@ class LiveView(Protocol):
 
 
 class WholeView:
-    """A bar with the best-so-far curve and the table of tasks below it."""
+    """A progress bar with the best-so-far curve and the table of tasks below it."""
 
     def __init__(self, job: Job, console: Console, bar: LiveView) -> None:
         self._job = job
@@ -118,17 +118,17 @@ class WholeView:
         points = curve(self._rounds, self._tasks, self._job.status.created_at)
         parts += [Text(line) for line in plot(points, self._console.width)]
         if self._tasks:
-            room = max(LEAST_ROWS, self._console.height - OTHER_LINES)
-            shown = heaviest(self._tasks, room)
-            parts.append(table(shown, TASK_COLUMNS))
-            if left_out := len(self._tasks) - len(shown):
-                note = f"{left_out} more that weigh less; all with   mallorn tasks {self._job.id}"
+            row_count = max(LEAST_ROWS, self._console.height - OTHER_LINES)
+            visible = heaviest(self._tasks, row_count)
+            parts.append(table(visible, TASK_COLUMNS))
+            if hidden_count := len(self._tasks) - len(visible):
+                note = f"{hidden_count} more that weigh less; all with   mallorn tasks {self._job.id}"
                 parts.append(Text(note, style="dim"))
         return Group(*parts)
 
 
 def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
-    """The tasks that take most of the model's time, in their own order; what has no time yet comes first."""
+    """Return the `count` tasks that take most time, by index; untimed tasks are preferred."""
 
     def rank(task: TaskStatus) -> tuple[bool, float]:
         known_us = task.weighted_latency_us

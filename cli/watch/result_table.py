@@ -1,4 +1,4 @@
-"""The table at the end of a job: how fast the model was, is, and would be elsewhere."""
+"""Prints a finished job's result: latencies of the tuned model and of other engines."""
 
 import shlex
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR
 
 
 def print_winnings(job: JobStatus, directory: Path, model: str, again: Sequence[str] = ()) -> None:
-    """Print a finished job's figures, where the files are, and what to type next.
+    """Print a finished job's figures, the directory of its schedules, and the next commands.
 
-    `again` is what `mallorn resume JOB` needs besides.
+    `again` holds further options that `mallorn resume JOB` needs.
     """
     print_result(job, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
@@ -29,7 +29,7 @@ def print_winnings(job: JobStatus, directory: Path, model: str, again: Sequence[
 
 
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
-    """Print a finished job's figures, and what they mean; `words` and `files` as for `typed`."""
+    """Print a finished job's figures and verdict; `words` and `files` as for `typed`."""
     rows = latency_rows(job.report.latency_us) if job.report else []
     if rows:
         stdout().print(table(rows, ENGINE_COLUMNS))
@@ -39,23 +39,23 @@ def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
 
 
 def print_fetch(job: JobStatus, words: str) -> None:
-    """Print how a job's schedules are fetched, where it exported some."""
+    """Print the command that fetches a job's schedules, if the job exported any."""
     if job.exported:
         print_note(f"fetch its schedules with   mallorn schedules {job.id}{words}")
 
 
 def print_verdict(verdict: Verdict | None, words: str = "", files: str = "") -> None:
-    """Print how good a job's result is, and the next command."""
+    """Print the verdict on a job's result, and the next command."""
     if verdict is None:
         return
-    said = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
-    stdout().print(Text(said, style=STYLES[verdict.level]), soft_wrap=True)
+    text = verdict.summary if verdict.level is Level.NONE else f"verdict: {verdict.summary}"
+    stdout().print(Text(text, style=STYLES[verdict.level]), soft_wrap=True)
     if verdict.next:
         print_next(typed(verdict.next, words, files))
 
 
 def typed(command: str, words: str = "", files: str = "") -> str:
-    """A verdict's command as it works here: with what names the place, with the true names of files."""
+    """Return a verdict's command with this service's options (`words`) and the real file names."""
     verb = " ".join(command.split()[:2])
     if verb in OF_FILES:
         return f"{verb} {files}" if files else command

@@ -1,4 +1,4 @@
-"""How far a job is, in words and as a share of the way, and in lines for a log or a pipe."""
+"""A job's progress in words and as a share, and as lines for a log or a pipe."""
 
 import math
 import re
@@ -12,21 +12,21 @@ from mallorn.results.verdict import DOING
 from mallorn.wording.format_values import first_line, headroom, latency, spent_of
 
 COUNTED: Final = re.compile(r"(\d{1,9}) of (\d{1,9}) tasks")
-# A task with fewer trials gets less than one round; with so many it may find what it has to find.
+# Trials for each task: below the first, it gets less than one round; the second is a usual budget.
 FEW_A_TASK: Final = 16
 USUAL_A_TASK: Final = 64
-NOW_AND_THEN_SEC: Final = 30.0  # how long a log is silent while something changes
+NOW_AND_THEN_SEC: Final = 30.0  # longest time without a line while something changes
 NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def share(job: JobStatus) -> float:
-    """How much of the way is gone: of what is counted in words, else of the trials, else of the minutes.
+    """Return the share of a job that is done: of the tasks counted in `words`, of trials, or of minutes.
 
-    Of a job that ends by itself as far as one can tell.
+    For a job without a budget it is an estimate.
     """
     if counted := COUNTED.search(words(job)):
-        done, whole = (int(number) for number in counted.groups())
-        return min(1.0, done / whole) if whole else 0.0
+        done, total = (int(number) for number in counted.groups())
+        return min(1.0, done / total) if total else 0.0
     if job.state.final:
         return 1.0
     if job.minutes is None or job.trials is not None:
@@ -37,12 +37,12 @@ def share(job: JobStatus) -> float:
 
 
 def words(job: JobStatus) -> str:
-    """What a job waits for or is busy with."""
+    """Return what a job waits for or is doing."""
     return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
 def best(job: JobStatus) -> str:
-    """The sum over tasks where it compares with what is shown later; until then how many have a time."""
+    """Return the estimated best latency of a tuning job, and how many tasks are timed if not all are."""
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
@@ -54,7 +54,7 @@ def best(job: JobStatus) -> str:
 
 
 def advice(job: JobStatus) -> str:
-    """What a small budget comes to, once the tasks are known; empty where it is not small."""
+    """Return advice on a budget that is small for the number of tasks, else an empty text."""
     tasks, budget = job.progress.tasks, job.trials
     if job.state is not JobState.TUNING or not tasks or not budget or job.progress.trials:
         return ""
@@ -68,7 +68,7 @@ def advice(job: JobStatus) -> str:
 
 
 def summary(job: JobStatus) -> str:
-    """A job in one line."""
+    """Return a job's status in one line."""
     failures = sum(job.progress.failures.values())
     parts = [
         job.state,
@@ -82,7 +82,7 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """A line where the job's state or what it says changes, at every tenth of the way, and now and then."""
+    """Prints a line when a job's state or message changes, at each tenth done, and at intervals."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -93,7 +93,7 @@ class LineView:
 
     def show(self, job: JobStatus) -> None:
         text, now_sec = summary(job), self._clock()
-        # What is worth another line: the state, what it says but for the numbers, the tenth of the way.
+        # A change of one of these prints a line: state, message without numbers, tenths done.
         kind = job.state, NUMBER.sub("#", words(job)), int(10 * share(job))
         is_due = kind != self._kind or now_sec - self._printed_sec >= NOW_AND_THEN_SEC
         if text != self._text and is_due:

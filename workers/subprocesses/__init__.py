@@ -1,1 +1,1 @@
-"""Killable helper processes: whatever may crash, hang or eat memory runs in one of these."""
+"""Killable helper processes for work that may crash, hang or use too much memory."""

@@ -1,4 +1,4 @@
-"""Control groups that this process is in, of either version, their limits, and what they have used."""
+"""The cgroups of this process (version 1 or 2), their limits and their usage."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,14 +10,14 @@ COUNT: Final = "oom_kill "
 FILES: Final = ("memory.events", "memory.oom_control")
 GROUPS: Final = Path("/proc/self/cgroup")
 MOUNTS: Final = Path("/proc/self/mountinfo")
-# Of version 2, then of version 1.
+# Files of version 2, then of version 1.
 LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 USED: Final = ("memory.current", "memory.usage_in_bytes")
 CACHED: Final = frozenset({"inactive_file", "total_inactive_file"})
 
 
 def ancestors(controller: str) -> list[Path]:
-    """The folders of the groups that `controller` rules us by, nearest first; none if not mounted."""
+    """Return the folders of this process's cgroups of a controller, nearest first; [] if unmounted."""
     with suppress(OSError):
         for kind, group in _memberships(controller):
             for root, mount in _mounts(kind, controller):
@@ -26,31 +26,31 @@ def ancestors(controller: str) -> list[Path]:
 
 
 def _memberships(controller: str) -> Iterator[tuple[str, PurePosixPath]]:
-    """Our group in the hierarchy with the controller: one of version 1 if it is named, else version 2."""
+    """Yield file system type and path of this process's cgroups: version 1 of the controller, then 2."""
     lines = [line.split(":", 2) for line in GROUPS.read_text().splitlines()]
     yield from (("cgroup", PurePosixPath(path)) for _, names, path in lines if controller in names.split(","))
     yield from (("cgroup2", PurePosixPath(path)) for _, names, path in lines if not names)
 
 
 def _mounts(kind: str, controller: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Which group is seen where."""
+    """Yield each mount of the hierarchy: the cgroup at its root, and its mount point."""
     for line in MOUNTS.read_text().splitlines():
-        place, _, described = line.partition(" - ")
-        root, mount = place.split()[3:5]
-        found, _, options = described.split()[:3]
-        if found == kind and (kind == "cgroup2" or controller in options.split(",")):
+        mount_fields, _, source_fields = line.partition(" - ")
+        root, mount = mount_fields.split()[3:5]
+        mount_kind, _, options = source_fields.split()[:3]
+        if mount_kind == kind and (kind == "cgroup2" or controller in options.split(",")):
             yield PurePosixPath(root), Path(mount)
 
 
 def _upwards(group: PurePosixPath, root: PurePosixPath, mount: Path) -> list[Path]:
-    # A container may see its own group as the root of the mount, and its host's path to it.
+    # In a container the mount's root may be its own cgroup, while `group` is the host's path.
     below = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
-    own = mount / below
-    return [own, *own.parents][: len(below.parts) + 1]
+    own_folder = mount / below
+    return [own_folder, *own_folder.parents][: len(below.parts) + 1]
 
 
 def killed_for_memory() -> int:
-    """How many processes of our control group were ended so; 0 where nobody counts them."""
+    """Return how many processes of this cgroup the kernel killed for lack of memory; 0 if not counted."""
     with suppress(OSError, ValueError, StopIteration):
         lines = _counter().read_text().splitlines()
         return int(next(line.removeprefix(COUNT) for line in lines if line.startswith(COUNT)))
@@ -59,13 +59,13 @@ def killed_for_memory() -> int:
 
 @lru_cache(maxsize=1)
 def _counter() -> Path:
-    """Raises StopIteration where there is none."""
+    """Return the file that counts such kills. Raises StopIteration if there is none."""
     files = (group / name for group in ancestors("memory") for name in FILES)
     return next(file for file in files if file.is_file())
 
 
 def cpu_quota() -> float | None:
-    """How many processors are paid for; None where there is no limit."""
+    """Return the lowest CPU quota of the cgroups, in CPUs; None without a quota."""
     quotas = []
     for group in ancestors("cpu"):
         files = (group / name for name in ("cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"))
@@ -76,24 +76,24 @@ def cpu_quota() -> float | None:
 
 
 def memory_limit() -> int | None:
-    """In bytes; None where there is none."""
-    return min((found for group in ancestors("memory") for found in _numbers(group, LIMITS)), default=None)
+    """Return the lowest memory limit of the cgroups, in bytes; None without a limit."""
+    return min((limit for group in ancestors("memory") for limit in _numbers(group, LIMITS)), default=None)
 
 
 def memory_left() -> int | None:
-    """What is left of the limit that is nearest to being reached, files that are merely cached aside."""
-    left = (
+    """Return the bytes left until the nearest memory limit, counting inactive file cache as free."""
+    remaining = (
         limit - used + _sum(group / "memory.stat", CACHED)
         for group in ancestors("memory")
         for limit, used in zip(_numbers(group, LIMITS), _numbers(group, USED), strict=False)
     )
-    return min((int(found) for found in left), default=None)
+    return min((int(bytes_left) for bytes_left in remaining), default=None)
 
 
 def _sum(file: Path, names: frozenset[str]) -> int:
-    """What a file counts under these names; one of each version has one of them."""
+    """Return the sum of the numbers after these names in a file of name-number lines."""
     words = _words(file)
-    return sum(int(words[at + 1]) for at, name in enumerate(words) if name in names)
+    return sum(int(words[i + 1]) for i, name in enumerate(words) if name in names)
 
 
 def _numbers(group: Path, names: tuple[str, ...]) -> list[int]:

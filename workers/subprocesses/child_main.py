@@ -1,4 +1,4 @@
-"""First code of every child: binds its life to the parent, closes the walls around it, then runs the module.
+"""First code of every child: ties its life to the parent, enters its sandbox, then runs the module.
 
 python -P -m workers.subprocesses.child_main PARENT_PID ORDERS
 """
@@ -22,7 +22,7 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when the thread that started it ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:  # it died before the line above
+    if os.getppid() != parent_pid:  # the parent died before the line above
         os._exit(1)
 
 

@@ -1,7 +1,7 @@
-"""A killable helper process, as its parent sees it.
+"""The parent's side of a killable helper process.
 
-It runs in a session of its own and is tied to the life of this process. Its environment has no variable that
-could hold a secret.
+The helper has its own session and dies with this process. Its environment has no variable that could
+hold a secret.
 """
 
 import compileall
@@ -46,22 +46,22 @@ from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
 
-# From the end of a child's connection to its own: on a busy host it takes a while.
+# How long a child may take to exit after its connection closed; a busy host is slow.
 END_TIMEOUT_SEC: Final = 30.0
 _TAIL_BYTES = 2000
 _LIMIT_BYTES = 1 << 20
 _ROOT = str(Path(__file__).resolve().parents[2])
-# The kernel ties a child's life to the thread that started it: one thread, as old as we get, starts all.
+# The kernel kills a child when the thread that started it ends: one lasting thread starts all.
 _thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="child-starter")
 R = TypeVar("R")
 
 
 class ChildLog:
-    """An unnamed file that children append to; it is emptied when it has grown too large."""
+    """An unnamed log file that a child appends to; `trim` empties it when it is too large."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
-        # The offset is shared with the child: without O_APPEND our reading would move its writing.
+        # O_APPEND makes the child write at the end of the file, also after `trim` emptied it.
         flags = fcntl.fcntl(self.file, fcntl.F_GETFL)
         fcntl.fcntl(self.file, fcntl.F_SETFL, flags | os.O_APPEND)
 
@@ -84,21 +84,21 @@ class ChildLog:
 
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
-    """Keep the bytecode of modules that only children import: behind their walls they cannot."""
-    for room in ("graphc", "workers/tvm"):
-        compileall.compile_dir(Path(_ROOT, room), quiet=2)
+    """Write the bytecode of modules that only children import; their sandbox forbids writing it."""
+    for folder in ("graphc", "workers/tvm"):
+        compileall.compile_dir(Path(_ROOT, folder), quiet=2)
 
 
 def start_process(
     orders: LaunchSpec, fds: Mapping[str, int], log: ChildLog, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Run what is ordered with these files open, which its environment names, printing to `log`."""
+    """Start a child that logs to `log`; `fds` maps environment variables to inherited files."""
     compile_what_children_import()
     path = os.pathsep.join([_ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
     room = orders.walls.room
     scratch = {} if room is None else {"TMPDIR": str(room), "ZIG_GLOBAL_CACHE_DIR": str(room / ".zig")}
-    # TVM would bind threads to the first processors of the machine, wherever the operator put this process.
-    whole = {
+    # TVM would bind threads to the machine's first CPUs, whatever CPUs this process may use.
+    child_env = {
         "TVM_BIND_THREADS": "0",
         **harmless(),
         "PYTHONPATH": path,
@@ -106,14 +106,14 @@ def start_process(
         **env,
         **{name: str(fd) for name, fd in fds.items()},
     }
-    return _thread.submit(_spawn, orders, tuple(fds.values()), log, whole).result()
+    return _thread.submit(_spawn, orders, tuple(fds.values()), log, child_env).result()
 
 
 def _spawn(
     orders: LaunchSpec, fds: Sequence[int], log: ChildLog, env: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        # -P: a file named like a module, in the directory where the user happens to be, is not imported.
+        # -P: do not import files of the user's working directory that are named like a module.
         [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],
         env=env,
         pass_fds=fds,
@@ -125,16 +125,16 @@ def _spawn(
 
 
 class Child:
-    """Runs `MODULE` in a process of its own, in its own process group. A subclass declares what it serves.
+    """Runs `MODULE` in its own process and process group. A subclass declares the methods it serves.
 
-    It lives behind walls (workers.sandbox): `room` is the only folder that it may write; besides the system's
-    it may read this one, and use `others` by their rights. None as `room` leaves it all files, for what a
-    user does with their own. A room lies in a folder that no child writes: a link in its place would open
-    another folder. A class that SPAWNS runs a linker, one that CONNECTS speaks TCP.
+    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read `room` and
+    system folders, and use `others` with the rights given. If `room` is None, it may use all files, for
+    commands on a user's own files. No child may write to the parent folder of `room`: a link in place of
+    `room` would open another folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
 
-    It starts with the first call, starts again after it died, and is replaced after `max_calls` calls.
-    One call at a time; not for use by several threads at once. A call's time begins when it is ready.
-    Every method that starts or waits raises ShutdownRequested once this process was asked to stop.
+    The process starts with the first call, restarts after a crash, and is replaced after `max_calls`
+    calls. It runs one call at a time and is not thread-safe. A call's time limit starts when it is ready.
+    Methods that start it or wait raise ShutdownRequested once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]
@@ -161,22 +161,22 @@ class Child:
         self._log: ChildLog | None = None
         self._reply: Frame | None = None
         self._calls = 0
-        self._killed_before = 0  # for want of memory, when the last call began
+        self._killed_before = 0  # processes killed for lack of memory before the last call
         self._share_before = ProcessorShare()
         self._busy = False
         self.ready = False
-        self.sandbox = ""  # how far its walls close, once it is ready
+        self.sandbox = ""  # the sandbox level, known once the process is ready
 
     def ask(self, call: Call[R]) -> R:
-        """The result of a method.
+        """Call a method and return its result.
 
         Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
         """
         return self.begin(call).wait()
 
     def begin(self, call: Call[R]) -> PendingCall[R]:
-        """Send a call without waiting. One that was sent before and not answered is abandoned."""
-        if self._busy:  # its late answer must not be taken for ours
+        """Send a call without waiting. An earlier call that is still unanswered is abandoned."""
+        if self._busy:  # a late answer must not be taken for this call's
             self.kill()
         self.start()
         self._calls += 1
@@ -187,9 +187,9 @@ class Child:
         return PendingCall(self, call)
 
     def answered(self) -> bool:
-        """Move bytes without waiting; True when the call has its answer.
+        """Send and receive without waiting; return True once the call has its answer.
 
-        Raises ChildCrashed when the process died, or sent what is no answer and was killed for it.
+        Raises ChildCrashed if the process died, or was killed for sending an invalid frame.
         """
         while self._reply is None:
             try:
@@ -209,7 +209,7 @@ class Child:
         return True
 
     def take(self) -> bytes:
-        """What the finished call returned, or raise what it raised."""
+        """Return the packed result of the finished call, or raise its exception."""
         reply, self._reply = self._reply, None
         if reply is None:
             raise RuntimeError("no answer yet: answered() first")
@@ -227,23 +227,23 @@ class Child:
         return reply.body
 
     def wait(self, timeout_sec: float) -> None:
-        """Sleep until `answered` can make progress, or so long."""
+        """Sleep until `answered` can make progress, or `timeout_sec` is over."""
         self._open_channel.wait(timeout_sec)
 
     def expire(self, timeout_sec: float) -> ChildError:
-        """Kill the process for taking too long; the error to raise."""
+        """Kill the process because its time is over; return the error to raise."""
         was_ready = self.ready
         starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()
         if not was_ready:
             return ChildNotStarted(f"{self.name} did not start")
-        said = f"{self.name} took longer than {timeout_sec:g} s"
+        message = f"{self.name} took longer than {timeout_sec:g} s"
         if starved:
-            return ChildStarved(f"{said}; it mostly waited for a processor")
-        return ChildTimeout(said)
+            return ChildStarved(f"{message}; it mostly waited for a processor")
+        return ChildTimeout(message)
 
     def fileno(self) -> int:
-        """Where to wait for progress, with `events` for `select.poll`."""
+        """Return the file descriptor to wait on with `select.poll`, for `events`."""
         return self._open_channel.fileno()
 
     @property
@@ -259,40 +259,40 @@ class Child:
         return self._process.pid if self._process is not None else None
 
     def suspend(self) -> None:
-        """Stop the process and all it started, until `resume`."""
+        """Stop the process and all processes it started until `resume`."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a suspended process go on."""
+        """Continue a suspended process."""
         self._signal(signal.SIGCONT)
 
     def start(self) -> None:
-        """Start the process if it does not run; returns before it is ready."""
-        # Here, for our own children define this class too and have no settings.
+        """Start the process if it is not running; return before it is ready."""
+        # Imported here because children import this module too and have no settings.
         from mallorn.core.settings import settings
 
         STOP.check()
         if self.alive:
             return
         self.kill()
-        ours, theirs = socket.socketpair()
+        own_end, child_end = socket.socketpair()
         self._log = ChildLog()
         orders = LaunchSpec(self.MODULE, self._walls, settings().sandbox_mode(), self._memory_bytes)
-        with contextlib.ExitStack() as given:
-            ends = {FD_VARIABLE: given.enter_context(theirs)}
-            ends |= {name: given.enter_context(end) for name, end in self.connections().items()}
+        with contextlib.ExitStack() as stack:
+            ends = {FD_VARIABLE: stack.enter_context(child_end)}
+            ends |= {name: stack.enter_context(end) for name, end in self.connections().items()}
             fds = {name: end.fileno() for name, end in ends.items()}
             self._process = start_process(orders, fds, self._log, self._env)
         STOP.enter(self._process.pid)
-        self._channel = Channel(ours, FRAME_LIMIT_BYTES)
+        self._channel = Channel(own_end, FRAME_LIMIT_BYTES)
         self._calls, self.ready = 0, False
 
     def connections(self) -> dict[str, socket.socket]:
-        """Return what else a starting process gets open: the variables that name it, and its ends."""
+        """Return more sockets that the child inherits, by environment variables that name them."""
         return {}
 
     def kill(self) -> None:
-        """End the process, all it started, and the call in progress."""
+        """Kill the process and all processes it started; abandon the call in progress."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             STOP.leave(self._process.pid)
@@ -317,28 +317,28 @@ class Child:
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:
-            # Signalled even when its leader is dead: a compiler that it started may still run.
+            # Sent even if the child is dead: a compiler that it started may still run.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
-    def _end(self, why: str) -> ChildCrashed:
-        """Kill the process for what it did; return the error to raise."""
+    def _end(self, reason: str) -> ChildCrashed:
+        """Kill the process for breaking the protocol; return the error to raise."""
         self.kill()
-        return ChildCrashed(f"{self.name} {why} and was killed")
+        return ChildCrashed(f"{self.name} {reason} and was killed")
 
     def _crash(self) -> ChildCrashed:
-        how, died_of = "closed its connection", None
+        cause, died_of = "closed its connection", None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 code = self._process.wait(timeout=END_TIMEOUT_SEC)
                 died_of = signal.Signals(-code) if code < 0 else None
-                how = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
+                cause = f"exited with code {code}" if died_of is None else f"died of {died_of.name}"
         tail = self._log.tail() if self._log is not None else ""
         kind: type[ChildCrashed] = ChildCrashed if self.ready else ChildNotStarted
         self.kill()
-        STOP.check()  # then it did not die of what it was doing
+        STOP.check()  # a requested stop kills children, too
         if died_of is signal.SIGKILL:
             kind = ChildKilled
         if died_of is signal.SIGKILL and killed_for_memory() > self._killed_before:
-            kind, how = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
-        return kind(f"{self.name} {how}" + (f"\n{redact(tail)}" if tail else ""), died_of=died_of)
+            kind, cause = ChildOutOfMemory, "took more memory than there is, and the kernel ended it"
+        return kind(f"{self.name} {cause}" + (f"\n{redact(tail)}" if tail else ""), died_of=died_of)

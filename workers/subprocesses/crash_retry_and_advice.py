@@ -1,4 +1,4 @@
-"""Second chance for a helper process that died, and advice for a user where it dies again."""
+"""Retry of a call whose helper process died, and advice to the user when it fails for good."""
 
 import logging
 from collections.abc import Callable
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def twice(work: Callable[[], T]) -> T:
-    """What a helper process answers, asked once more where it died."""
+    """Return the result of `work`, which is called once more if its helper process crashed."""
     try:
         return work()
     except ChildCrashed as error:
@@ -21,17 +21,17 @@ def twice(work: Callable[[], T]) -> T:
 
 
 _GIB: Final = 1024**3
-# What C++, Python and the system say of a process that reached its limit.
+# Messages of C++, Python and the system when a process reaches its memory limit.
 _NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
 
 
 def lacks_memory(error: ChildError) -> bool:
-    """Return whether a helper process says that it reached its limit of memory."""
+    """Return whether the error's message says that the process reached its memory limit."""
     return any(words in error.message for words in _NO_MEMORY)
 
 
 def advice(error: ChildError, config: Settings) -> str:
-    """The next thing to try; a hint of the error itself goes first."""
+    """Return what the user can try next: the error's own hint, else one for its class."""
     if error.hint:
         return error.hint
     if isinstance(error, ChildTimeout):

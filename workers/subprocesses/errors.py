@@ -1,4 +1,4 @@
-"""How a call into a child process can end badly, and the way of errors across the process border."""
+"""Errors of calls into child processes, and their JSON form for crossing the process border."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ class ChildNotStarted(ChildCrashed):
     """A helper process never became ready: what it would have done is not to blame."""
 
 
-#: The host's doing, and not that of what was asked.
+#: Errors attributed to the host, not to the requested work.
 HOSTS_DOING: Final = (ChildKilled, ChildOutOfMemory, ChildNotStarted, ChildStarved)
 
 
@@ -61,7 +61,7 @@ _TEXTS: Final = ("kind", "message", "hint")
 
 
 def pack_error(error: Exception) -> dict[str, Any]:
-    """The fields of an exception that cross the process border."""
+    """Return the JSON fields by which an exception crosses the process border."""
     if isinstance(error, ChildFailed):
         return {
             "kind": error.kind,
@@ -69,23 +69,23 @@ def pack_error(error: Exception) -> dict[str, Any]:
             "hint": error.hint,
         }
     if isinstance(error, OSError) and error.errno in FULL:
-        # All that a child writes lies there, unless the error knows better.
+        # A child writes to the temporary directory, unless the error names another file.
         error = StorageFull(f"the disk of {error.filename or tempfile.gettempdir()} is full")
     elif not isinstance(error, MallornError) and lacks_handles(str(error)):
         error = no_handle()
     if isinstance(error, MallornError):
-        # The nearest class that both sides know: rooms of the child may have errors of their own.
+        # The nearest base class in mallorn.core.errors: the parent may lack the child's own classes.
         shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
         fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
         return {"kind": shared.__name__, **fields}
-    # TVM appends long native backtraces: the head says what went wrong.
+    # TVM appends long native backtraces; the beginning says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
 
 
 def unpack_error(body: bytes) -> MallornError:
-    """Return the error to raise in the parent: the class of mallorn.core.errors it was, else ChildFailed.
+    """Return the error to raise in the parent: its class in mallorn.core.errors, else ChildFailed.
 
-    A child that runs strangers' code may send anything: its texts are cut and secrets in them are hidden.
+    A child that runs untrusted code may send any text: texts are truncated, secrets redacted.
     """
     try:
         fields = json.loads(body)
@@ -95,7 +95,7 @@ def unpack_error(body: bytes) -> MallornError:
         return ChildFailed("NoError", "a helper process sent an error that cannot be read")
     if not isinstance(suggest, dict) or len(str(suggest)) > MESSAGE_LIMIT:
         suggest = None
-    known = getattr(errors, kind, None)
-    if isinstance(known, type) and issubclass(known, MallornError):
-        return known(message, hint=hint, suggest=suggest)
+    error_class = getattr(errors, kind, None)
+    if isinstance(error_class, type) and issubclass(error_class, MallornError):
+        return error_class(message, hint=hint, suggest=suggest)
     return ChildFailed(kind, message, hint=hint)

@@ -1,4 +1,4 @@
-"""Length-prefixed frames over a socket, without ever blocking."""
+"""Length-prefixed frames over a non-blocking socket."""
 
 import contextlib
 import select
@@ -7,32 +7,32 @@ import struct
 from math import inf
 from typing import Final, NamedTuple
 
-#: Of what a child sends at once; large arrays travel in files.
+#: Largest frame that a child may send; large arrays are passed in files.
 FRAME_LIMIT_BYTES: Final = 1 << 28
 _HEADER = struct.Struct("!Q")
-_END = b"\n"  # of a head
+_END = b"\n"  # of a frame's head
 _CHUNK_BYTES = 1 << 18
 
 
 class Frame(NamedTuple):
-    """One message: its kind, and JSON."""
+    """One message: `head` is its kind or the method's name, `body` its payload."""
 
     head: str
     body: bytes = b""
 
 
 class ChannelClosed(Exception):
-    """The other side is gone."""
+    """Raised when the other side has closed the connection."""
 
 
 class FrameTooLarge(Exception):
-    """The other side announced a frame beyond the limit."""
+    """Raised when the other side announces a frame over the limit."""
 
 
 class Channel:
-    """One end of a conversation. `put` and `pump` return at once; `wait` sleeps until there is work.
+    """One end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
 
-    It keeps no more than one incoming frame, of at most `limit_bytes`: the kernel holds back the rest.
+    It buffers one incoming frame of at most `limit_bytes`; further bytes stay in the kernel.
     """
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
@@ -52,19 +52,19 @@ class Channel:
 
     @property
     def events(self) -> int:
-        """The `select.poll` events worth waiting for."""
+        """The `select.poll` events to wait for."""
         return select.POLLIN | (select.POLLOUT if self._outgoing else 0)
 
     def put(self, frame: Frame) -> None:
-        """Queue a frame and send what the socket takes now."""
-        whole = frame.head.encode() + _END + frame.body
-        self._outgoing += _HEADER.pack(len(whole)) + whole
+        """Queue a frame and send as much as the socket accepts without blocking."""
+        payload = frame.head.encode() + _END + frame.body
+        self._outgoing += _HEADER.pack(len(payload)) + payload
         self.flush()
 
     def pump(self) -> Frame | None:
-        """Move bytes both ways; the next whole frame, or None.
+        """Send and receive without blocking; return the next complete frame, or None.
 
-        Raises ChannelClosed at the end of the stream, FrameTooLarge before it reads such a frame.
+        Raises ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit.
         """
         self.flush()
         closed = self._fill()
@@ -77,7 +77,7 @@ class Channel:
         return Frame(head.decode(errors="replace"), body)
 
     def wait(self, timeout_sec: float = inf) -> None:
-        """Sleep until `pump` can make progress, or the time is over."""
+        """Sleep until `pump` can make progress, or `timeout_sec` is over."""
         poller = select.poll()
         poller.register(self._socket, self.events)
         poller.poll(None if timeout_sec == inf else max(0.0, timeout_sec) * 1000)
@@ -86,18 +86,18 @@ class Channel:
         self._socket.close()
 
     def flush(self) -> None:
-        """Send what the socket takes now."""
-        # A closed peer shows itself as end of stream in `_fill`, after its last words were read.
+        """Send as much as the socket accepts without blocking."""
+        # `_fill` reports a closed peer as the end of the stream, after reading its last bytes.
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._outgoing:
                 sent = self._socket.send(memoryview(self._outgoing)[:_CHUNK_BYTES])
                 del self._outgoing[:sent]
 
     def _fill(self) -> bool:
-        """Read what has come of one frame; return True at the end of the stream."""
+        """Read the received bytes of one frame; return True at the end of the stream."""
         try:
-            while wanted := self._missing_bytes():
-                if not (chunk := self._socket.recv(min(wanted, _CHUNK_BYTES))):
+            while missing_bytes := self._missing_bytes():
+                if not (chunk := self._socket.recv(min(missing_bytes, _CHUNK_BYTES))):
                     return True
                 self._incoming += chunk
         except BlockingIOError:
@@ -107,7 +107,7 @@ class Channel:
         return False
 
     def _missing_bytes(self) -> int:
-        """Return how many bytes the frame still lacks, as far as is known."""
+        """Return how many bytes the frame lacks, or its header while that is incomplete."""
         if len(self._incoming) < _HEADER.size:
             return _HEADER.size - len(self._incoming)
         (length,) = _HEADER.unpack_from(self._incoming)

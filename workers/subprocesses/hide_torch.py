@@ -1,4 +1,4 @@
-"""Keeps torch out of processes that load TVM, whose library imports it where it is installed."""
+"""Keeps processes that load TVM from importing torch, which TVM imports if it is installed."""
 
 import sys
 from importlib.abc import MetaPathFinder
@@ -13,5 +13,5 @@ class _TorchHider(MetaPathFinder):
 
 
 def hide_torch() -> None:
-    """Let `import torch` fail in this process: it takes seconds, and nothing uses it beside TVM."""
+    """Make `import torch` fail in this process: importing takes seconds, and nothing here needs it."""
     sys.meta_path.insert(0, _TorchHider())

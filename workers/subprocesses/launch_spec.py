@@ -1,4 +1,4 @@
-"""What a parent orders for a child that it starts: the module, its limits, and the walls around it."""
+"""How a parent starts a child: the module to run, its memory limit and its sandbox."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -7,17 +7,17 @@ from typing import Final, Self
 
 from workers.sandbox.sandbox import SandboxSpec
 
-#: What the module finds in its environment: how far its walls close.
+#: Environment variable that tells the module which sandbox level was reached.
 REACHED_VARIABLE: Final = "MALLORN_CHILD_SANDBOX"
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """On the command line, where everybody on the host may read them: nothing of it is secret."""
+    """The child's command line. Every user of the host can read it, so it holds no secrets."""
 
     module: str
     walls: SandboxSpec
-    mode: str  # of Settings.sandbox
+    mode: str  # a mode of Settings.sandbox
     memory_bytes: int | None = None
 
     @property

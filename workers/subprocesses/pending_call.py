@@ -1,4 +1,4 @@
-"""A call of a child's method, from its parameters to its result: the one place that knows its deadline."""
+"""A pending call to a child process, and its deadline."""
 
 import time
 from collections.abc import Callable
@@ -9,12 +9,12 @@ from typing import Final, Generic, Protocol, TypeVar
 from workers.subprocesses.errors import ChildError, ChildFailed
 
 R = TypeVar("R")
-START_TIMEOUT_SEC: Final = 300.0  # half a dozen may start at once, each with all of TVM to load
+START_TIMEOUT_SEC: Final = 300.0  # about six children may start at once, and each loads all of TVM
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[R]):
-    """A method and what it is given, ready to be sent."""
+    """A call ready to be sent: method name, packed parameters, time limit and result reader."""
 
     method: str
     params: bytes
@@ -26,7 +26,7 @@ class Call(Generic[R]):
 
 
 class Process(Protocol):
-    """A helper process that works at a call."""
+    """The interface of the helper process that runs a pending call."""
 
     @property
     def ready(self) -> bool: ...
@@ -37,7 +37,7 @@ class Process(Protocol):
 
 
 class PendingCall(Generic[R]):
-    """A call that was sent. Its time begins when the process is ready, and stands still in a pause."""
+    """A sent call. Its time limit starts when the process is ready and does not run in a pause."""
 
     def __init__(self, process: Process, call: Call[R]) -> None:
         self._process = process
@@ -48,9 +48,9 @@ class PendingCall(Generic[R]):
         self._deadline_sec = time.monotonic() + budget_sec
 
     def poll(self) -> bool:
-        """Whether the answer is here; never waits.
+        """Return whether the answer has arrived, without waiting.
 
-        Raises ChildCrashed when the process died or never began, ChildTimeout when its time was over.
+        Raises ChildCrashed if the process died or did not start, ChildTimeout after the deadline.
         """
         if self._process.answered():
             return True
@@ -61,13 +61,13 @@ class PendingCall(Generic[R]):
         return False
 
     def wait(self) -> R:
-        """The result, once it is here. Raises what `poll` raises, or what the method raised."""
+        """Wait for the result and return it. Raises the errors of `poll` and of `result`."""
         while not self.poll():
             self._process.wait(self.left_sec)
         return self.result()
 
     def result(self) -> R:
-        """What the method returned, after `poll` found it; or raise what it raised."""
+        """Return the method's result once `poll` returned True, or raise the method's exception."""
         body = self._process.take()
         try:
             return self._call.read(body)
@@ -76,13 +76,13 @@ class PendingCall(Generic[R]):
 
     @property
     def left_sec(self) -> float:
-        """How long to wait at most before the next `poll`."""
+        """Seconds until the deadline, infinite in a pause."""
         if self._paused_sec is not None:
             return inf
         return self._deadline_sec - time.monotonic()
 
     def pause(self) -> None:
-        """Its process is suspended: the time stands still until `go_on`."""
+        """Stop the clock until `go_on`, because the process is suspended."""
         self._paused_sec = time.monotonic()
 
     def go_on(self) -> None:

@@ -1,4 +1,4 @@
-"""A pool of children that work side by side, each task bounded in time and able to die alone."""
+"""A pool of child processes that run tasks in parallel; a timeout or crash ends only its own task."""
 
 import select
 import time
@@ -16,16 +16,16 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Finished(Generic[R]):
-    """The end of one task: its result, or the error that ended it."""
+    """A finished task: its tag, and its result or the error that ended it."""
 
     tag: Hashable
     end: R | MallornError
 
 
 class ChildPool(Generic[R]):
-    """Runs tasks of one kind in `size` warm children.
+    """Runs tasks of one kind in `size` children, which stay alive between tasks.
 
-    Time spent suspended, or starting, does not count against a timeout.
+    Time during which a child starts or is suspended does not count against a timeout.
     """
 
     def __init__(
@@ -48,31 +48,31 @@ class ChildPool(Generic[R]):
 
     @property
     def size(self) -> int:
-        """How many children there are; their places are numbered from 0."""
+        """Number of children; their places are numbered from 0."""
         return len(self._children)
 
     @property
     def idle(self) -> list[int]:
-        """The places of the children that have no task."""
+        """Places of the children that have no task."""
         return [place for place, child in enumerate(self._children) if child not in self._running]
 
     @property
     def tags(self) -> list[Hashable]:
-        """The tags of the tasks in progress."""
+        """Tags of the tasks in progress."""
         return [tag for tag, _ in self._running.values()]
 
     def start(self) -> None:
-        """Start every child now, so that the first tasks find them warm."""
+        """Start every child now, so that the first tasks need not wait for a start."""
         for child in self._children:
             child.start()
 
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
-        """Begin a task on the child of a place, or on any; it must be idle and the pool not suspended."""
+        """Start a task on an idle child, any or the one at `place`; the pool must not be suspended."""
         child = self._children[self.idle[0] if place is None else place]
         self._running[child] = tag, child.begin(call)
 
     def poll(self, timeout_sec: float) -> list[Finished[R]]:
-        """The tasks that ended, waiting up to `timeout_sec` for the first one."""
+        """Return the tasks that ended, waiting up to `timeout_sec` for the first one."""
         until_sec = time.monotonic() + timeout_sec
         while self._running:
             finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
@@ -87,7 +87,7 @@ class ChildPool(Generic[R]):
         return []
 
     def suspend(self) -> None:
-        """Stop all children where they are, until `resume`."""
+        """Suspend all children and their deadlines until `resume`."""
         if not self._suspended:
             self._suspended = True
             for _, pending in self._running.values():
@@ -96,7 +96,7 @@ class ChildPool(Generic[R]):
                 child.suspend()
 
     def resume(self) -> None:
-        """Let all children go on; their deadlines move by the time they stood still."""
+        """Resume all children; extend their deadlines by the time they were suspended."""
         if self._suspended:
             self._suspended = False
             for _, pending in self._running.values():
@@ -105,7 +105,7 @@ class ChildPool(Generic[R]):
                 child.resume()
 
     def cancel(self) -> list[Hashable]:
-        """Kill the children that are at work; the tags of the tasks that will not end."""
+        """Kill the children that run tasks; return the tags of these tasks."""
         tags = self.tags
         for child in self._running:
             child.kill()
@@ -133,5 +133,5 @@ class ChildPool(Generic[R]):
             end = error
         del self._running[child]
         if not self._suspended:
-            child.start()  # its successor warms up while others work
+            child.start()  # if it died, its successor starts while others work
         return Finished(tag, end)

@@ -1,4 +1,4 @@
-"""The child's side: answer calls until the parent is gone."""
+"""The child's side of a connection: answers calls until the parent closes it."""
 
 import json
 import os
@@ -12,23 +12,23 @@ from workers.subprocesses.launch_spec import REACHED_VARIABLE
 from workers.subprocesses.typed_method import Served
 
 FD_VARIABLE: Final = "MALLORN_CHILD_FD"
-READY: Final = "ready"  # with that
+READY: Final = "ready"  # its body is the sandbox level
 RESULT: Final = "result"
 ERROR: Final = "error"
 
 
 def serve(methods: Served) -> None:
-    """Answer calls, one after the other, with the methods' results or their exceptions."""
+    """Answer calls one by one with the methods' results or exceptions, until the parent closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     end = socket.socket(fileno=int(os.environ.pop(FD_VARIABLE)))
-    end.set_inheritable(False)  # a compiler that we start must not keep the line open
+    end.set_inheritable(False)  # a compiler started here must not keep the connection open
     channel = Channel(end)
     try:
         channel.put(Frame(READY, os.environ.pop(REACHED_VARIABLE, "").encode()))
         while True:
             while (request := channel.pump()) is None:
                 channel.wait()
-            # The one broad `except` here: what a method raises is for its caller to judge, on the other side.
+            # The one broad `except`: the caller in the parent decides what an exception means.
             try:
                 answer = Frame(RESULT, methods[request.head](request.body))
             except Exception as error:

@@ -1,6 +1,6 @@
-"""How a worker that is asked to stop lets go of what it does, within seconds and without loss.
+"""Stops a worker within seconds and without losing work: kills its children, and starts no others.
 
-The one thing of a worker that is global to its process: a process stops once, and every child belongs to it.
+This is the only process-wide state of a worker: a process stops once and owns all its children.
 """
 
 import contextlib
@@ -20,12 +20,12 @@ class ShutdownRequested(LeaseLost):
 
     @property
     def reason(self) -> str:
-        """Nothing that a job need know: another worker takes what this one held."""
+        """Empty: the job needs no reason, because another worker takes over its work."""
         return ""
 
 
 class Shutdown:
-    """The wish to stop, and the process groups that would keep the worker waiting."""
+    """A request to stop, and the children's process groups that are killed by it."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
@@ -37,36 +37,36 @@ class Shutdown:
         return self._asked.is_set()
 
     def ask(self) -> None:
-        """Stop soon: every child is killed, and no new one starts. Safe in a signal handler."""
+        """Request a stop: kill every child and let none start. Safe in a signal handler."""
         self._asked.set()
         for pid in tuple(self._groups):
             _kill_group(pid)
 
     def replaced(self) -> None:
-        """End this worker, whose supervisor restarts it with the code that is there now."""
+        """Stop this worker because its code was replaced; its supervisor restarts it."""
         log.error("the code of this worker was replaced, so it ends: its supervisor restarts it")
         self.ask()
         os.kill(os.getpid(), signal.SIGTERM)
 
     def check(self) -> None:
-        """Raise ShutdownRequested once the worker was asked to stop."""
+        """Raise ShutdownRequested if the worker was asked to stop."""
         if self.asked:
             raise ShutdownRequested
 
     def enter(self, pid: int) -> None:
-        """A child runs in the process group `pid`; it is killed at once when the wish came first."""
+        """Register a child's process group `pid`; kill it at once if a stop was requested before."""
         self._groups.add(pid)
         if self.asked:
             _kill_group(pid)
 
     def leave(self, pid: int) -> None:
-        """The child is about to be reaped: from then on its number may be another process's."""
+        """Forget a child that is about to be reaped, because its pid may then be reused."""
         if pid in self._groups:
             self._ended_sec += processor_sec(pid)
         self._groups.discard(pid)
 
     def processor_sec(self) -> float:
-        """What this worker's children took of the processors so far."""
+        """Return the CPU seconds that this worker's children have used so far."""
         return self._ended_sec + sum(map(processor_sec, tuple(self._groups)))
 
 

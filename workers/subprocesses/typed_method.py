@@ -1,4 +1,4 @@
-"""Methods of helper processes, declared once for both sides: typed where they are called and served.
+"""Typed methods of helper processes, declared once for the side that calls and the side that serves.
 
     class Compiler(Child):
         MODULE = "workers.tvm.candidate_compiler_child"
@@ -7,8 +7,8 @@
         def full_trace(self, tir: str, trace: str) -> str | None:
             "The trace with its decisions."
 
-`compiler.full_trace(tir, trace)` asks a process for it, and `Compiler.full_trace.by(function)` says what
-answers there. A limit that depends on what is asked is a function of the parameters.
+`compiler.full_trace(tir, trace)` calls the helper process. There, `Compiler.full_trace.by(function)` makes
+the handler that answers the call. A time limit may be a function of the call's arguments.
 """
 
 import inspect
@@ -49,41 +49,41 @@ _CONFIG: Final = ConfigDict(
 
 
 class Handler(NamedTuple):
-    """A method's name and what answers it, from packed parameters to a packed result."""
+    """A method's name and its implementation, from packed parameters to a packed result."""
 
     name: str
     function: Callable[[bytes], bytes]
 
 
 class Fields:
-    """Named values of given types. What does not fit its type is a ValueError on the side that sends it."""
+    """Named, typed values sent as JSON. A value of a wrong type raises ValueError at the sender."""
 
     def __init__(self, name: str, types: Mapping[str, object]) -> None:
         required: dict[str, Any] = {field: (kind, ...) for field, kind in types.items()}
         self._model: Any = create_model(name, __config__=_CONFIG, **required)
 
     def pack(self, values: Mapping[str, object]) -> bytes:
-        """The values as one JSON object."""
+        """Return the values as one JSON object."""
         text: str = self._model.model_construct(**values).model_dump_json(
             warnings="error", exclude_unset=True
         )
         return text.encode()
 
     def unpack(self, body: bytes) -> dict[str, Any]:
-        """The values, each of its type again."""
+        """Return the values of a JSON object, converted to their types."""
         read = self._model.model_validate_json(body)
         return {name: getattr(read, name) for name in self._model.model_fields}
 
 
 class Asker(Protocol):
-    """A helper process, or what stands for one."""
+    """A helper process, or a stand-in for one."""
 
     def ask(self, call: Call[R], /) -> R: ...
     def begin(self, call: Call[R], /) -> PendingCall[R]: ...
 
 
 class Method(Generic[P, R]):
-    """A declared method: of a process, what asks it; of a class, what makes calls and answers them."""
+    """A declared method. On an instance it calls the process; on the class it makes calls and handlers."""
 
     def __init__(self, declared: Callable[Concatenate[Any, P], R], limit_sec: Limit) -> None:
         self.name = declared.__name__
@@ -101,16 +101,16 @@ class Method(Generic[P, R]):
     def of(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        given = bound.arguments
-        limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(given)
+        values = bound.arguments
+        limit_sec = self._limit_sec if isinstance(self._limit_sec, int | float) else self._limit_sec(values)
         return Call(
-            self.name, self._params.pack(given), limit_sec, lambda body: self._result.unpack(body)["value"]
+            self.name, self._params.pack(values), limit_sec, lambda body: self._result.unpack(body)["value"]
         )
 
     def by(self, function: Callable[P, R]) -> Handler:
-        """What answers the method, in the process or in its place."""
-        taken = inspect.signature(function)
-        taken.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
+        """Make `function` the method's handler. Raises TypeError if its parameters differ."""
+        signature = inspect.signature(function)
+        signature.bind(**dict.fromkeys(self._signature.parameters))  # raises TypeError for other parameters
 
         def answer(params: bytes) -> bytes:
             answered: Callable[..., R] = function
@@ -120,8 +120,8 @@ class Method(Generic[P, R]):
 
     @cached_property
     def _signature(self) -> inspect.Signature:
-        whole = inspect.signature(self._declared)
-        return whole.replace(parameters=list(whole.parameters.values())[1:])
+        signature = inspect.signature(self._declared)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
     @cached_property
     def _hints(self) -> dict[str, object]:
@@ -137,35 +137,35 @@ class Method(Generic[P, R]):
 
 
 class BoundMethod(Generic[P, R]):
-    """A method of one process."""
+    """A method bound to one process."""
 
     def __init__(self, method: Method[P, R], caller: Asker) -> None:
         self._method = method
         self._caller = caller
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Its result. Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that it raised."""
+        """Return the result. Raises ChildTimeout, ChildCrashed, ChildFailed or the method's MallornError."""
         return self._caller.ask(self._method.of(*args, **kwargs))
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> PendingCall[R]:
-        """Ask without waiting."""
+        """Send the call without waiting for its result."""
         return self._caller.begin(self._method.of(*args, **kwargs))
 
     def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Its result under a limit that the caller was given."""
+        """Return the result under `limit_sec`, in place of the declared time limit."""
         return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
 
 
 def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Method[P, R]]:
-    """Declares a method of a helper process, with the time it may take once the process is ready."""
+    """Declare a method of a helper process; its time limit starts when the process is ready."""
     return lambda declared: Method(declared, limit_sec)
 
 
 def serving(face: type, *answers: Handler) -> Served:
-    """What `serve` needs to be a process of that class. Raises TypeError unless all its methods are there."""
-    found = dict(answers)
+    """Return the methods for `serve`. Raises TypeError unless `answers` has every method of `face`."""
+    handlers = dict(answers)
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
-    if found.keys() != declared:
-        missing, unknown = sorted(declared - found.keys()), sorted(found.keys() - declared)
+    if handlers.keys() != declared:
+        missing, unknown = sorted(declared - handlers.keys()), sorted(handlers.keys() - declared)
         raise TypeError(f"{face.__name__}: not served: {missing}; not declared: {unknown}")
-    return found
+    return handlers

@@ -1,1 +1,1 @@
-"""Whole models on this host: compiled, held by engines, compared, and timed in turn."""
+"""Compiles whole models, loads them in engines, compares their outputs, and times them in turn."""

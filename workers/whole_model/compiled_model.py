@@ -1,4 +1,4 @@
-"""One model: compiled on this host with schedules and without, and what its engines need to hold it."""
+"""Compiles one model on this host, with and without schedules, and creates its engines."""
 
 import json
 from collections import defaultdict
@@ -24,26 +24,26 @@ from workers.tvm.graph_recipes import precision_of
 from workers.whole_model.device_engine import DeviceEngine, DeviceMeter, DevicePool
 from workers.whole_model.interleaved_timing import KernelRacer, Meter
 
-# What the graph recipe's faster forms of erf and exp may cost is far below; a wrong schedule is far above.
-# An export's own script compares with onnxruntime alone, which sums up in another order.
+# The graph recipe's faster erf and exp cause far smaller errors, a wrong schedule far larger ones.
+# An export's script has another limit: it compares only with onnxruntime, which sums in another order.
 LARGEST_ERROR: Final = {"float32": 1e-4, "bf16": LARGEST_ERROR_BF16}
 SEED: Final = 0
-ONNXRUNTIME: Final = "onnxruntime"  # the one that needs no library
+ONNXRUNTIME: Final = "onnxruntime"  # the only engine that needs no library
 
 
 def _kind(engine: str) -> str:
-    """TVM's libraries share processes, and none with onnxruntime's threads."""
+    """Return the kind of process for an engine: TVM engines never share one with onnxruntime."""
     return ONNXRUNTIME if engine == ONNXRUNTIME else "tvm"
 
 
 class IdleEngines:
-    """Suspended processes by what they hold; all end with the block."""
+    """Suspended engine processes for reuse, by kind; the end of the block kills them all."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Engine]] = defaultdict(list)
 
     def take(self, kind: str) -> Engine | None:
-        """One that goes on; None where none waits."""
+        """Resume a process of this kind and return it; None if there is none."""
         while self._waiting[kind]:
             engine = self._waiting[kind].pop()
             if engine.alive:
@@ -52,7 +52,7 @@ class IdleEngines:
         return None
 
     def put(self, kind: str, engine: Engine) -> None:
-        """Keep one until it is taken."""
+        """Suspend a process and keep it until `take` returns it."""
         engine.suspend()
         self._waiting[kind].append(engine)
 
@@ -66,7 +66,7 @@ class IdleEngines:
 
 
 class Held(KernelRacer, Protocol):
-    """An engine, of this host or on a device."""
+    """An engine on this host or on a device."""
 
     @property
     def alive(self) -> bool: ...
@@ -77,67 +77,67 @@ class Held(KernelRacer, Protocol):
 
 
 class Loading(Protocol):
-    """An engine that begins to hold a model."""
+    """The pending load of a model into an engine."""
 
     def wait(self) -> LoadedEngine: ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
-    """A model, its target and its recipe. It is compiled in `graphs`, which writes `folder`."""
+    """A model, its target and its recipe. The process `graphs` compiles it and writes to `folder`."""
 
     path: Path
     target: Target
     recipe: StoredRecipe
-    input_shapes: Shapes  # of a range the largest
+    input_shapes: Shapes  # the largest of a range
     input_ranges: Ranges
     graphs: ModelCompiler
     folder: Path
-    threads: int  # of each engine
+    threads: int  # for each engine
     dynamic: Dynamic | None = None
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
-    room: Path | None = None  # all that engines read besides `reads`; None: every file
+    room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     seat: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: each comparison has its own
 
     def begin_reading(self) -> PendingCall[None]:
-        """Have the model read; `graphs` is busy until the answer is taken."""
-        given = str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
-        return self.graphs.read_ahead.begin(*given)
+        """Start reading the model; `graphs` is busy until the result is taken."""
+        arguments = str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
+        return self.graphs.read_ahead.begin(*arguments)
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile with the schedules of a directory; how far they cover the model, and their bad lines."""
-        given = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
+        """Compile with a directory's schedules; return their coverage of the model and invalid lines."""
+        arguments = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
         with HostLock().shared():
-            return self.graphs.compile_model(*given, self.input_shapes, self.dynamic)
+            return self.graphs.compile_model(*arguments, self.input_shapes, self.dynamic)
 
     def compile_untuned(self, library: Path) -> Untuned:
-        """Compile as TVM does by itself."""
+        """Compile with TVM's defaults, without tuned schedules."""
         with HostLock().shared():
             return self.graphs.compile_default(
                 str(self.path), self.target.text, str(library), self.input_shapes
             )
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
-        """What holds each kernel back that more trials do not change."""
-        given = str(self.path), str(schedules), self.target.text, self.recipe
-        return self.graphs.explain_kernels(*given, self.input_shapes, self.dynamic)
+        """Return, by kernel, the causes that limit its speed however many trials are run."""
+        arguments = str(self.path), str(schedules), self.target.text, self.recipe
+        return self.graphs.explain_kernels(*arguments, self.input_shapes, self.dynamic)
 
     def extraction(self) -> Extraction:
-        """The model's workloads, as they are tuned, and its graph."""
+        """Return the model's workloads in the form that is tuned, and its graph."""
         return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 
     @cached_property
     def inputs(self) -> Path:
-        """Random inputs, made once, for every engine."""
-        shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # points share the folder
+        """File of random inputs, made once and shared by all engines."""
+        shapes = sha256(json.dumps(self.input_shapes).encode()).hexdigest()[:16]  # one folder for all shapes
         path = self.folder / f"inputs-{shapes}.npz"
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
     def engine(self, name: str) -> Held:
-        """What runs one engine; it starts when it is asked to. onnxruntime is on this host only."""
+        """Return an idle or a new engine; a new one starts on demand. onnxruntime runs on this host only."""
         if self.seat is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.seat, name)
         if self.idle is not None and (waiting := self.idle.take(_kind(name))):
@@ -149,21 +149,21 @@ class WholeModel:
         return Engine(env=env, name=f"{name} engine", room=self._own_folder(_kind(name)), others=others)
 
     def _own_folder(self, kind: str) -> Path | None:
-        """The only folder that engines of a kind write: they run what others made."""
+        """Return the only folder that engines of a kind may write, since they run untrusted code."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
         return folder
 
     def put_away(self, name: str, engine: Held, ends: bool) -> None:
-        """End an engine, or keep its process for the next one of its kind."""
+        """Kill an engine, or unless `ends` keep its process for the next engine of its kind."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not ends:
             self.idle.put(_kind(name), engine)
         else:
             engine.kill()
 
     def begin_loading(self, engine: Held, library: Path | None) -> Loading:
-        """Have an engine hold a library, or, without one, the model itself in onnxruntime."""
+        """Start loading a library into an engine or, without one, the model into onnxruntime."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs)
         if not isinstance(engine, Engine):
@@ -173,7 +173,7 @@ class WholeModel:
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
 
     def meter(self, ours: Callable[[], Sequence[int]]) -> Meter:
-        """Tells how busy others keep the host that runs TVM's engines; `ours` are processes of this one."""
+        """Return a meter of other programs' load on the host of TVM's engines; `ours` are not counted."""
         return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
 
     def release_device(self) -> None:
@@ -181,24 +181,24 @@ class WholeModel:
             self.seat.runner.release()
 
     def outputs(self, name: str) -> Path:
-        """Where an engine writes what it computes."""
+        """Return the file to which an engine writes its outputs."""
         if self.seat is not None and name != ONNXRUNTIME:
-            own = self.seat.folder
+            own_folder = self.seat.folder
         else:
-            own = self._own_folder(_kind(name))
-        return (own or self.folder) / f"{name}-outputs.npz"
+            own_folder = self._own_folder(_kind(name))
+        return (own_folder or self.folder) / f"{name}-outputs.npz"
 
     def error(self, outputs: Path, expected: Path) -> float:
-        """The worst relative error of one engine's outputs against another's."""
+        """Return the largest relative error of one engine's outputs against another's."""
         return self.graphs.compare_models(str(outputs), str(expected))
 
     def largest_error(self, own_error: float | None = None) -> float:
-        """How far its answers may be off; in a quantised file by onnxruntime's own error."""
+        """Return the accepted relative error; `own_error` is onnxruntime's, for a quantised file."""
         return max(LARGEST_ERROR[precision_of(self.recipe)], error_of_steps(self.path, own_error))
 
     def machine(self) -> Machine:
-        """What this host computes and moves at most, as its target. Raises Unavailable, ChildError."""
-        # Needs numpy, which only `profile` may ask for.
+        """Return this host's peak compute and bandwidth for the target. Raises Unavailable, ChildError."""
+        # Imported here because only `profile` may load numpy.
         from workers.hardware_probe.measure_machine import machine_here
 
         return machine_here(self.target, self.env)

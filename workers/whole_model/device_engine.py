@@ -1,4 +1,4 @@
-"""A whole model on a device, over RPC: loaded, asked and raced like an engine of this host."""
+"""An engine that runs a whole model on a device over RPC, with the interface of a local engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,66 +24,66 @@ class DeviceFailed(ChildError):
 
 @dataclass(frozen=True, slots=True)
 class DevicePool:
-    """The devices that may hold a model, and who holds the session with the one that does."""
+    """Devices that may run a model, and the runner that holds the session with one of them."""
 
     runner: Runner
     tracker: str
     target: Target
     like: DeviceClass | None = None
-    folder: Path | None = None  # where the runner writes answers; None: where the model's files lie
+    folder: Path | None = None  # where the runner writes outputs; None: in the model's folder
 
 
 class DeviceEngine:
-    """A model on a device. Devices serve one session at a time, so all engines share the runner's.
+    """A model on a device. A device serves one session at a time, so all engines share the runner's.
 
-    What a model brings down loses the others, too: they are loaded again when they are asked the next time.
+    If one model crashes the session, the others are lost too and are reloaded at their next call.
     """
 
     pid: Final = None  # no process of this host
 
     def __init__(self, seat: DevicePool, name: str) -> None:
-        self._seat = seat
+        self._pool = seat
         self._name = name
         self._model: DeviceModel | None = None
         self.alive = True
 
     def start(self) -> None:
-        """The runner starts when it is asked."""
+        """Do nothing: the runner starts with its first call."""
 
     def suspend(self) -> None:
-        """An engine that is not asked does nothing: TVM's threads sleep."""
+        """Do nothing: between calls the engine is idle, and TVM's threads sleep."""
 
     def resume(self) -> None:
-        """It was not suspended."""
+        """Do nothing, as `suspend` does."""
 
     def kill(self) -> None:
-        """Have the device forget the model."""
-        if self.alive and self._model is not None and self._seat.runner.alive:
-            self._seat.runner.drop_model(self._model)
+        """Remove the model from the device."""
+        if self.alive and self._model is not None and self._pool.runner.alive:
+            self._pool.runner.drop_model(self._model)
         self.alive = False
 
     def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
-        """As the engines of a host begin; here nothing happens before the wait."""
-        seat = self._seat
+        """Prepare to load a library. Unlike a local engine, loading starts only with `wait`."""
+        pool = self._pool
         self._model = DeviceModel(
-            seat.tracker, seat.target.text, str(library), str(inputs), f"model/{self._name}", seat.like
+            pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like
         )
-        return DeferredLoad(lambda: self._ask(lambda model: seat.runner.load_model(model, RUN_TIMEOUT_SEC)))
+        return DeferredLoad(lambda: self._ask(lambda model: pool.runner.load_model(model, RUN_TIMEOUT_SEC)))
 
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run once and write the outputs in order; how many there are. Raises DeviceFailed."""
-        ask = self._seat.runner.save_model_outputs
-        return self._ask(lambda model: ask(model, outputs_npz, RUN_TIMEOUT_SEC))
+        """Run once, write the outputs in order and return their number. Raises DeviceFailed."""
+        save = self._pool.runner.save_model_outputs
+        return self._ask(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """The median latency in microseconds of each burst of `number` calls. Raises DeviceFailed."""
-        ask = self._seat.runner.time_model
-        return [median(self._ask(lambda model: ask(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
+        """Return each burst's median latency in us over `number` calls. Raises DeviceFailed."""
+        run = self._pool.runner.time_model
+        return [median(self._ask(lambda model: run(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Microseconds that a run spends in each of its kernels; takes `seconds`. Raises DeviceFailed."""
-        ask = self._seat.runner.time_model_kernels
-        return self._ask(lambda model: ask(model, seconds, RUN_TIMEOUT_SEC + seconds))
+        """Time kernels for `seconds`; return each one's microseconds per run. Raises DeviceFailed."""
+        run = self._pool.runner.time_model_kernels
+        return self._ask(lambda model: run(model, seconds, RUN_TIMEOUT_SEC + seconds))
 
     def _ask(self, work: Callable[[DeviceModel], T]) -> T:
         if self._model is None:
@@ -94,30 +94,30 @@ class DeviceEngine:
 
 @dataclass(frozen=True, slots=True)
 class DeferredLoad:
-    """What a load becomes when somebody waits for it."""
+    """A load that starts when `wait` is called."""
 
     wait: Callable[[], LoadedEngine]
 
 
 class DeviceMeter:
-    """How busy others kept the device's host, as the device counts it."""
+    """Measures the load of other programs on the device's host, as the device counts it."""
 
     def __init__(self, seat: DevicePool) -> None:
-        self._seat = seat
+        self._pool = seat
 
     def look(self) -> Load:
-        """The load since the last look. Raises DeviceFailed."""
+        """Return the load since the last call. Raises DeviceFailed."""
         with _failing():
-            return self._seat.runner.host_load(self._seat.tracker, self._seat.target.text, RUN_TIMEOUT_SEC)
+            return self._pool.runner.host_load(self._pool.tracker, self._pool.target.text, RUN_TIMEOUT_SEC)
 
     def wait_for_quiet(self, patience_sec: float) -> None:
-        """Return once the host is quiet or the time is over."""
+        """Wait until the host is quiet, for at most `patience_sec` seconds."""
         wait_for_quiet(self.look, patience_sec)
 
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Whatever keeps a device from answering ends its engine, as a crash ends one of this host."""
+    """Turn any MallornError into DeviceFailed, a ChildError, as from a local engine that crashed."""
     try:
         yield
     except ChildError:

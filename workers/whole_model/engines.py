@@ -1,4 +1,4 @@
-"""Several engines that hold one model: loaded side by side, compared, and timed in turn."""
+"""Loads one model in several engines at once, compares their outputs, and times them in turn."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -26,89 +26,89 @@ T = TypeVar("T")
 
 
 class Attempt(Protocol):
-    """Runs a step and returns its result, or None if it failed and the rest goes on without it."""
+    """Runs a step; returns its result, or None if it failed and the other engines continue."""
 
     def __call__(self, step: str, work: Callable[[], T], /) -> T | None: ...
 
 
 def insist(_step: str, work: Callable[[], T]) -> T | None:
-    """Every step is needed: what fails is raised."""
+    """Run a step whose failure must be raised."""
     return work()
 
 
 def title(name: str) -> str:
-    """An engine as people call it."""
+    """Return an engine's name for messages to users."""
     return TITLES.get(name, name)
 
 
 class Engines:
-    """One process per engine, or one device for all.
+    """The engines of one comparison: one process each, or one device for all TVM engines.
 
-    An engine that fails a step is left out if `attempt` lets the others go on.
+    An engine that fails a step is dropped if `attempt` returns None for it.
     """
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = insist) -> None:
         self._model = model
         self._attempt = attempt
-        self._held = {name: model.engine(name) for name in names}
-        self._ran: set[str] = set()  # and wrote what they computed
+        self._engines = {name: model.engine(name) for name in names}
+        self._ran: set[str] = set()  # engines that ran and saved their outputs
         self._large = False
-        self.own_error: float | None = None  # onnxruntime's in a quantised file
+        self.own_error: float | None = None  # of onnxruntime with a quantised file
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
-        """Load the model in these engines, or in all that have not; each runs it and is suspended.
+        """Load the model in these engines, or in all without it; each runs it once and is suspended.
 
-        All load at once, or one after another where the model is large for this host's memory.
+        All load at once, or one after another if the model is large for this host's memory.
         """
-        chosen = [name for name in names or self._held if name in self._held and name not in self._ran]
+        pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
-        for together in [[name] for name in chosen] if self._large else [chosen]:
+        for together in [[name] for name in pending] if self._large else [pending]:
             self._load(together, libraries)
-        self._each(chosen, "run", self._save_outputs)
+        self._each(pending, "run", self._save_outputs)
 
     def _load(self, names: Sequence[str], libraries: Mapping[str, Path]) -> None:
-        loading = {name: self._model.begin_loading(self._held[name], libraries.get(name)) for name in names}
-        loaded = self._each(names, "load", lambda name, _: loading[name].wait())
+        loads = {name: self._model.begin_loading(self._engines[name], libraries.get(name)) for name in names}
+        loaded = self._each(names, "load", lambda name, _: loads[name].wait())
         self.own_error = next((one.own_error for one in loaded if one.own_error is not None), self.own_error)
 
     def errors(self, of: str) -> dict[str, float]:
-        """How far an engine's outputs are from those of each other one that ran."""
-        others = [name for name in self._held if name in self._ran - {of}] if of in self._held else []
+        """Return one engine's relative output error against each other engine that ran."""
+        others = [name for name in self._engines if name in self._ran - {of}] if of in self._engines else []
         outputs = self._model.outputs(of)
-        found: dict[str, float] = {}
+        error_by_engine: dict[str, float] = {}
         for name in others:
             work = partial(self._model.error, outputs, self._model.outputs(name))
             error = self._attempt(f"compare with {title(name)}", partial(twice, work))
             if error is not None:
-                found[name] = error
-        return found
+                error_by_engine[name] = error
+        return error_by_engine
 
     @property
     def largest_error(self) -> float:
-        """How far outputs may be from each other."""
+        """Largest relative error between outputs that is accepted."""
         return self._model.largest_error(self.own_error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
-        """What a run takes in each engine, whatever else this host does."""
-        return time_interleaved(self._held, passes)
+        """Return each engine's latency, timed even if other programs use this host."""
+        return time_interleaved(self._engines, passes)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
-        """Microseconds a run of each engine's model spends in each of its kernels."""
+        """Return the microseconds per run of each kernel, by engine and kernel name."""
         return dict(
-            zip(self._held, time_kernels_interleaved(list(self._held.values()), seconds), strict=True)
+            zip(self._engines, time_kernels_interleaved(list(self._engines.values()), seconds), strict=True)
         )
 
     def race(self, alone: bool) -> FairRace:
-        """Latencies of all engines and how quiet the host was; empty if no engine is left.
+        """Time all engines; return latencies and how quiet the host was, empty if no engine is left.
 
-        An engine that fails while it is timed is left out, and the others start again.
+        An engine that fails while it is timed is dropped, and the others are timed again.
         """
-        meter = self._model.meter(lambda: [engine.pid for engine in self._held.values() if engine.pid])
-        while self._held:
+        meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
+        while self._engines:
             try:
-                return time_undisturbed(self._held, meter, alone)
+                return time_undisturbed(self._engines, meter, alone)
             except ChildError as error:
-                failed = [name for name, engine in self._held.items() if not engine.alive]
+                failed = [name for name, engine in self._engines.items() if not engine.alive]
                 if not failed:
                     raise
                 for name in failed:
@@ -117,31 +117,31 @@ class Engines:
         return FairRace({}, (), 0.0)
 
     def leave_out(self, name: str) -> None:
-        """Part with an engine; the others go on."""
-        self._model.put_away(name, self._held.pop(name), self._large)
+        """Drop an engine; the others continue."""
+        self._model.put_away(name, self._engines.pop(name), self._large)
 
     def __contains__(self, name: str) -> bool:
-        return name in self._held
+        return name in self._engines
 
     def __enter__(self) -> Self:
-        for engine in self._held.values():
+        for engine in self._engines.values():
             engine.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in list(self._held):
+        for name in list(self._engines):
             self.leave_out(name)
         self._model.release_device()
 
     def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], T]) -> list[T]:
-        found = []
-        for name in [name for name in names if name in self._held]:
-            done = self._attempt(f"{step} {title(name)}", partial(work, name, self._held[name]))
-            if done is None:
+        results = []
+        for name in [name for name in names if name in self._engines]:
+            result = self._attempt(f"{step} {title(name)}", partial(work, name, self._engines[name]))
+            if result is None:
                 self.leave_out(name)
             else:
-                found.append(done)
-        return found
+                results.append(result)
+        return results
 
     def _save_outputs(self, name: str, engine: Held) -> int:
         count = engine.save_outputs(str(self._model.outputs(name)))

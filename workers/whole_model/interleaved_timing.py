@@ -1,4 +1,4 @@
-"""Times engines that hold one model: bursts in turn, each engine stopped while another runs."""
+"""Times engines with the same model: bursts in turn, each while the others are suspended."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ from workers.subprocesses.errors import ChildError
 PASSES: Final = 5
 BURST_US: Final = 150_000.0
 MOST_CALLS: Final = 1000
-# An engine that takes so long, and so many times as long as the fastest, is called once.
+# An engine slower than SLOW_US and than FAR_BEHIND times the fastest is called only once.
 SLOW_US: Final = 1_000_000.0
 FAR_BEHIND: Final = 5.0
 MOST_RACES: Final = 3
-# No race begins later than this.
+# No race starts later than this after the first.
 LAST_START_SEC: Final = 90.0
 QUIET_PATIENCE_SEC: Final = 10.0
-# For bursts of two engines in turn until the interval of their ratio tells 3 %; no pair begins later.
+# Time for `tell_apart`; no pair of bursts starts later.
 PAIRS_SEC: Final = 12.0
 MOST_PAIRS: Final = 80
-# Bursts of one engine that are further apart did not meet the same machine.
+# If an engine's slowest burst takes this many times its fastest, the machine was disturbed.
 FAR_APART: Final = 1.5
 
 
 class Timeable(Protocol):
-    """What holds a model: a process of ours (`whole_model_engine`) or of other makers, or a device."""
+    """An engine with a model: our process (`whole_model_engine`), onnxruntime's, or a device."""
 
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
@@ -40,16 +40,16 @@ class Timeable(Protocol):
 
 
 class KernelRacer(Timeable, Protocol):
-    """One that tells its kernels apart."""
+    """An engine that can also time each kernel."""
 
     def time_kernels(self, seconds: float) -> dict[str, float]: ...
 
 
 def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> dict[str, ModelLatency]:
-    """Latencies in microseconds: the median of an engine's bursts, its interval, and the bursts.
+    """Return each engine's latency in microseconds: median and interval of its bursts, and the bursts.
 
-    In turn, so that a slow spell of the machine hits all; stopped, because onnxruntime's threads spin on
-    after a call, at the cost of whoever runs next.
+    Engines run in turn, so that a slow phase of the machine affects all. The others are suspended,
+    because onnxruntime's threads keep spinning after a call and would slow the next engine.
     """
     for engine in engines.values():
         engine.suspend()
@@ -67,40 +67,40 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
 def tell_apart(
     engines: Mapping[str, Timeable], latency_us: Mapping[str, ModelLatency]
 ) -> dict[str, ModelLatency]:
-    """Time the tuned model and its rival in turn until the interval of their ratio tells 3 %, or time is up.
+    """Time the tuned model and its rival until their ratio is precise to 3 %, or time is up.
 
-    The number of pairs doubles between two looks: a look after each pair would stop too early.
+    The interval is checked each time the number of pairs doubled: checking more often stops too early.
     """
-    found, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
-    while (race := raced(found)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
-        bursts = {name: list(found[name].bursts) for name in (TUNED, race.rival)}
+    latencies, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
+    while (race := raced(latencies)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
+        bursts = {name: list(latencies[name].bursts) for name in (TUNED, race.rival)}
         for _ in range(race.pairs):
             if time.monotonic() > until_sec:
                 break
             for name, values in bursts.items():
-                values += _burst(engines[name], _calls(found[name].median))
-        found |= {name: _latency(values) for name, values in bursts.items()}
+                values += _burst(engines[name], _calls(latencies[name].median))
+        latencies |= {name: _latency(values) for name, values in bursts.items()}
         if time.monotonic() > until_sec:
             break
-    return found
+    return latencies
 
 
 def time_kernels_interleaved(
     engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
 ) -> list[dict[str, float]]:
-    """Microseconds that each engine's model spends in each of its kernels: medians over bursts in turn."""
+    """Return each engine's microseconds per kernel: medians over bursts that engines run in turn."""
     bursts: list[list[dict[str, float]]] = [[] for _ in engines]
     for engine in engines:
         engine.suspend()
     for _ in range(passes):
-        for engine, seen in zip(engines, bursts, strict=True):
+        for engine, samples in zip(engines, bursts, strict=True):
             with _running(engine):
-                seen.append(engine.time_kernels(seconds / passes))
-    return [{name: median(burst[name] for burst in seen) for name in seen[0]} for seen in bursts]
+                samples.append(engine.time_kernels(seconds / passes))
+    return [{name: median(burst[name] for burst in samples) for name in samples[0]} for samples in bursts]
 
 
 def _calls(once_us: float) -> int:
-    """Return how many calls make a burst."""
+    """Return the number of calls in a burst."""
     return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
@@ -126,7 +126,7 @@ def _running(engine: Timeable) -> Iterator[None]:
 
 
 class Meter(Protocol):
-    """Tells how busy the host was since the last look; workers.host.load_meter has the real one."""
+    """Measures the host's load since the last look; workers.host.load_meter implements it."""
 
     def look(self) -> Load: ...
     def wait_for_quiet(self, patience_sec: float) -> None: ...
@@ -134,7 +134,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FairRace:
-    """What `race` found, and how far it can be trusted."""
+    """Latencies of one race, and a description of each disturbance."""
 
     latency_us: dict[str, ModelLatency]
     disturbances: tuple[str, ...]
@@ -143,40 +143,40 @@ class FairRace:
 
     @property
     def conditions(self) -> Conditions:
-        """As the report has it: the note is a sentence for people, empty when all was quiet."""
+        """Timing conditions for the report: the note is a sentence for users, empty if undisturbed."""
         if not self.disturbances:
             return Conditions(steady=True, note="")
         again = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
-        told = ", and ".join(self.disturbances)
-        return Conditions(steady=False, note=f"While the whole model was timed, {told}.{again}")
+        causes = ", and ".join(self.disturbances)
+        return Conditions(steady=False, note=f"While the whole model was timed, {causes}.{again}")
 
 
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
-    """Race until nothing disturbs, a few times at most; the least disturbed race counts, for all engines.
+    """Time all engines until no other program disturbs, at most MOST_RACES times; return the best race.
 
-    An engine that was so far behind that it was called once is not called again. More bursts of the tuned
-    model and its rival follow while their ratio is uncertain.
+    An engine that is so slow that it was called only once is not called again. While the ratio of the
+    tuned model to its rival is uncertain, these two are timed further.
     """
     started_sec = time.monotonic()
     races: list[FairRace] = []
-    hopeless: dict[str, ModelLatency] = {}
+    too_slow: dict[str, ModelLatency] = {}
     while True:
         meter.look()
-        held = {name: engine for name, engine in engines.items() if name not in hopeless}
-        latency_us = time_interleaved(held) | hopeless
-        hopeless = {name: one for name, one in latency_us.items() if len(one.bursts) == 1}
+        contenders = {name: engine for name, engine in engines.items() if name not in too_slow}
+        latency_us = time_interleaved(contenders) | too_slow
+        too_slow = {name: latency for name, latency in latency_us.items() if len(latency.bursts) == 1}
         load = meter.look()
-        told = load.words()
-        spreads = {name: max(one.bursts) / min(one.bursts) for name, one in latency_us.items()}
+        causes = load.words()
+        spreads = {name: max(latency.bursts) / min(latency.bursts) for name, latency in latency_us.items()}
         widest, spread = max(spreads.items(), key=lambda each: each[1])
         if spread > FAR_APART:
-            told.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
+            causes.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
         if not alone:
-            told.append("other work of this service went on beside it")
-        races.append(FairRace(latency_us, tuple(told), load.share + log(spread)))
-        late = time.monotonic() - started_sec > LAST_START_SEC
-        if not races[-1].disturbances or late or len(races) == MOST_RACES:
-            best = min(races, key=lambda one: (bool(one.disturbances), one.disturbance))
+            causes.append("other work of this service went on beside it")
+        races.append(FairRace(latency_us, tuple(causes), load.share + log(spread)))
+        is_late = time.monotonic() - started_sec > LAST_START_SEC
+        if not races[-1].disturbances or is_late or len(races) == MOST_RACES:
+            best = min(races, key=lambda race: (bool(race.disturbances), race.disturbance))
             meter.look()
             latency_us = tell_apart(engines, best.latency_us)
             disturbances = best.disturbances or tuple(meter.look().words())
