@@ -93,7 +93,7 @@ def devices_believed() -> Iterator[None]:
     with ExitStack() as stack:
         for module in ("workers.measure.tracked_devices", "tests.simulation.benches"):
             stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
-        stack.enter_context(patch.object(Heartbeat, "_tell", staticmethod(_tell)))
+        stack.enter_context(patch.object(Heartbeat, "_attempt", staticmethod(_tell)))
         yield
 
 
