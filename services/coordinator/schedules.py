@@ -1,4 +1,4 @@
-"""The best known schedules, and a job's exported logs."""
+"""Routes for the best known schedules and for the exported logs of a job."""
 
 from typing import Annotated, Final
 

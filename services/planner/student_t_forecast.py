@@ -35,24 +35,24 @@ class StudentT:
     leap: Array  # the probability of a leap
 
 
-def forecasts(params: StudentT) -> list[Forecast]:
+def forecasts(known: StudentT) -> list[Forecast]:
     """Return the forecast of each task's next round."""
-    freedom, row = np.unique(np.round(params.freedom, 1), return_inverse=True)
+    freedom, row = np.unique(np.round(known.freedom, 1), return_inverse=True)
     ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
-    low, expected, high = np.exp(_clipped(_log_us(params, ends[row]).T))
-    reach = (params.best + np.log1p(-NOISE) - params.centre) / params.scale
+    low, expected, high = np.exp(_clipped(_log_us(known, ends[row]).T))
+    reach = (known.best + np.log1p(-NOISE) - known.centre) / known.scale
     # Probability that a round on its curve gains more than noise.
-    beats = stdtr(params.freedom, np.where(reach < 0, reach / params.lower, reach))
-    factor = np.minimum(1.0, params.record / np.maximum(beats, SMALLEST))
+    beats = stdtr(known.freedom, np.where(reach < 0, reach / known.lower, reach))
+    factor = np.minimum(1.0, known.record / np.maximum(beats, SMALLEST))
     weights = _rule()[1]
     quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])
     # How far each quadrature node lies below the best, as a share of it: one row per task.
-    log_us = _clipped(_log_us(params, quantiles[row]))
-    drop = -np.expm1(np.minimum(log_us - params.best[:, None], 0.0))
-    mean = params.valid * _mix(factor * (drop @ weights), LEAP_DROP, params.leap)
-    square = params.valid * _mix(factor * (drop**2 @ weights), LEAP_DROP**2, params.leap)
-    promise = params.valid * _mix(np.minimum(beats, params.record), 1.0, params.leap)
-    best = np.exp(params.best)
+    log_us = _clipped(_log_us(known, quantiles[row]))
+    drop = -np.expm1(np.minimum(log_us - known.best[:, None], 0.0))
+    mean = known.valid * _mix(factor * (drop @ weights), LEAP_DROP, known.leap)
+    square = known.valid * _mix(factor * (drop**2 @ weights), LEAP_DROP**2, known.leap)
+    promise = known.valid * _mix(np.minimum(beats, known.record), 1.0, known.leap)
+    best = np.exp(known.best)
     sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
     columns = (expected, low, high, best * mean, sd, promise)
     return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
