@@ -22,7 +22,7 @@ def reap(
     workers could not renew: the first turns only give them time to renew.
     """
     turn = turn or Turn()
-    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # with rare turns, one is enough
+    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare
         with database.transaction() as session:
             LoopTicks(session).pull_back(lease_sec)
         return []

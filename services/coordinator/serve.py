@@ -22,7 +22,7 @@ SHUTDOWN_SEC: Final = 5
 # Longer than clients keep idle connections (httpx: 5 s): no request meets a closed one.
 KEEP_ALIVE_SEC: Final = 75
 HEAD_SEC: Final = 30.0
-#: Limit for a request head in pieces; RequestLimits refuses larger ones with an error message.
+#: Limit for an incomplete request head; RequestLimits refuses complete ones with a message.
 LARGEST_HEAD: Final = 64 * 1024
 
 

@@ -25,7 +25,7 @@ MOST_TO_GAIN: Final = 0.5
 MOST_A_TASK: Final = 256
 SMALLEST_ROUND: Final = 4
 ROUND_SIZE: Final = 16
-# The first pass takes at most this share of the budget, so that the policy has something to steer.
+# The first pass takes at most this share of the budget; the policy controls the rest.
 FIRST_PASS_SHARE: Final = 0.5
 # A budget is spent in at least this many rounds.
 PULLS: Final = 48
@@ -179,7 +179,7 @@ def prospects(
     gains = [
         _gains(task, ahead, size) for task, ahead, why in rows if task.best_us is not None and not why
     ]
-    # No task is slower than it was measured.
+    # A task's limit is at most its measured time.
     limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
     return ExpectedGain(
         total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),

@@ -18,10 +18,10 @@ Array = NDArray[np.float64]
 # A round counts half as much this many rounds later, because the search changes.
 HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
-KNOT_SD: Final = 1.2  # of logarithms, like the next two
+KNOT_SD: Final = 1.2  # of the logarithm, like the next two
 POWER_SD: Final = 0.6
 NOISE_SD: Final = 0.9
-LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # of Student's t: how heavy the tails of a forecast can be
+LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # bounds of Student's t degrees of freedom
 
 _LOG_KNOT, _LOG_POWER = (
     axis.reshape(-1, 1) for axis in np.meshgrid(np.linspace(1.5, 7.5, 9), np.linspace(-1.6, 1.2, 8))
@@ -35,9 +35,9 @@ _NOISE: Final[Array] = np.exp(_LOG_NOISE)
 class CurvePrior:
     """The prior of a curve; logarithms of latency, knot and power."""
 
-    drop: float = 0.5  # from the first random batch to the end
+    drop: float = 0.5  # of log latency, from the first random batch to the end
     drop_sd: float = 0.9
-    log_noise: float = -2.5  # of a round's best around the curve
+    log_noise: float = -2.5  # spread of a round's best around the curve
     log_knot: float = 3.5
     log_power: float = -0.2
 

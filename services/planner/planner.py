@@ -95,7 +95,7 @@ class _Decision:
             return self._why_all_retired()
         if job.auto and (why := self._why_no_more()):
             return why
-        # A task that another job is measuring may fit later.
+        # Tasks blocked by another job's round count, because they may be tuned later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
         no_time = job.seconds_left is not None and not any(self._budget.allows(task) for task in left)
         return "the time budget is spent" if no_time else ""

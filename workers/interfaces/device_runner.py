@@ -64,7 +64,8 @@ class Runner(Child):
 
     A tracker (HOST:PORT) and a target identify a device. Its RPC session stays open
     until a candidate fails on the device or `release` is called. `artifact` is the path of a
-    library; `candidate_key` marks the run in the device's own log.
+    library; `candidate_key` marks the run in the device's own log. Methods on models and on the
+    host's load raise CannotRun, or Unavailable if the device was lost.
     """
 
     MODULE = "workers.tvm.runner_child"
@@ -145,10 +146,7 @@ class Runner(Child):
 
     @method(limit_sec=_with_a_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-        """Load a model on a device. Raises CannotRun, or Unavailable if the device was lost.
-
-        Later calls reload the model if the device's session was lost meanwhile.
-        """
+        """Load a model on a device; later calls reload it if the session was lost."""
 
     @method(limit_sec=_with_a_wait)
     def save_model_outputs(self, model: DeviceModel, outputs: str, timeout_sec: float) -> int:

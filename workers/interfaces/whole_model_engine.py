@@ -20,15 +20,15 @@ class LoadedEngine:
     engine: str
     version: str
     threads: int
-    own_error: float | None = None  # quantised: onnxruntime's against its unfused operators
+    own_error: float | None = None  # onnxruntime, quantised: error against unfused operators
 
 
 class Engine(Child):
-    """Child process with one model in one engine. Inputs and outputs are npz files.
+    """Child process with one model in one engine; npz files hold arrays in call order.
 
-    Arrays are in call order. The parent starts one process per engine, with TVM_NUM_THREADS set
-    to the target's cores, and suspends all others while one runs, because onnxruntime's spinning
-    threads slow down other processes.
+    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores,
+    and suspends all others while one runs, because onnxruntime's spinning threads slow down
+    other processes.
     """
 
     MODULE = "workers.tvm.engine_child"

@@ -121,7 +121,7 @@ class StageContext:
 
 @contextmanager
 def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
-    """Hold a stage while the block runs; yield None if it cannot be stage."""
+    """Hold a stage while the block runs; yield None if it cannot be claimed."""
     has_begun = False
     with leased_work(runtime, WorkItem(STAGES[state], job_id)) as work:
         stage = None if work is None else stage_of(work, state)

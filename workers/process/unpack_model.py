@@ -14,7 +14,7 @@ MOST_FILES: Final = 10_000
 HEADER_BYTES: Final = 1 << 20  # of the headers of one tar member
 LONGEST_NAME: Final = 255  # bytes of one path component, the limit of file systems
 MOST_PARTS: Final = 8
-TOLD: Final = 80  # characters of a file name in an error words
+TOLD: Final = 80  # characters of a file name in an error message
 AGAIN: Final = "mallorn tune MODEL   (sends the model with the files beside it that hold its weights)"
 # What tarfile raises for malformed or forged headers.
 MALFORMED: Final = (tarfile.TarError, ArithmeticError, LookupError, RecursionError, ValueError)

@@ -56,12 +56,12 @@ def error_body(error: MallornError) -> dict[str, str]:
 def install(app: FastAPI) -> None:
     """Register handlers that turn every error of the app into an ErrorBody."""
     app.add_exception_handler(MallornError, _respond)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(ClientDisconnect, _disconnected)
-    app.add_exception_handler(OSError, _host_error)
-    app.add_exception_handler(MemoryError, _host_error)
-    app.add_exception_handler(Exception, _unexpected)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(OSError, _on_host_error)
+    app.add_exception_handler(MemoryError, _on_host_error)
+    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def _respond(request: Request, error: Exception) -> Response:
@@ -76,7 +76,7 @@ def _respond(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(error), error.status_code, headers)
 
 
-def _invalid(request: Request, error: Exception) -> Response:
+def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
     problems = error.errors()
     words = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
@@ -92,12 +92,12 @@ def _problem(problem: ErrorDetails) -> str:
     if problem["type"] == "extra_forbidden":
         return f"{where}: there is no such field"
     if problem["type"] == "json_invalid":
-        return f"the body is not JSON: {_lowered(problem['ctx']['error'])} at character {path[0]}"
-    return f"{where}: {_lowered(problem['msg'])}"
+        return f"the body is not JSON: {_clause(problem['ctx']['error'])} at character {path[0]}"
+    return f"{where}: {_clause(problem['msg'])}"
 
 
-def _lowered(sentence: str) -> str:
-    """Lower-case the first letter, to use the sentence after a colon."""
+def _clause(sentence: str) -> str:
+    """Return the sentence with a lower-case first letter, for use after a colon."""
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
@@ -109,7 +109,7 @@ def _valid_names(problems: Sequence[ErrorDetails]) -> str:
     return "see /docs"
 
 
-def _http_error(request: Request, error: Exception) -> Response:
+def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     if isinstance(error, BodyRefused):
         return _respond(request, error.error)
@@ -131,18 +131,18 @@ def _http_error(request: Request, error: Exception) -> Response:
     return JSONResponse(body, error.status_code, headers)
 
 
-def _disconnected(_request: Request, _error: Exception) -> Response:
+def _on_disconnect(_request: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-def _host_error(request: Request, error: Exception) -> Response:
+def _on_host_error(request: Request, error: Exception) -> Response:
     host_error = os_error(error)
     if host_error is None:
         raise error
     return _respond(request, host_error)
 
 
-def _unexpected(request: Request, error: Exception) -> Response:
+def _on_unexpected(request: Request, error: Exception) -> Response:
     # Starlette re-raises the error after this response, and the server logs the traceback.
     log.error("%s %s failed: %r", request.method, request.url.path, error)
     return JSONResponse(error_body(MallornError(hint="the coordinator's log tells more")), 500)

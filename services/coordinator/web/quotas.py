@@ -13,7 +13,7 @@ from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 
 AGAIN_SEC: Final = 60
-MOST_AT_ONCE: Final = 4  # of the forty threads that answer all requests
+MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
 def check_work(session: Session, settings: Settings, owner: str) -> None:

@@ -23,13 +23,13 @@ from services.coordinator.web.error_responses import BodyRefused, error_body
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
-LARGEST_BODY: Final = 1 << 18  # the longest options and a target have a fifth of that
+LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
 #: Time limit for receiving a body, plus the time that its bytes take at the slowest rate.
 WAIT_SEC: Final = 30.0
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 Headers = list[tuple[bytes, bytes]]
-UPLOAD: Final = "PUT", f"{API}/models"  # has a limit of its own, MALLORN_MAX_MODEL_BYTES
+UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 
 
 class RequestLimits:

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.errors import Unavailable
 from services.coordinator.web.error_responses import error_body
 
-AT_ONCE: Final = 8  # of the forty threads that answer all requests
+AT_ONCE: Final = 8  # of the 40 threads that serve all requests
 MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
 RETRY_SEC: Final = 5, 30
 

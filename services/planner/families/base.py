@@ -20,7 +20,7 @@ class Ranking:
 class Member:
     """A workload on a target, with its family and the rankings since it joined the family."""
 
-    id: int  # of the workload
+    id: int  # the workload's id
     key: str
     op: str  # its anchor operator
     structure: str  # hash of its loop structure without sizes
@@ -49,7 +49,7 @@ class Families(ABC):
     - Unless it `revises`, members keep their family and `group` gets new members only.
     """
 
-    revises: ClassVar[bool] = False  # True if evidence may move members; `group` then runs after every round
+    revises: ClassVar[bool] = False  # True if evidence moves members: `group` runs after every round
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
