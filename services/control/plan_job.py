@@ -231,15 +231,15 @@ def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Me
 
 
 def _new_seats(
-    grouping: Families, old: Sequence[FamilyMember], members: Sequence[Member], scope: str
+    grouping: Families, seats: Sequence[FamilyMember], members: Sequence[Member], scope: str
 ) -> list[FamilyMember]:
     """Return all new placements; evidence from earlier rounds is dropped after a move."""
     places = grouping.group(members)
     judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
-    new = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in old]
+    placed = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in seats]
     return [
         seat
         if seat.family == was.family
         else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
-        for was, seat in zip(old, new, strict=True)
+        for was, seat in zip(seats, placed, strict=True)
     ]

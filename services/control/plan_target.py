@@ -149,6 +149,6 @@ class _TargetStep:
         self._able.discard(job_id)
         with about(job=job_id), Turn().part("a job that cannot be planned could not be told so"):
             tell("planning a job broke off", error)
-            what = f"planning this job raised {type(error).__name__}: {error}"
+            words = f"planning this job raised {type(error).__name__}: {error}"
             with self._database.transaction() as session:
-                pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
+                pause_job(session, job_id, MallornError(words, hint="the log of control has the details"))

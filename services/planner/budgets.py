@@ -191,8 +191,8 @@ def prospects(
 
 def _gains(task: TaskView, ahead: Forecast, size: int) -> Iterator[float]:
     """Yield the expected drop of the weighted total (us) for each further round of a task."""
-    seen = curve(task.points, task.known_us)
-    tried = 1.0 + (seen.drought if seen else 0.0) * STANDARD_SIZE / size
+    observed = curve(task.points, task.known_us)
+    tried = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us
     # A limit above the measured time is wrong, and is ignored.
     left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us

@@ -66,8 +66,8 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 def resting(task: TaskView, forecast: Forecast) -> str:
     """Return why no gain is expected from a task's next round; empty if one is."""
-    seen = curve(task.points, task.known_us)
-    if seen is None or len(seen.log_us) < ROUNDS_TO_REST or seen.drought < ROUNDS_TO_REST:
+    fitted = curve(task.points, task.known_us)
+    if fitted is None or len(fitted.log_us) < ROUNDS_TO_REST or fitted.drought < ROUNDS_TO_REST:
         return ""
     if forecast.promise >= SMALLEST_PROMISE:
         return ""

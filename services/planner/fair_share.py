@@ -87,9 +87,9 @@ def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float])
     A participant that could not use its turns is raised to at most one round behind the others,
     so that it cannot catch up at their cost. A newcomer gets the lowest pass and goes first.
     """
-    known = {name: value for name, value in passes.items() if value is not None}
-    floor = max((value - LARGEST_ROUND / weights[name] for name, value in known.items()), default=0.0)
-    lifted = {name: max(value, floor) for name, value in known.items()}
+    finite = {name: value for name, value in passes.items() if value is not None}
+    floor = max((value - LARGEST_ROUND / weights[name] for name, value in finite.items()), default=0.0)
+    lifted = {name: max(value, floor) for name, value in finite.items()}
     least = min(lifted.values(), default=0.0)
     order = sorted(passes, key=lambda name: (lifted.get(name, least), name in lifted, name))
     return {name: lifted.get(name, least) for name in order}

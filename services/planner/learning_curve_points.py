@@ -44,19 +44,19 @@ def _draws(size: int) -> float:
 
 @lru_cache(maxsize=MEMO)
 def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
-    """Return the rounds as observations; None without a valid result."""
+    """Return the rounds as pairs; None without a valid result."""
     first = 0.0  # trials before the first point; the size of a first round is unknown
     if known_us is not None:
         first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)
-    seen = [(first, log(known_us))] if known_us else []
+    pairs = [(first, log(known_us))] if known_us else []
     trials = (first, *(float(point.trials) for point in points))
     for (before, after), point in zip(pairwise(trials), points, strict=True):
         if point.best_us is not None:
-            seen.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
-    if not seen:
+            pairs.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
+    if not pairs:
         return None
     drought = (trials[-1] - last_gain(points, known_us, first)) / STANDARD_SIZE
-    return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1], drought)
+    return Curve(tuple(n for n, _ in pairs), tuple(z for _, z in pairs), trials[-1], drought)
 
 
 def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:

@@ -103,16 +103,19 @@ class _Decision:
     def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
         # Differs for every round of a job, and is the same in every process.
         seed = (self._job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)
-        new = unvisited(arms.values(), self._total_us)
-        choice = first_visit(new) if new else self._policy.choose(list(arms.values()), self._tasks, seed)
+        first_visits = unvisited(arms.values(), self._total_us)
+        if first_visits:
+            choice = first_visit(first_visits)
+        else:
+            choice = self._policy.choose(list(arms.values()), self._tasks, seed)
         at = next(at for at, arm in arms.items() if arm.task is choice.task)
         first = first_size(self._job, self._policy.first_visit)
-        size = min(first, arms[at].size) if new else choice.size or arms[at].size
+        size = min(first, arms[at].size) if first_visits else choice.size or arms[at].size
         self._budget.book(choice.task, size)
         self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
         is_usual = size == self._size
         forecasts = self._forecasts if is_usual else self._belief.forecast(self._job.tasks, size)
-        why = reason(choice, forecasts[at], "first-pass" if new else self._job.policy)
+        why = reason(choice, forecasts[at], "first-pass" if first_visits else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:

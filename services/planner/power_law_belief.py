@@ -58,9 +58,9 @@ def curve_priors(fits: Sequence[Fit | None], groups: SharedPriors) -> list[Curve
     """Return the prior of each task's curve, computed from the other tasks' curves."""
 
     def pool(figure: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:
-        known = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
-        values = np.array([each.value**power for each in known])
-        return groups.pool(values, np.array([each.known for each in known]), reference)
+        figures = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
+        values = np.array([each.value**power for each in figures])
+        return groups.pool(values, np.array([each.known for each in figures]), reference)
 
     drop = pool(lambda fit: fit.drop, REFERENCE.drop)
     square = pool(lambda fit: fit.drop, REFERENCE.drop**2 + REFERENCE.drop_sd**2, power=2)
@@ -100,14 +100,14 @@ LEAPS: Final = 0.25
 def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
     """Return mean and sd of each task's first-round log latency, from other tasks' results."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
-    known = np.array([float(task.best_us is not None) for task in tasks])
+    timed = np.array([float(task.best_us is not None) for task in tasks])
     log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
     work = np.array([log(task.flops) if task.flops >= FEW_FLOPS else 0.0 for task in tasks])
     rate = log_us - work
     per_flop = log(1e-3 / ASSUMED_GFLOPS)
-    mean, sd = _pooled(rate, known * computes, per_flop, groups)
-    mover = float(log_us[known > 0].mean()) + MOVER_OFFSET if known.any() else log(MOVER_US)
-    mover_mean, mover_sd = _pooled(log_us, known * ~computes, mover, groups)
+    mean, sd = _pooled(rate, timed * computes, per_flop, groups)
+    mover = float(log_us[timed > 0].mean()) + MOVER_OFFSET if timed.any() else log(MOVER_US)
+    mover_mean, mover_sd = _pooled(log_us, timed * ~computes, mover, groups)
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 

@@ -71,9 +71,9 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
             _release(work, host_error)
             return
         # A bug in Mallorn: the lease expires, and the work is retried a few times.
-        what = f"{type(error).__name__} in {work.words}: {error}"
+        words = f"{type(error).__name__} in {work.words}: {error}"
         with runtime.database.transaction() as session:
-            Jobs(session).say(work.job_id, f"{what}; the worker's log has the details")
+            Jobs(session).say(work.job_id, f"{words}; the worker's log has the details")
         raise
 
 

@@ -77,9 +77,8 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
     written: dict[PurePosixPath, Path] = {}
     for member in members:
         name = PurePosixPath(member.name)
-        is_taken = name in written or any(parent in written for parent in name.parents)
-        is_taken = is_taken or (directory / name).exists()
-        if is_taken or len(written) == MOST_FILES or not _is_plain(member, name):
+        clashes = name in written or any(parent in written for parent in name.parents)
+        if clashes or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
             raise InvalidModel(
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,
@@ -98,8 +97,6 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
 def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
     """Return whether the member is a regular file with a valid name inside the directory."""
     parts = name.parts
-    has_short_parts = all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
-    has_valid_length = 0 < len(parts) <= MOST_PARTS and has_short_parts
+    is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
     is_inside = not name.is_absolute() and ".." not in parts
-    is_regular = member.isreg() and not member.issparse() and member.size >= 0
-    return is_regular and has_valid_length and is_inside
+    return member.isreg() and not member.issparse() and member.size >= 0 and is_short and is_inside

@@ -47,13 +47,13 @@ def local_target(session: Session) -> Target:
 
     Raises Conflict if no device of this host is known, NoDevice if none of them is online.
     """
-    here = [device for device in Devices(session).list() if device.host_id == host_id()]
-    if not here:
+    local = [device for device in Devices(session).list() if device.host_id == host_id()]
+    if not local:
         raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
     now_sec = read_clock(session)
-    online = [device for device in here if is_online(device, now_sec - device.last_seen)]
+    online = [device for device in local if is_online(device, now_sec - device.last_seen)]
     if not online:
-        last = max(here, key=lambda device: device.last_seen)
+        last = max(local, key=lambda device: device.last_seen)
         raise NoDevice(
             f"`local` is the device {last.name}, which was last seen {now_sec - last.last_seen:.0f} s ago",
             hint="mallorn device   (it is seen by workers: mallorn workers)",

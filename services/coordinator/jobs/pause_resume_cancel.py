@@ -74,8 +74,8 @@ def _explain_refusal(job: Job, request: ResumeIn) -> None:
     mode = job.options.get("mode", SEARCH)
     left = finish_left_something(job)
     if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
-        what = f"job {job.id} is {mode}: it measures no candidates"
-        raise Conflict(what, hint="mallorn tune MODEL   (a search starts from what is known, too)")
+        refusal = f"job {job.id} is {mode}: it measures no candidates"
+        raise Conflict(refusal, hint="mallorn tune MODEL   (a search starts from what is known, too)")
     if left or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:

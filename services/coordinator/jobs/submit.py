@@ -82,8 +82,8 @@ def submit(
         Models(session).hold(request.model_id)
         Usage(session).hold(owner)
         model = Models(session).get(request.model_id, owner)
-        new = _new_job(session, model, request, idempotency_key)
-        job, is_new = Jobs(session).create(new)
+        new_job = _new_job(session, model, request, idempotency_key)
+        job, is_new = Jobs(session).create(new_job)
         if is_new:
             check_cost_model(session, request.options.cost_model)
             check_work(session, parts.settings, owner)

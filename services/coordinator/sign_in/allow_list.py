@@ -67,8 +67,8 @@ def _scopes(group: str, words: str) -> frozenset[Scope]:
     try:
         return frozenset(Scope(word) for word in words.split("+"))
     except ValueError:
-        known = ", ".join(Scope)
+        names = ", ".join(Scope)
         raise InvalidRequest(
-            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {known}",
+            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {names}",
             hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit",
         ) from None

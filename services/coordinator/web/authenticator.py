@@ -140,13 +140,13 @@ class Authenticator:
 
 
 def _foreign_user_error(uid: int | None) -> Unauthorized:
-    ours = user_name(os.getuid())
+    user = user_name(os.getuid())
     if uid is None:
         return Unauthorized(
-            f"this service is of {ours}, and the kernel does not say which user asks",
-            hint=f"ask {ours} for a key: mallorn keys create NAME --here",
+            f"this service is of {user}, and the kernel does not say which user asks",
+            hint=f"ask {user} for a key: mallorn keys create NAME --here",
         )
     return Unauthorized(
-        f"this service is of {ours}, and {user_name(uid)} asks",
-        hint=f"mallorn up --port 0   (or ask {ours} for a key: mallorn keys create NAME --here)",
+        f"this service is of {user}, and {user_name(uid)} asks",
+        hint=f"mallorn up --port 0   (or ask {user} for a key: mallorn keys create NAME --here)",
     )

@@ -88,12 +88,12 @@ def _on_invalid(request: Request, error: Exception) -> Response:
 
 def _problem(problem: ErrorDetails) -> str:
     _, *path = problem["loc"]
-    where = told(".".join(str(part) for part in path)) or "the body"
+    field = told(".".join(str(part) for part in path)) or "the body"
     if problem["type"] == "extra_forbidden":
-        return f"{where}: there is no such field"
+        return f"{field}: there is no such field"
     if problem["type"] == "json_invalid":
         return f"the body is not JSON: {_clause(problem['ctx']['error'])} at character {path[0]}"
-    return f"{where}: {_clause(problem['msg'])}"
+    return f"{field}: {_clause(problem['msg'])}"
 
 
 def _clause(sentence: str) -> str:

@@ -19,15 +19,15 @@ MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 def check_work(session: Session, settings: Settings, owner: str) -> None:
     """Raise TooMany if the owner's jobs, this transaction's included, exceed the quotas."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
-    if jobs and (found := usage.jobs(owner)) > jobs:
+    if jobs and (total := usage.jobs(owner)) > jobs:
         raise TooMany(
-            f"{owner} may have {jobs} jobs at a time, and this would be {found}",
+            f"{owner} may have {jobs} jobs at a time, and this would be {total}",
             hint="wait until one ends, or: mallorn pause JOB",
             retry_sec=AGAIN_SEC,
         )
-    if trials and (found := usage.trials(owner)) > trials:
+    if trials and (total := usage.trials(owner)) > trials:
         raise TooMany(
-            f"{owner} may have {trials:,} trials ahead, and this would make {found:,}",
+            f"{owner} may have {trials:,} trials ahead, and this would make {total:,}",
             hint="ask for fewer with --trials, or wait until a job ends",
             retry_sec=AGAIN_SEC,
         )

@@ -44,8 +44,8 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 def _own_shares(member: Member) -> list[float]:
     """Return the known shares by which a family's own model ranked a member's batches."""
-    mine = [ranking for ranking in member.rankings if ranking.model == member.family]
-    return [ranking.own for ranking in mine if ranking.own is not None]
+    own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
+    return [ranking.own for ranking in own_rankings if ranking.own is not None]
 
 
 def _split_family(member: Member, family: Sequence[Member]) -> str:
@@ -80,8 +80,8 @@ def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
 def _shares(members: Sequence[Member]) -> Shares:
     """Return the shares by which families' models ranked other families' batches, in order."""
     shares: dict[tuple[str, str], list[float]] = {}
-    seen = [(ranking, member) for member in members for ranking in member.rankings]
-    for ranking, member in sorted(seen, key=lambda pair: pair[0].round):
+    pairs = [(ranking, member) for member in members for ranking in member.rankings]
+    for ranking, member in sorted(pairs, key=lambda pair: pair[0].round):
         if ranking.model == member.family:
             for other, share in ranking.others.items():
                 shares.setdefault((member.family, other), []).append(share)
