@@ -62,7 +62,7 @@ def back_up(*_newer: object) -> None:
 
 
 def _run_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
-    """Run a turn of a loop unless one just ran: queued repeats cost one statement each."""
+    """Run a loop's turn unless one just began; repeated messages cost one statement each."""
     with database().transaction() as session:
         steady_sec = LoopTicks(session).begin(loop, queues.TICKS[loop])
     if steady_sec is None:

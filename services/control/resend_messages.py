@@ -1,4 +1,4 @@
-"""Resends messages that the broker may have lost; duplicates are harmless (claims check)."""
+"""Resends messages that the broker may have lost; duplicates are harmless."""
 
 from db.repositories.fair_shares import FairShares
 from db.repositories.leases import Leases
@@ -18,7 +18,7 @@ SENT_PER_HAND = 4
 
 
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
-    """Return messages for stale unclaimed work and for jobs that may need a plan."""
+    """Return messages for stale work and for jobs to plan; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
     with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
         worker_count = len(Workers(session).list(FRESH_SEC))

@@ -69,7 +69,7 @@ class Coordinator(FastAPI):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the ASGI app. Raises InvalidRequest for a wrong sign-in allow-list."""
+    """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
     provider = Provider.of(settings)
     parts = AppContext.from_settings(settings)
     app = Coordinator(

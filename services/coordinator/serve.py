@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until stopped. Raises InvalidRequest for a public address without any API key."""
+    """Serve until stopped. Raises InvalidRequest for a public address without API keys."""
     check_binding(
         settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
     )

@@ -34,7 +34,7 @@ class JobShare:
 
 
 def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
-    """Return the jobs in the order of their turns, with current passes; owners weigh alike."""
+    """Return the jobs in the order of their turns, with current passes; owners are equal."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)

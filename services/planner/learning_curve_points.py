@@ -44,7 +44,7 @@ def _draws(size: int) -> float:
 
 @lru_cache(maxsize=MEMO)
 def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
-    """Return the rounds as pairs; None without a valid result."""
+    """Return a task's learning curve; None without a valid result."""
     first = 0.0  # trials before the first point; the size of a first round is unknown
     if known_us is not None:
         first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)

@@ -131,13 +131,13 @@ class _Decision:
     def _tunable(self) -> list[int]:
         """Return the positions of tasks that get more rounds.
 
-        With the budget `auto`, once no gain is worth its time, only undertried tasks do.
+        With the budget `auto`, once no gain is worth its time, only undertried tasks get them.
         """
         left = [at for at, words in enumerate(self._retired) if not words]
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
 
     def _undertried(self, positions: list[int]) -> list[int]:
-        """Return the positions of tasks without enough results to be left as they are."""
+        """Return the positions of tasks with too few results to be left as they are."""
         tasks, total = self._job.tasks, self._total_us
         return [at for at in positions if not had_fair_look(tasks[at], self._forecasts[at], total)]
 

@@ -29,7 +29,7 @@ class TimeSlice:
         self._since_sec = time.monotonic()
 
     def offer(self, words: str) -> None:
-        """Raise TimeSliceOver if the slice lasted TURN_SEC and other jobs wait (between steps)."""
+        """Raise TimeSliceOver after TURN_SEC if other jobs wait; call it between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:

@@ -77,8 +77,8 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
     written: dict[PurePosixPath, Path] = {}
     for member in members:
         name = PurePosixPath(member.name)
-        clashes = name in written or any(parent in written for parent in name.parents)
-        if clashes or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
+        clash = name in written or any(parent in written for parent in name.parents)
+        if clash or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
             raise InvalidModel(
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,

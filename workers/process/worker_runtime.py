@@ -52,7 +52,7 @@ def builders_here() -> int:
 
 
 class Runtime:
-    """Opens each resource on first use, after the process has started. Never imports TVM."""
+    """Resources of a worker process, each opened on first use. It never imports TVM."""
 
     def __init__(self, config: Settings) -> None:
         self.settings = config
@@ -118,7 +118,7 @@ class Runtime:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Return the function that validates candidates in the builders (compiler for stand-ins)."""
+        """Return the candidate validator: the builders' or, for stand-ins, the compiler's."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:

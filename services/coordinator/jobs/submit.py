@@ -62,7 +62,7 @@ def submit_job(
 def submit(
     parts: AppContext, owner: str, request: JobIn, idempotency_key: str | None
 ) -> tuple[JobStatus, bool]:
-    """Create a job, or find the one with this idempotency key; return it, and if it is new.
+    """Create a job, or find it by idempotency key; return the job and whether it is new.
 
     Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a
     class that the operator does not allow, InvalidTarget, Conflict if the key belongs to another

@@ -24,7 +24,7 @@ class AllowList:
 
     @classmethod
     def of(cls, settings: Settings) -> "AllowList":
-        """Read the settings. Raises InvalidRequest for an empty list or an unknown scope."""
+        """Read the settings. Raises InvalidRequest for an empty or malformed allow-list."""
         allowed = [name.casefold() for name in settings.oidc_allowed]
         domains = frozenset(name[1:] for name in allowed if name.startswith("@"))
         people = frozenset(name for name in allowed if not name.startswith("@"))

@@ -105,7 +105,7 @@ class Provider:
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """Return the provider; None without an issuer. Raises InvalidRequest (allow-list)."""
+        """Return the provider, or None without an issuer. Raises as `AllowList.of`."""
         if not settings.oidc_issuer:
             return None
         secret, allowed = settings.oidc_client_secret.get_secret_value(), AllowList.of(settings)

@@ -52,7 +52,7 @@ class Store:
         return bool(fs.exists(path))
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
-        """Yield a directory as a zip archive, in pieces as soon as each is buffer."""
+        """Yield a directory as a zip archive, each piece as soon as it is packed."""
         fs, root = open_store(uri)
         buffer = _ArchiveBuffer()
         with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -119,7 +119,7 @@ class Upload:
             )
 
     def write(self, chunk: bytes) -> None:
-        """Write the next bytes. Raises TooLarge above the limit, StorageFull, StoreAway."""
+        """Write the next bytes. Raises TooLarge, StorageFull, HostFault or StoreAway."""
         self.size_bytes += len(chunk)
         self.expect(self.size_bytes)
         self._hash.update(chunk)
@@ -151,7 +151,7 @@ class Upload:
 
 @contextmanager
 def full_disk_explained(file: str) -> Iterator[None]:
-    """Turn an OSError into StorageFull or HostFault (host at fault), else StoreAway."""
+    """Turn an OSError into StorageFull or HostFault if the host failed, else StoreAway."""
     try:
         yield
     except OSError as error:

@@ -22,7 +22,7 @@ class RateLimit:
         self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
 
     def take(self, who: Hashable, name: str) -> None:
-        """Count a request of `who`, named `name` in errors. Raises TooMany with a delay."""
+        """Count a request of `who` (`name` in errors). Raises TooMany with a retry delay."""
         if not self._most:
             return
         with self._lock:
