@@ -17,7 +17,7 @@ KINDS: Final = (WorkKind.ROUND, WorkKind.FINISH)
 
 
 class TimeSliceOver(MallornError):
-    """Other jobs wait for this worker; the interrupted work continues after their turn."""
+    """Others wait for this worker: what it holds goes on when they had their turn."""
 
 
 class TimeSlice:
