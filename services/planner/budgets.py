@@ -177,7 +177,7 @@ def prospects(
     timed = [task for task in tasks if task.best_us is not None]
     rows = zip(tasks, forecasts, retired, strict=True)
     gains = [
-        _gains(task, ahead, size) for task, ahead, why in rows if task.best_us is not None and not why
+        _gains(task, ahead, size) for task, ahead, reason in rows if task.best_us is not None and not reason
     ]
     # A task's limit is at most its measured time.
     limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]

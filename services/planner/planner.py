@@ -147,9 +147,7 @@ class _Decision:
             return self._gain_words()
         if self._job.spent < ceiling(self._job):
             return ""
-        return (
-            f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._gain_words()}"
-        )
+        return f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._gain_words()}"
 
     def _gain_words(self) -> str:
         ahead = self._prospects.outlook(0)
