@@ -1,1 +1,1 @@
-"""The coordinator, control, the planner and the dashboard."""
+"""The coordinator, the control process, the planner and the dashboard."""

@@ -1,4 +1,4 @@
-"""Takes exported files that nobody may load, and models without a use, away from the artifact store."""
+"""Removes deleted exports, old batch records and deleted models from the artifact store."""
 
 from posixpath import dirname
 
@@ -9,33 +9,34 @@ from mallorn.core.artifact_uris import batch_uri, exports_beside, model_uri, ope
 
 
 def remove(uri: str) -> None:
-    """Remove a file, or a directory with all in it; what is gone already is no error."""
+    """Remove a file, or a directory with its contents, if it exists."""
     fs, path = open_store(uri)
     if fs.exists(path):
         fs.rm(path, recursive=True)
 
 
 def remove_batches(database: Database, artifacts: str, days: float) -> None:
-    """Remove the records of batches of jobs that were deleted, or that ended so many days ago."""
+    """Remove batch records of jobs that were deleted or ended more than `days` days ago."""
     fs, pattern = open_store(batch_uri(artifacts, "*", "*"))
     folders = {folder.rpartition("/")[2]: folder for folder in map(dirname, fs.glob(pattern))}
     with database.session() as session:
-        over = Removals(session).over(folders.keys(), days)
-    for job_id in over:
+        expired_ids = Removals(session).over(folders.keys(), days)
+    for job_id in expired_ids:
         fs.rm(folders[job_id], recursive=True)
 
 
 def remove_export(database: Database, job_id: str, uri: str) -> None:
-    """Remove what a job exported, unless it exports anew. Whoever dies here leaves it to the next."""
+    """Remove a job's exported files, unless the job exports again in the meantime."""
     with database.transaction() as session:
         if Removals(session).forget_export(job_id):
             remove(exports_beside(uri))
 
 
 def delete_model(database: Database, artifacts: str, model_id: str, owner: str) -> None:
-    """Delete an owner's model, and its bytes once that is committed: what could not be deleted is whole.
+    """Delete an owner's model, and then its bytes if no other owner has the model.
 
-    Raises NotFound; Conflict while jobs of the owner refer to it. Whoever dies here leaves bytes of no model.
+    The bytes are removed after the commit, so that a failed deletion leaves a complete model.
+    Raises NotFound; Conflict while jobs of the owner refer to the model.
     """
     with database.transaction() as session:
         is_last = Models(session).delete(model_id, owner)
@@ -44,7 +45,7 @@ def delete_model(database: Database, artifacts: str, model_id: str, owner: str) 
 
 
 def remove_forgotten(database: Database, artifacts: str, model_id: str) -> None:
-    """Remove the bytes of a model that nobody has; whoever stores it meanwhile waits, and looks for them."""
+    """Remove the bytes of a model that no owner has; concurrent uploads of it wait."""
     with database.transaction() as session:
         if Models(session).forgotten(model_id):
             remove(model_uri(artifacts, model_id))

@@ -1,1 +1,1 @@
-"""Planning, sweeping and reaping: small Celery tasks on the queue `control`, and their beat."""
+"""Planning, sweeping and lease reaping: Celery tasks of the queue `control`, and beat."""

@@ -1,4 +1,4 @@
-"""The Celery app of the control worker and of beat, whose clock it sets."""
+"""The Celery app of the control worker and its beat scheduler, on a monotonic clock."""
 
 import math
 import time
@@ -24,23 +24,23 @@ app.conf.update(
 
 @lru_cache
 def database() -> Database:
-    """This process's database, opened on first use."""
+    """Return this process's database, opened on first use."""
     return Database(settings().database_url)
 
 
 def send(name: str, *args: object) -> None:
-    """Wake whoever serves a task. SQL holds the work: the sweeper repeats what gets lost here."""
+    """Send a task message. Work is stored in SQL, so the sweeper resends lost messages."""
     app.send_task(name, args=args)
 
 
 class MonotonicBeat(Scheduler):  # type: ignore[misc]
-    """Sends what is due. Set back by an hour, the wall clock that Celery looks at would make it rest for one.
+    """Beat scheduler on a monotonic clock: setting the wall clock back does not delay it.
 
-    Nothing is kept: when it last was sent is worth nothing after a restart.
+    It stores no state: after a restart, the times of earlier messages do not matter.
     """
 
     def tick(self, *_: Any, **__: Any) -> float:
-        """One look; how long to sleep until the next."""
+        """Send all due tasks; return the seconds to sleep until the next tick."""
         sent = self.__dict__.setdefault("sent_sec", {})
         for name, entry in self.schedule.items():
             if time.monotonic() - sent.get(name, -math.inf) >= entry.schedule.run_every.total_seconds():

@@ -1,6 +1,6 @@
-"""The Celery tasks of the queue `control`: thin doors into planning, sweeping and reaping.
+"""Celery tasks of the queue `control`, which call planning, sweeping and lease reaping.
 
-What a newer version says besides in a message is passed over.
+Additional arguments in messages of newer versions (`_newer`) are ignored.
 """
 
 import logging
@@ -33,36 +33,36 @@ def plan(job_id: str, *_newer: object) -> None:
     """Open the next rounds of a job, or end its tuning."""
     with about(job=job_id):
         messages = plan_target(database(), job_id, HOLDER, PATIENCE)
-    for name, *args in messages or ():  # None: the sweeper finds what is news to who plans right now
+    for name, *args in messages or ():  # None: another process plans this target
         send(name, *args)
 
 
 @app.task(name=queues.SWEEP)
 def sweep_lost_messages(*_newer: object) -> None:
-    """Repeat messages that the broker may have lost."""
-    _have_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
+    """Resend messages that the broker may have lost."""
+    _run_turn(queues.SWEEP, lambda turn: sweep(database(), turn))
 
 
 @app.task(name=queues.REAP)
 def reap_expired_leases(*_newer: object) -> None:
     """Return the work of dead workers to the queue."""
-    _have_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
+    _run_turn(queues.REAP, lambda turn: reap(database(), turn, settings().lease_sec))
 
 
 @app.task(name=queues.TIDY)
 def tidy_up(*_newer: object) -> None:
-    """Delete what has been kept for long enough."""
-    _have_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
+    """Delete data that is older than the retention settings allow."""
+    _run_turn(queues.TIDY, lambda turn: tidy(database(), settings(), turn))
 
 
 @app.task(name=queues.BACK_UP)
 def back_up(*_newer: object) -> None:
     """Copy a SQLite database once a day."""
-    _have_turn(queues.BACK_UP, _back_up)
+    _run_turn(queues.BACK_UP, _back_up)
 
 
-def _have_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
-    """Unless it had one just now: each message that piled up while control was down costs one statement."""
+def _run_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> None:
+    """Run a loop's turn unless one just began; repeated messages cost one statement each."""
     with database().transaction() as session:
         steady_sec = LoopTicks(session).begin(loop, queues.TICKS[loop])
     if steady_sec is None:
@@ -77,9 +77,9 @@ def _have_turn(loop: str, act: Callable[[Turn], Sequence[Message] | None]) -> No
 
 def _back_up(_turn: Turn) -> None:
     try:
-        made = take_daily(settings().database_url, settings().keep_backups)
+        backup_path = take_daily(settings().database_url, settings().keep_backups)
     except StorageFull as error:
         log.error("%s   next: %s", error.message, error.hint)
         return
-    if made is not None:
-        log.info("the database is backed up in %s", made)
+    if backup_path is not None:
+        log.info("the database is backed up in %s", backup_path)

@@ -1,4 +1,4 @@
-"""Deletes what the settings say has been kept for long enough, a little at a time."""
+"""Deletes data older than the retention settings allow, in small batches."""
 
 from contextlib import suppress
 from typing import Final
@@ -13,7 +13,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.surviving_loop import Turn
 from services.artifact_removal import delete_model, remove_batches, remove_export
 
-# A minute later comes the next: nobody waits for a writer that deletes for long.
+# Small batches, so that no writer waits for a long deletion; the next follows in a minute.
 AT_A_TIME: Final = 20
 ENTRIES_AT_A_TIME: Final = 1000
 UNMEASURED_KEPT_DAYS: Final = 1.0  # a worker may still be at work for a job that was deleted
@@ -22,7 +22,7 @@ WORKERS_KEPT_DAYS: Final = 7.0  # the fleet's page shows a day
 
 
 def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> None:
-    """What is old, each kind only where a setting asks for it; files left by a deletion; counts grow."""
+    """Delete expired data of each kind and leftover files, and update measurement counts."""
     turn = turn or Turn()
     if settings.keep_jobs_days:
         with turn.part("old jobs are not deleted"):
@@ -53,17 +53,17 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
 
 def _delete_jobs(database: Database, days: float) -> None:
     with database.session() as session:
-        old = Removals(session).ended_before(days, AT_A_TIME)
-    for job_id in old:
-        # Someone may have resumed it since.
+        job_ids = Removals(session).ended_before(days, AT_A_TIME)
+    for job_id in job_ids:
+        # A user may have resumed the job since.
         with suppress(Conflict), database.transaction() as session:
             Removals(session).delete(job_id, None)
 
 
 def _delete_models(database: Database, settings: Settings) -> None:
     with database.session() as session:
-        old = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
-    for model in old:
-        # A job may have been submitted for it since, or its owner have deleted it.
+        models = Removals(session).unused_models(settings.keep_models_days, AT_A_TIME)
+    for model in models:
+        # A job may have been submitted for the model since, or its owner may have deleted it.
         with suppress(Conflict, NotFound):
             delete_model(database, settings.artifacts, model.id, model.owner)

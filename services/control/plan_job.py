@@ -1,4 +1,4 @@
-"""One job's turn: read its state, ask the planner, write its answer."""
+"""One planning turn of a job: read its state, call the planner, store the decision."""
 
 import logging
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class PlannedJob:
-    """What came of a turn. `over`: the job tunes no more."""
+    """The result of a planning turn; `over` if the job gets no further rounds."""
 
     messages: list[Message] = field(default_factory=list)
     opened: int = 0
@@ -56,7 +56,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class _JobStep:
-    """What one turn works with."""
+    """The session, job and options of one planning turn."""
 
     session: Session
     job: Job
@@ -71,9 +71,9 @@ def plan_job(
     patience: WaitLimit,
     carried: bool = False,
 ) -> PlannedJob:
-    """Settle a job and open at most `slots` rounds for it; `devices` are those of its target that answer.
+    """Plan a job and open at most `slots` rounds; `devices` are its target's live devices.
 
-    A job with a detached device gets rounds only if the caller carries them there (`carried`).
+    A job with a detached device gets rounds only if the caller carries batches (`carried`).
     """
     Jobs(session).lock_job(job_id)
     job = Jobs(session).get(job_id, None)
@@ -86,28 +86,28 @@ def plan_job(
         check_classes(step.options, settings().plugins)
         with blame_plugins(("policy", step.options.policy), ("families", step.options.families)):
             if options.is_detached:
-                return _turn_of_detached(step, slots if carried else 0)
-            return _turn(step, slots, devices, patience)
+                return _plan_detached(step, slots if carried else 0)
+            return _plan(step, slots, devices, patience)
     except UnknownName as error:
         Jobs(session).say(job_id, error.reason)
         return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:
-        # Without its policy or its families a job cannot go on as its owner asked.
+        # Without its policy or its families a job cannot run as its owner requested.
         log.error("the job fails: %s", error, exc_info=error)
         fail_job(session, job_id, JobState.TUNING, error)
         return PlannedJob(over=True)
 
 
-def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> PlannedJob:
+def _plan(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> PlannedJob:
     turn, jobs = PlannedJob(messages=group(step.session, step.job, step.options)), Jobs(step.session)
-    if fitting := _fitting(step, devices):
+    if comparable := _comparable_devices(step, devices):
         if step.job.cause in WAITING:
             jobs.say(step.job.id, "")
-        if step.job.context_id is None:  # the first device of its target gives a job its measuring context
-            context_id = measuring_context(step.session, fitting[0], step.options)
+        if step.job.context_id is None:  # the target's first device sets it
+            context_id = measuring_context(step.session, comparable[0], step.options)
             jobs.bind_context(step.job.id, context_id)
             step.session.refresh(step.job)
-    elif step.options.mode == ZERO_SHOT:  # it runs nothing, and waits for nobody
+    elif step.options.mode == ZERO_SHOT:  # such a job runs nothing and needs no device
         _write(step, turn, (), JobPlan(finished=ANSWERS))
     elif not stand_in(Target(Targets(step.session).get(step.job.target_id).text)):
         if wait_for_device(step.session, step.job, patience, devices):
@@ -118,8 +118,8 @@ def _turn(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitL
     return turn
 
 
-def _turn_of_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan without waiting for a device: its class is not known before the first results come back."""
+def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
+    """Plan a job with a detached device, whose class is unknown until the first results."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
         Jobs(step.session).say(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
@@ -127,37 +127,37 @@ def _turn_of_detached(step: _JobStep, slots: int) -> PlannedJob:
     return turn
 
 
-def _fitting(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
-    """Those whose times compare with what the job has measured."""
+def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
+    """Return the devices whose times are comparable with the job's measurements."""
     if step.job.context_id is None or not step.options.searches:
         return devices
     context = Contexts(step.session).get(step.job.context_id)
-    fitting = [device for device in devices if like_of(device) == like_of(context)]
-    return fitting or _upgraded(step, context, devices)
+    comparable = [device for device in devices if like_of(device) == like_of(context)]
+    return comparable or _upgraded(step, context, devices)
 
 
 def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Sequence[Device]:
-    """Return devices that an upgrade gave another TVM; the job goes over to a context of theirs.
+    """Return devices that differ only in their TVM version; move the job to their context.
 
-    It was one where no worker has the job's builder any more, either.
+    This counts as an upgrade only if no worker has the job's builder any more.
     """
     like, workers = like_of(context), Workers(step.session)
-    found = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
-    ours = workers.builder() if is_built_by_tvm(step.options) else None
-    if not found or ours is None or context.builder in workers.builders():
+    same = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
+    builder = workers.builder() if is_built_by_tvm(step.options) else None
+    if not same or builder is None or context.builder in workers.builders():
         return ()
-    ReplacedCode(step.session).rebind(step.job.id, context, ours, found[0].tvm_version)
+    ReplacedCode(step.session).rebind(step.job.id, context, builder, same[0].tvm_version)
     step.session.refresh(step.job)
-    return found
+    return same
 
 
 def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
     if not step.options.searches:
         return (), JobPlan(finished=ANSWERS)
     tasks, view = _view(step)
-    over = view.seconds_left is not None and view.seconds_left <= 0
-    if over and Rounds(step.session).withdraw(step.job.id):
-        tasks, view = _view(step)  # the time is over: rounds that nobody began are not waited for
+    is_late = view.seconds_left is not None and view.seconds_left <= 0
+    if is_late and Rounds(step.session).withdraw(step.job.id):
+        tasks, view = _view(step)  # after the deadline, pending rounds are withdrawn
     return tasks, plan(replace(view, slots=view.open_rounds + slots))
 
 
@@ -175,9 +175,9 @@ def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decis
         jobs.record(job_id, tuning_ended=why)
         events.append(job_id, FinishingEvent(why=why, outlook=decision.outlook))
         turn.messages.append((queues.FINISH_JOB, job_id))
-    known = {task.id: task for task in tasks}
+    task_by_id = {task.id: task for task in tasks}
     for planned in decision.rounds:
-        task, searcher = known[planned.task_id], planned.searcher or step.options.search
+        task, searcher = task_by_id[planned.task_id], planned.searcher or step.options.search
         row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
         if row is None:  # another job tunes this workload right now
             continue
@@ -190,7 +190,7 @@ def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decis
 
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
-    """Place new tasks, and the others too if the grouping revises itself; models to train meanwhile."""
+    """Assign tasks to families; return messages to train the models of changed families."""
     stored = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = scope_of(job.owner) if options.is_private else ""
@@ -198,15 +198,15 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     if not grouping.revises and not unplaced:
         return []
     old = stored.seats(job.id, job.target_id, f"{scope}{options.families}")
-    judged = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
-    rounds = stored.ranked(judged, job.target_id)
+    revisable = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
+    rounds = stored.ranked(revisable, job.target_id)
     members = [_member(seat, rounds.get(seat.workload_id, ()), scope) for seat in old]
     new = _new_seats(grouping, old, members, scope)
     moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
     stored.seat(job.id, [seat for seat in new if seat.workload_id in unplaced])
-    # The job hears of it, and a changed family's model is trained before its next round is proposed.
+    # Tell the job, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     train: dict[str, Message] = {}
     for was, seat in moved:
@@ -220,7 +220,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
 
 
 def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
-    """A seat as groupings know it: the scope is none of their business."""
+    """Convert a stored workload for the grouping; family names lose the owner's scope."""
     rankings: list[Ranking] = []
     for row in rounds:
         if row.id > seat.since and in_scope(row.family, scope):
@@ -231,15 +231,15 @@ def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Me
 
 
 def _new_seats(
-    grouping: Families, old: Sequence[FamilyMember], members: Sequence[Member], scope: str
+    grouping: Families, seats: Sequence[FamilyMember], members: Sequence[Member], scope: str
 ) -> list[FamilyMember]:
-    """Where everyone is now; who moves begins with no evidence, as the rounds so far were judged already."""
+    """Return all new placements; evidence from earlier rounds is dropped after a move."""
     places = grouping.group(members)
     judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
-    new = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in old]
+    placed = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in seats]
     return [
         seat
         if seat.family == was.family
         else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
-        for was, seat in zip(old, new, strict=True)
+        for was, seat in zip(seats, placed, strict=True)
     ]

@@ -1,6 +1,6 @@
-"""One planning step of one target: settle the job that has news, then deal the free slots by fair share.
+"""Planning step of a target: plan the job that has news, then deal slots by fair share.
 
-A survey tells what the target has to tune with, and who wants it.
+A survey lists the target's devices, free round slots and tuning jobs.
 """
 
 import logging
@@ -31,15 +31,15 @@ from services.control.wake_messages import Message
 from services.planner.fair_share import JobShare, charged, deal_slots
 
 log = logging.getLogger(__name__)
-FRESH_SEC = 30.0  # a device that was silent for longer is not counted on
+FRESH_SEC = 30.0  # a device that was silent for longer counts as offline
 PLAN_LEASE_SEC = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSurvey:
-    """A target at the moment of planning; `able` are the jobs that have a task to open a round for.
+    """Devices, free slots and jobs of a target; `able` are jobs that can open another round.
 
-    Where something stands in for devices, every worker has one.
+    For a stand-in measurer, every worker counts as a device.
     """
 
     devices: tuple[Device, ...]
@@ -49,7 +49,7 @@ class TargetSurvey:
 
 
 def survey(session: Session, target_id: int) -> TargetSurvey:
-    """Read it all; what this costs does not grow with the rounds and measurements of the jobs."""
+    """Survey a target, at a cost independent of its jobs' rounds and measurements."""
     fresh = Devices(session).list(FRESH_SEC, target_id=target_id)
     devices = [device for device in fresh if not device.info.stopped]
     claims = FairShares(session).claims(target_id)
@@ -65,7 +65,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def _slots(devices: int, workers: int) -> int:
-    """Return a round for every device that a worker can serve, and one more: none waits for the planner."""
+    """Return a round per device that a worker can serve, plus one so that no worker idles."""
     if not devices:
         return 0
     return max(1, min(devices, workers)) + 1
@@ -74,7 +74,7 @@ def _slots(devices: int, workers: int) -> int:
 def plan_target(
     database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
 ) -> list[Message] | None:
-    """Messages to send after the commits; None when another process plans this job's target right now."""
+    """Plan a job's target; return messages to send, or None if another process plans it."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
         hold = Leases(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)
@@ -90,9 +90,9 @@ def plan_target(
 
 
 class _TargetStep:
-    """Goes from job to job, each in a transaction of its own that locks this one job.
+    """Plans a target's jobs one at a time, each in its own transaction that locks the job.
 
-    The lease saves work; these locks are what keeps two planners from spending one budget twice.
+    The lease only saves work; these locks keep two planners from spending a budget twice.
     """
 
     def __init__(self, database: Database, seen: TargetSurvey, patience: WaitLimit) -> None:
@@ -105,14 +105,14 @@ class _TargetStep:
         self._messages: list[Message] = []
 
     def run(self, first: str) -> list[Message]:
-        """The job that has news is looked at in any case, every other one only when it is its turn."""
+        """Plan the job `first` in any case, and every other job when it is dealt slots."""
         try:
             if first in self._jobs:
                 self._look_at(first, self._deal(self._able | {first}).get(first, 0))
             while slots := self._deal(self._able):
                 for job_id, count in slots.items():
                     self._look_at(job_id, count)
-        except (Unavailable, StorageFull) as error:  # rounds that were opened wait for their message
+        except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
             log.warning("the rest of this planning step waits for the next: %s", error)
         return self._messages
 
@@ -123,19 +123,19 @@ class _TargetStep:
         try:
             with self._database.transaction() as session:
                 turn = plan_job(session, job_id, slots, self._devices, self._patience)
-                paid = charged([*self._jobs.values()], job_id, turn.candidates)
-                FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
+                share = charged([*self._jobs.values()], job_id, turn.candidates)
+                FairShares(session).take_turn(job_id, share.share_pass, share.owner_pass)
         except (Unavailable, StorageFull):
             raise
-        except Exception as error:  # the others' turns go on
-            if (known := os_error(error)) is not None:
-                raise known from error
-            self._set_aside(job_id, error)
+        except Exception as error:  # the turns of other jobs go on
+            if (host_error := os_error(error)) is not None:
+                raise host_error from error
+            self._pause(job_id, error)
             return
-        self._jobs[job_id] = paid
-        self._note(job_id, slots, turn)
+        self._jobs[job_id] = share
+        self._record_turn(job_id, slots, turn)
 
-    def _note(self, job_id: str, slots: int, turn: PlannedJob) -> None:
+    def _record_turn(self, job_id: str, slots: int, turn: PlannedJob) -> None:
         self._messages += turn.messages
         self._free -= turn.opened
         if turn.over:
@@ -143,12 +143,12 @@ class _TargetStep:
         if turn.opened < slots:
             self._able.discard(job_id)
 
-    def _set_aside(self, job_id: str, error: Exception) -> None:
-        """Such a job rests until somebody has looked: the fault may be ours, and resumed it loses nothing."""
+    def _pause(self, job_id: str, error: Exception) -> None:
+        """Pause a job whose planning raised; it can be resumed without loss."""
         del self._jobs[job_id]
         self._able.discard(job_id)
         with about(job=job_id), Turn().part("a job that cannot be planned could not be told so"):
             tell("planning a job broke off", error)
-            what = f"planning this job raised {type(error).__name__}: {error}"
+            words = f"planning this job raised {type(error).__name__}: {error}"
             with self._database.transaction() as session:
-                pause_job(session, job_id, MallornError(what, hint="the log of control has the details"))
+                pause_job(session, job_id, MallornError(words, hint="the log of control has the details"))

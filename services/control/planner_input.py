@@ -1,4 +1,4 @@
-"""A job's rows, and its workloads' rounds whichever job paid for them, as the planner's plain values."""
+"""Converts a job's rows, and all rounds of its workloads, to the planner's plain values."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -19,9 +19,9 @@ from services.planner.planner_values import JobView, Point, TaskView
 
 
 def points(job: Job, task: TaskHistory) -> Iterator[Point]:
-    """The rounds that measured something, in closing order, on top of what was known before them."""
+    """Yield a point per round with measurements, in closing order, with cumulative trials."""
     measured = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
-    # The job counted the dataset's rows when it was imported; those that are points now count once.
+    # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
     counted = [row for row in measured if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
     trials = max(0, task.known_at_start - sum(row.trials for row in counted))
     for row in measured:
@@ -30,19 +30,19 @@ def points(job: Job, task: TaskHistory) -> Iterator[Point]:
 
 
 def has_run(row: WorkloadRound) -> bool:
-    """Whether a round is closed, and not just withdrawn before anyone began it."""
+    """Return whether a round is closed and was not withdrawn before any worker began it."""
     return not row.state.open and (row.trials > 0 or row.state != RoundState.CANCELLED)
 
 
 def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
-    """Wall time of closed rounds over what they measured; None before the first."""
+    """Return the wall time per trial of finished rounds; None before the first."""
     done = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
     trials = sum(row.trials for row in done)
     return sum(row.wall_sec or 0.0 for row in done) / trials if trials else None
 
 
 def barren(closed: Sequence[WorkloadRound]) -> int:
-    """Rounds since the last one that brought a valid result, those that never ran left out."""
+    """Return the number of rounds since the last valid result, except those never run."""
     count = 0
     for row in reversed(closed):
         if row.best_us is not None:
@@ -52,22 +52,22 @@ def barren(closed: Sequence[WorkloadRound]) -> int:
 
 
 def lost(closed: Sequence[WorkloadRound]) -> int:
-    """How many of the newest rounds were given up after they lost worker after worker."""
+    """Return how many newest rounds in a row were given up after repeated losses."""
     ran = [row.state for row in closed if row.state != RoundState.CANCELLED]
     return next((at for at, state in enumerate(reversed(ran)) if state != RoundState.POISON), len(ran))
 
 
 def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
-    """The context in which all times of a job with these options are taken on this class of host."""
+    """Return the id of the measuring context for these options on this device's class."""
     host = device.host_class, device.tvm_version, device.threads
     builder = Workers(session).builder() if is_built_by_tvm(options) else None
     return Contexts(session).ensure(device.target_id, *host, options.timing(), builder).id
 
 
 def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
-    """What the planner needs to know of a job, now. It has no free slots until some are dealt to it."""
+    """Return the planner's view of a job, with 0 slots: the caller adds those dealt to it."""
     own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
-    everyones = [row for task in tasks for row in task.rounds]
+    all_rounds = [row for task in tasks for row in task.rounds]
     return JobView(
         id=job.id,
         seed=job.seed,
@@ -78,7 +78,7 @@ def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[Ta
         rounds_planned=Rounds(session).next_index(job.id),
         slots=0,
         seconds_left=FairShares(session).seconds_left(job.id),
-        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(everyones),
+        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(all_rounds),
         task_trials=options.task_trials,
     )
 
@@ -102,7 +102,7 @@ def _task_view(job: Job, task: TaskHistory, only: Sequence[str]) -> TaskView:
         seconds_per_trial=seconds_per_trial(task.rounds),
         failed_rounds=barren(closed),
         lost_rounds=lost(closed),
-        # The model calls a task 0 times that only replaced code made of it.
+        # A task has weight 0 if only replaced code extracted it from the model.
         left_out=not task.weight or (bool(only) and not any(fnmatchcase(task.name, each) for each in only)),
         exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed),
         retired=task.retired,

@@ -1,4 +1,4 @@
-"""Takes work back from workers that went silent."""
+"""Takes back work whose lease expired because its worker went silent."""
 
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
@@ -16,13 +16,13 @@ def reap(
     turn: Turn | None = None,
     lease_sec: float = Settings.model_fields["lease_sec"].default,
 ) -> list[Message]:
-    """Free work whose lease ran out, give up what lost ten workers so, and tell the jobs.
+    """Free work with expired leases, or give it up after ten lost workers; return messages.
 
-    While nobody looked, or when the clock is set forward, leases run out that nobody could renew: the living
-    are given the time for it first.
+    After a gap without turns, or after a step of the clock, leases may have expired that live
+    workers could not renew: the first turns only give them time to renew.
     """
     turn = turn or Turn()
-    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # however rare turns are, the second is steady
+    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare
         with database.transaction() as session:
             LoopTicks(session).pull_back(lease_sec)
         return []
@@ -32,12 +32,12 @@ def reap(
     for job_id in jobs:
         if not turn.away:
             with turn.part("work of the dead is not taken back"), database.transaction() as session:
-                lost = WorkItems(session).expire(job_id)
-                freed = [each.hold.item for each in lost if not each.given_up]
-                again = [item for item in freed if item.kind in TASKS]
-                Leases(session).mark_sent(again)
-                messages += map(message_of, again)
-                given_up = [each for each in lost if each.given_up]
+                losses = WorkItems(session).expire(job_id)
+                freed = [loss.hold.item for loss in losses if not loss.given_up]
+                retries = [item for item in freed if item.kind in TASKS]
+                Leases(session).mark_sent(retries)
+                messages += map(message_of, retries)
+                given_up = [loss for loss in losses if loss.given_up]
                 poisoned = [each.job_id for each in given_up if each.hold.item.kind is WorkKind.ROUND]
                 messages += [(queues.PLAN, job_id) for job_id in poisoned]
     return messages

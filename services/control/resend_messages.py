@@ -1,4 +1,4 @@
-"""Repeats messages that the broker may have lost: redundant ones are harmless, as claims are conditional."""
+"""Resends messages that the broker may have lost; duplicates are harmless."""
 
 from db.repositories.fair_shares import FairShares
 from db.repositories.leases import Leases
@@ -9,20 +9,20 @@ from mallorn.core import queues
 from mallorn.core.surviving_loop import Turn
 from services.control.wake_messages import Message, message_of
 
-# Longer than a healthy queue leaves a round waiting, shorter than anyone waits patiently.
+# Longer than a round waits in a healthy queue, and short enough for waiting users.
 STALE_SEC = 20.0
-# A look at a job costs milliseconds: with hundreds of them a sweep takes the next few of every target.
+# Planning a job costs milliseconds, so a sweep plans only the next few jobs of each target.
 LOOKS_PER_TARGET = 4
-# More than a worker takes until the next sweep. Without a bound, what waits is sent faster than it is done.
+# More than a worker takes until the next sweep, bounded so that messages do not pile up.
 SENT_PER_HAND = 4
 
 
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
-    """Messages for work that nobody holds and that was sent long ago, and for jobs that may need a plan."""
+    """Return messages for stale work and for jobs to plan; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
     with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
-        hands = len(Workers(session).list(FRESH_SEC))
-        waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, hands))
+        worker_count = len(Workers(session).list(FRESH_SEC))
+        waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, worker_count))
         Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
     with turn.part("jobs that may need a plan are not looked at"), database.session() as session:

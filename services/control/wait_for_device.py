@@ -1,4 +1,4 @@
-"""What happens to a job that no device can serve: it waits, says so, and is paused in the end."""
+"""Handles a job that no device can serve: it waits, reports why, and is paused in the end."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ _FIELDS: Final = Settings.model_fields
 
 @dataclass(frozen=True, slots=True)
 class WaitLimit:
-    """How long a job waits for a device, and where one would be."""
+    """How long a job waits for a device, and the address a device would connect to."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
     here: ServiceAddress = field(default_factory=lambda: ServiceAddress(_FIELDS["tracker"].default))
@@ -36,18 +36,18 @@ USUAL: Final = WaitLimit()
 
 
 def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Sequence[Device]) -> bool:
-    """Tell a job that it waits; True when that took too long, and it is paused instead.
+    """Record that a job waits for a device; if it waited too long, pause it and return True.
 
-    `others` answer for its target, and times of theirs do not compare with the job's.
+    `others` are live devices of its target whose times are not comparable with the job's.
     """
     target = Targets(session).get(job.target_id).text
-    unlike = ""  # how the first of them differs from where the job's times were taken, in words
+    unlike = ""  # how the first of `others` differs from the job's devices
     if job.context_id is not None and others:
-        was, other = Contexts(session).get(job.context_id), others[0]
-        device_words = f"{_told(other)}, governor {other.info.governor or 'unknown'}"
-        unlike = unlike_words(job.id, _told(was), device_words)
-        Rounds(session).withdraw(job.id)  # times of rounds that nobody began yet would not compare, either
-    # What happened while nobody looked was no waiting.
+        context, other = Contexts(session).get(job.context_id), others[0]
+        device_words = f"{_describe(other)}, governor {other.info.governor or 'unknown'}"
+        unlike = unlike_words(job.id, _describe(context), device_words)
+        Rounds(session).withdraw(job.id)  # pending rounds would not be comparable either
+    # Time during which control was down does not count as waiting.
     waited_sec = read_clock(session) - max(
         LoopTicks(session).since(queues.SWEEP), JobsWaitingForDevice(session).since(job)
     )
@@ -59,10 +59,10 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
         return True
     if unlike:
         Jobs(session).say(job.id, unlike, Cause.UNLIKE)
-    elif job.cause != Cause.NOT_HERE:  # whoever knows better why there is none has said so in more words
+    elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
         Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
 
 
-def _told(row: Context | Device) -> str:
+def _describe(row: Context | Device) -> str:
     return f"{row.host_class} with TVM {row.tvm_version} and {row.threads} threads"

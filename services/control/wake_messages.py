@@ -1,4 +1,4 @@
-"""What planning, sweeping and reaping ask the caller to send, once their transaction is committed."""
+"""Messages that planning, sweeping and reaping return, to be sent after the commit."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from mallorn.core.states import WorkKind
 
 Message = tuple[str, *tuple[object, ...]]  # a task's name and its arguments
 
-#: What wakes whoever does a kind of work; planning is woken for jobs, not for targets.
+#: The Celery task for each kind of work; planning has none here, as its task names a job.
 TASKS: Final = {
     WorkKind.IMPORT: queues.IMPORT_MODEL,
     WorkKind.ROUND: queues.RUN_ROUND,
@@ -17,5 +17,5 @@ TASKS: Final = {
 
 
 def message_of(item: WorkItem) -> Message:
-    """The message that tells of a round or a stage."""
+    """Return the message that asks a worker to run a round or a stage."""
     return TASKS[item.kind], int(item.subject) if item.kind is WorkKind.ROUND else item.subject

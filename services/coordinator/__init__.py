@@ -1,1 +1,1 @@
-"""The coordinator: the REST API, one folder a noun."""
+"""The coordinator: the REST API, with a module or folder per resource."""

@@ -1,4 +1,4 @@
-"""The page of the API at `/docs`: made of its own description, without a script and without the internet."""
+"""The API page at `/docs`, generated from the OpenAPI document without scripts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -35,17 +35,17 @@ class JsonSchema(_Part):
 
     @property
     def name(self) -> str:
-        """The schema that is referred to; empty where this is a schema itself."""
+        """Name of the referenced schema; empty if this is not a reference."""
         return self.ref.rpartition("/")[2]
 
     @property
     def variants(self) -> tuple["JsonSchema", ...]:
-        """Schemas of which a value fits one, or all."""
+        """The alternatives of a union, or the parts of an intersection."""
         return self.any_of or self.one_of or self.all_of
 
 
 class Parameter(_Part):
-    """A part of the path or the query, or a header."""
+    """A parameter in the path, the query or a header."""
 
     name: str
     place: str = Field(alias="in")
@@ -58,13 +58,13 @@ class Content(_Part):
 
 
 class Payload(_Part):
-    """What a request or an answer carries, by media type."""
+    """The body of a request or a response, by media type."""
 
     content: Mapping[str, Content] = {}
 
 
 class Operation(_Part):
-    """A method of a path."""
+    """An HTTP method of a path."""
 
     operation_id: str
     tags: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class Operation(_Part):
 
 
 class Route(NamedTuple):
-    """An operation with its address."""
+    """An operation with its HTTP method and path."""
 
     method: str
     path: str
@@ -89,19 +89,19 @@ class ApiDescription(_Part):
     schemas: Mapping[str, JsonSchema] = Field(validation_alias=AliasPath("components", "schemas"))
 
     def routes(self) -> Iterator[Route]:
-        """All operations in the order of the document."""
+        """Yield all operations in the order of the document."""
         for path, methods in self.paths.items():
             for method, operation in methods.items():
                 yield Route(method.upper(), path, operation)
 
 
 JSON_TYPE: Final = "application/json"
-ANY_ORIGIN: Final = "http://origin.invalid"  # until somebody asks at an address
+ANY_ORIGIN: Final = "http://origin.invalid"  # placeholder, replaced by the request's address
 Words = list[str | Html]
 
 
 def add_docs(app: FastAPI, description_path: str) -> None:
-    """Serve the page and the description; each is made once, since they are dear and need no key."""
+    """Serve the page and the OpenAPI document; each is generated once, as it is expensive."""
 
     @cache
     def description() -> bytes:
@@ -115,15 +115,15 @@ def add_docs(app: FastAPI, description_path: str) -> None:
         return Response(description(), media_type=JSON_TYPE)
 
     def docs(request: Request) -> Response:
-        shown = page().replace(ANY_ORIGIN, escape(str(request.base_url).rstrip("/")))
-        return HTMLResponse(shown, headers={"Content-Security-Policy": SERVED})
+        html = page().replace(ANY_ORIGIN, escape(str(request.base_url).rstrip("/")))
+        return HTMLResponse(html, headers={"Content-Security-Policy": SERVED})
 
     app.add_api_route(description_path, openapi, include_in_schema=False, response_model=None)
     app.add_api_route("/docs", docs, include_in_schema=False, response_model=None)
 
 
 def document(api: ApiDescription, origin: str, description_path: str) -> str:
-    """The whole page; `origin` is the address that the examples name."""
+    """Return the page as HTML; `origin` is the server address in the examples."""
     title = f"{api.title} {api.version}: the API"
     body = el(
         "body",
@@ -172,7 +172,7 @@ def _answer(status: str, answer: Payload) -> Html:
 
 
 def _content(body: Payload) -> list[Words | str]:
-    """The types of a body, each as a link where it has a name."""
+    """Return the types of a body, with links to named schemas."""
     return [_type(content.shape) or kind for kind, content in body.content.items()]
 
 
@@ -189,9 +189,9 @@ def _fields(rows: Iterable[Html]) -> Html:
     return el("div", el("table", el("tr", headings), rows), class_="wide")
 
 
-def _parameter(found: Parameter) -> Html:
-    shape = found.shape.model_copy(update={"description": found.description})
-    return _field(found.name, f" ({found.place})", found.required, shape)
+def _parameter(parameter: Parameter) -> Html:
+    shape = parameter.shape.model_copy(update={"description": parameter.description})
+    return _field(parameter.name, f" ({parameter.place})", parameter.required, shape)
 
 
 def _field(name: str, place: str, required: bool, shape: JsonSchema) -> Html:
@@ -201,12 +201,12 @@ def _field(name: str, place: str, required: bool, shape: JsonSchema) -> Html:
 
 
 def _type(shape: JsonSchema) -> Words:
-    """A type in words; one with a name is a link to it."""
+    """Describe a type in words, with links to named schemas."""
     if shape.name:
         return [el("a", shape.name, href=f"#{shape.name}")]
     if shape.variants:
         kinds = map(_type, shape.variants)
-        return [piece for at, kind in enumerate(kinds) for piece in ([" or "] if at else []) + kind]
+        return [word for i, kind in enumerate(kinds) for word in ([" or "] if i else []) + kind]
     if shape.enum:
         return [", ".join(map(str, shape.enum))]
     if shape.type == "array":

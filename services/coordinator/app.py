@@ -1,4 +1,4 @@
-"""The app: routes, middleware and the parts behind them."""
+"""The ASGI app of the coordinator: routes, middleware and shared resources."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -60,7 +60,7 @@ FAILURES: Final[Responses] = {
 
 
 class Coordinator(FastAPI):
-    """Describes what comes in streams, too."""
+    """FastAPI app whose OpenAPI document also describes the events of streams."""
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
@@ -69,7 +69,7 @@ class Coordinator(FastAPI):
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Return the coordinator as an ASGI app. Raises InvalidRequest where a provider signs in nobody."""
+    """Return the ASGI app. Raises InvalidRequest for an empty or malformed allow-list."""
     provider = Provider.of(settings)
     parts = AppContext.from_settings(settings)
     app = Coordinator(
@@ -100,7 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _api() -> APIRouter:
-    """All that needs a key where keys are configured: new nouns go here, so none is open by oversight."""
+    """Return the routes that need a key; new resources go here, so that none is left open."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, rounds, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records

@@ -1,4 +1,4 @@
-"""What is written down of requests: the audit log, which a route shows, and the job in lines of the log."""
+"""The audit log and its route, and middleware that adds the job id to log lines."""
 
 import logging
 import re
@@ -26,15 +26,15 @@ JOB: Final = re.compile(r"/jobs/(?P<job>[0-9a-f]+)(/|$)")
 
 
 def note_key(request: Request, key: ApiKey) -> None:
-    """Let the request's entry say whose key it made or changed: the owner is shown the entry, too."""
-    may = ", ".join(key.scopes)
-    request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {may}"
+    """Add the key's owner and scopes to the request's audit entry, which that owner sees."""
+    scopes = ", ".join(key.scopes)
+    request.scope["state"][CHANGED_KEY] = key.owner, f"key {key.id}, which may {scopes}"
 
 
 class AuditMiddleware:
-    """Middleware around all routes: an entry is stored before its answer goes out.
+    """Middleware that stores an audit entry for every change before the response is sent.
 
-    Those whom nobody knows leave no entry, so that they cannot fill the disk; the access log has them.
+    Unauthenticated requests get no entry, so that they cannot fill the disk.
     """
 
     def __init__(self, app: ASGIApp, database: Database) -> None:
@@ -47,22 +47,22 @@ class AuditMiddleware:
             return
         state = scope.setdefault("state", {})
 
-        async def noted(message: Message) -> None:
+        async def send_after_entry(message: Message) -> None:
             caller = state.get("caller")
             if message["type"] == "http.response.start" and caller is not None:
-                await run_in_threadpool(self._note, caller, scope, message["status"])
+                await run_in_threadpool(self._store_entry, caller, scope, message["status"])
             await send(message)
 
-        await self._app(scope, receive, noted)
+        await self._app(scope, receive, send_after_entry)
 
-    def _note(self, caller: Caller, scope: Scope, status: int) -> None:
+    def _store_entry(self, caller: Caller, scope: Scope, status: int) -> None:
         method, path = scope["method"], scope["path"][:MOST_CHARS]
         subject, detail = scope["state"].get(CHANGED_KEY, ("", ""))
         entry = NewAuditEntry(caller.owner, caller.key_id, method, path, status, subject, detail)
         try:
             with self._database.transaction() as session:
                 Audit(session).add(entry)
-        except MallornError as error:  # what was done is done, and is not to look undone
+        except MallornError as error:  # the change is committed, so the request must succeed
             log.warning("not in the audit log: %s %s by %s: %s", method, path, caller.owner, error.message)
 
 
@@ -81,6 +81,6 @@ class JobLogMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = JOB.search(scope["path"]) if scope["type"] == "http" else None
-        with about(**(found.groupdict() if found else {})):
+        match = JOB.search(scope["path"]) if scope["type"] == "http" else None
+        with about(**(match.groupdict() if match else {})):
             await self._app(scope, receive, send)

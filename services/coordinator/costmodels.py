@@ -1,4 +1,4 @@
-"""Trained cost models and their versions."""
+"""Routes for trained cost models and their versions."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""What happens to a job, as it happens: a stream of server-sent events."""
+"""Streams the events of a job as server-sent events."""
 
 import json
 import logging
@@ -27,12 +27,12 @@ from services.coordinator.web.paging import MAX_INT
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 MEDIA_TYPE: Final = "text/event-stream"
-POLL_SEC: Final = 0.25  # while the database is silent
+POLL_SEC: Final = 0.25  # retry interval while the database does not answer
 HEARTBEAT_SEC: Final = 15.0
 BATCH: Final = 100
 News = tuple[list[Event], bool]  # the next events of a job, and whether they are the last
 SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
-SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # of all that an event is made of, by name
+SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # referenced schemas by name
 STREAM: Final = described(
     MEDIA_TYPE,
     "Events until the job's last; `id` counts up, `event` is the kind, `data` is JSON of this schema. "
@@ -62,8 +62,8 @@ async def job_events(
 
 
 def news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
-    """Raises NotFound, also for another owner's job."""
-    # One snapshot: a job seen as ended shows all its events.
+    """Return the next events of a job. Raises NotFound, also for another owner's job."""
+    # One snapshot: if the job has ended here, all its events are visible.
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
         events = Events(session).after(job_id, after, BATCH)
@@ -73,34 +73,35 @@ def news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
 async def stream(
     parts: AppContext, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Server-sent events until the job, this process or the key ends; comments keep proxies awake."""
-    (events, ended), last_asked = first, time.monotonic()
+    """Yield server-sent events until the job, this process or the caller's access ends."""
+    (events, ended), last_check_sec = first, time.monotonic()
     with parts.pulse.following(job_id):
         while True:
             for event in events:
-                told = json.dumps(read_event(event.kind, event.payload).told())
-                # JSON holds no line break that could end it early.
-                yield f"id: {event.seq}\nevent: {event.kind}\ndata: {told}\n\n"
+                data = json.dumps(read_event(event.kind, event.payload).told())
+                # JSON contains no line break, which would end the event early.
+                yield f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
                 after = event.seq
             if ended or parts.stopping.is_set():
                 return
-            if time.monotonic() - last_asked >= AGAIN_SEC:
+            if time.monotonic() - last_check_sec >= AGAIN_SEC:
                 if not await run_in_threadpool(may_stay):
                     return
-                last_asked = time.monotonic()
+                last_check_sec = time.monotonic()
             if len(events) == BATCH or await parts.pulse.moved(job_id, after, HEARTBEAT_SEC):
                 events, ended = await _news(parts, owner, job_id, after)
             else:
                 events = []
+                # A comment, so that proxies keep the connection open.
                 yield ": still here\n\n"
 
 
 async def _news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
-    """What `news` tells to all who have heard as much."""
+    """Return `news`, in one query for all streams at the same position."""
     try:
-        asked = partial(run_in_threadpool, news, parts, owner, job_id, after)
-        found: News = await parts.pulse.together((owner, job_id, after), asked)
-        return found
+        query = partial(run_in_threadpool, news, parts, owner, job_id, after)
+        result: News = await parts.pulse.together((owner, job_id, after), query)
+        return result
     except Unavailable as error:
         log.warning("the events of job %s wait for the database: %s", job_id, error.message)
         await anyio.sleep(POLL_SEC)

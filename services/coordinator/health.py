@@ -1,4 +1,4 @@
-"""Whether this coordinator lives and can work: for whoever supervises it. Needs no key and tells no data."""
+"""Liveness and readiness routes for supervisors; they need no key and expose no data."""
 
 from functools import partial
 from typing import Annotated, Final, Literal
@@ -15,7 +15,7 @@ from mallorn.core.version import API, VERSION
 from services.coordinator.web.app_context import AppContext, PartsDep
 
 OK: Final = "ok"
-#: Longer than a start takes, shorter than anyone waits for the work of the dead.
+#: Longer than a start of control takes, and short enough to notice a dead control process.
 LATE_SEC: Final = 60.0
 router = APIRouter(tags=["health"])
 
@@ -56,7 +56,7 @@ def healthz() -> Alive:
 @router.get("/readyz")
 async def readyz(parts: PartsDep) -> Ready:
     """Answer 200 when database, migrations and broker are there, else 503 naming the part that is missing."""
-    # Strangers may ask as often as they like: one look answers all who wait, and they take no thread.
+    # Anyone may call this often: concurrent requests share one check and block no threads.
     ready: Ready = await parts.pulse.together("ready", partial(run_in_threadpool, _look, parts))
     return ready
 
@@ -71,7 +71,7 @@ def _look(parts: AppContext) -> Ready:
     except Conflict as error:
         raise Unavailable(f"migrations: {error.message}", hint=error.hint) from error
     parts.waker.ping()
-    # In words, not as 503: a proxy would take a service that is merely slow away from all.
+    # Reported in words, not as 503: on a 503 a proxy would take a merely slow service offline.
     with parts.database.session() as session:
         ages = LoopTicks(session).ages_sec(queues.TICKS)
     late = [

@@ -1,4 +1,4 @@
-"""What a job may ask for."""
+"""Route that lists the options of a job."""
 
 from typing import Annotated, Literal
 

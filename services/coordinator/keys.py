@@ -1,4 +1,4 @@
-"""API keys: made by admins, replaced and revoked by whoever they belong to."""
+"""Routes for API keys: admins create keys, and owners rotate and revoke their own."""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -74,11 +74,11 @@ def rotate_key(
     """Give a key another secret: with the key itself, or as an admin. A key that is over stays so."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
-        # A browser that it let in, or its last secret, does not do: they end, and the new one would not.
-        by = None if caller.sees is None else digest_of(shown(request)[0] or "")
-        if by is not None and not ApiKeys(session).opens(key_id, by):
+        # A browser session or an old secret is not enough: both expire, a new secret may not.
+        digest = None if caller.sees is None else digest_of(shown(request)[0] or "")
+        if digest is not None and not ApiKeys(session).opens(key_id, digest):
             raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
-        rotated = ApiKeys(session).rotate(key, grace_minutes * 60, by)
+        rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)
     note_key(request, key)
     return rotated
 

@@ -1,4 +1,4 @@
-"""Uploaded models."""
+"""Routes for uploaded models."""
 
 import re
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ async def put_model(
     name: Annotated[str, Query(max_length=200, description="A name for people.")] = "",
 ) -> UploadedModel:
     """Upload a model as the raw body of the request; the same bytes get the same id."""
-    if request.headers.get("content-type", "").startswith(FORMS):  # its bytes are not the model's
+    if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
         raise InvalidRequest(
             "send the model's bytes as the whole body, not as a form", hint="curl -T model.onnx URL"
         )
@@ -46,7 +46,7 @@ async def put_model(
     with parts.arriving.upload(owner) as grow:
         grow(announced_bytes)
         await run_in_threadpool(upload.__enter__)
-        try:  # nothing is kept of a model that is empty, too large or torn
+        try:  # an empty, too large or incomplete upload is removed
             async for block in _blocks(request.stream()):
                 grow(upload.size_bytes + len(block))
                 await run_in_threadpool(upload.write, block)
@@ -79,7 +79,7 @@ def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
 
 
 async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Join the network's small pieces, so that a thread is asked once for many of them."""
+    """Join small network chunks into blocks, so that fewer thread calls are needed."""
     block = bytearray()
     async for chunk in chunks:
         block += chunk
@@ -91,7 +91,7 @@ async def _blocks(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _keep(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedModel:
-    """The bytes come first, outside of any transaction: a slow store holds up nobody but this upload."""
+    """Store an upload: the bytes first, outside a transaction, as the store may be slow."""
     model_id = upload.close()
     upload.keep()
     try:

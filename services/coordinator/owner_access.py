@@ -1,4 +1,4 @@
-"""Owners: seen, signed out, put out, let in again and erased, by admins alone."""
+"""Admin-only routes to list owners, sign them out, ban, readmit and erase them."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""Measurements of the dataset, one by one and counted."""
+"""Routes that list and count measurements of the dataset."""
 
 from typing import Annotated
 
@@ -31,7 +31,7 @@ def list_records(
     """List measurements of the owner's jobs, newest first."""
     target_key = parse_target(target).key if target else None
     with parts.database.session() as session:
-        if job is not None:  # an empty page would hide a mistyped id
+        if job is not None:  # otherwise a mistyped id would give an empty page
             Jobs(session).check_measured(job, owner)
         page = Records(session).page(
             owner,

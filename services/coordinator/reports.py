@@ -1,4 +1,4 @@
-"""Reports: a job told in one HTML page."""
+"""Route for the report of a job as one HTML page."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/jobs", tags=["jobs"])
 HTML = described("text/html", "A page that needs nothing else.", TEXT)
 
 
-# Not response_class=HTMLResponse: the description would then have failures in HTML, too.
+# Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
 @router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
 def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
     """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
@@ -40,10 +40,10 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
 
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
-    """All of them, oldest first."""
+    """Yield all rounds of a job, oldest first."""
     cursor, more = None, True
     while more:
-        found = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
-        yield from found.items
-        cursor = found.next_cursor
+        batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
+        yield from batch.items
+        cursor = batch.next_cursor
         more = cursor is not None

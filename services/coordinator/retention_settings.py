@@ -1,4 +1,4 @@
-"""How long a service keeps what, as its settings say."""
+"""Route that shows the retention settings of the service."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The best known schedules, and a job's exported logs."""
+"""Routes for the best known schedules and for the exported logs of a job."""
 
 from typing import Annotated, Final
 
@@ -47,9 +47,9 @@ def list_schedules(
 def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> WholeSchedule:
     """Show one schedule: its trace, and the program before and after it."""
     with parts.database.session() as session:
-        found = Schedules(session).get(schedule_id, owner)
-    scripts = parts.store.scripts(found.workload, found.trace)
-    return found.model_copy(update={"scripts": scripts})
+        schedule = Schedules(session).get(schedule_id, owner)
+    scripts = parts.store.scripts(schedule.workload, schedule.trace)
+    return schedule.model_copy(update={"scripts": scripts})
 
 
 @router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)

@@ -1,4 +1,4 @@
-"""Runs the coordinator."""
+"""Runs the coordinator as a uvicorn server."""
 
 from asyncio import TimerHandle, Transport
 from threading import Event
@@ -17,22 +17,22 @@ from services.coordinator.web.artifact_store import Store
 from services.coordinator.web.authenticator import LocalPeer
 from services.coordinator.web.caller_dependencies import PEER
 
-# For requests that are under way when the process is told to stop.
+# Time for requests in progress when the process is asked to stop.
 SHUTDOWN_SEC: Final = 5
-# Longer than clients keep a connection that is idle (httpx: 5 s): then none is closed under a request.
+# Longer than clients keep idle connections (httpx: 5 s): no request meets a closed one.
 KEEP_ALIVE_SEC: Final = 75
 HEAD_SEC: Final = 30.0
-#: Of a head that comes in pieces; RequestLimits refuses, in words, what is too large and came as a whole.
+#: Limit for an incomplete request head; RequestLimits refuses complete ones with a message.
 LARGEST_HEAD: Final = 64 * 1024
 
 
 class CoordinatorHttp(H11Protocol):
-    """One connection: requests learn which program is at its other end, whatever their headers say.
+    """One connection: adds its LocalPeer to the state of requests, which headers cannot forge.
 
-    It ends in HEAD_SEC unless the head of a request has come by then: uvicorn waits for it for ever.
+    Closes the connection if no request head arrives within HEAD_SEC; uvicorn would wait on.
     """
 
-    _waiting: TimerHandle | None = None
+    _head_timer: TimerHandle | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -45,15 +45,15 @@ class CoordinatorHttp(H11Protocol):
 
     def _wait_for_head(self) -> None:
         is_served = self.cycle is not None and not self.cycle.response_complete
-        if is_served and self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-        elif not is_served and self._waiting is None:
-            self._waiting = self.loop.call_later(HEAD_SEC, self.timeout_keep_alive_handler)
+        if is_served and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+        elif not is_served and self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SEC, self.timeout_keep_alive_handler)
 
 
 class Server(uvicorn.Server):
-    """Ends streams of events when it is told to stop; their readers come back to the next process."""
+    """Server that ends event streams when it stops; clients reconnect to its successor."""
 
     def __init__(self, config: uvicorn.Config, stopping: Event) -> None:
         super().__init__(config)
@@ -65,7 +65,7 @@ class Server(uvicorn.Server):
 
 
 def serve(settings: Settings) -> None:
-    """Serve until stopped. Raises InvalidRequest for a public address while no key is configured."""
+    """Serve until stopped. Raises InvalidRequest for a public address without API keys."""
     check_binding(
         settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
     )
@@ -76,17 +76,17 @@ def serve(settings: Settings) -> None:
 
 
 def server_config(app: FastAPI, host: str, port: int, shutdown_sec: int = SHUTDOWN_SEC) -> uvicorn.Config:
-    """Return how a coordinator listens."""
+    """Return the uvicorn configuration of a coordinator."""
     return uvicorn.Config(
         app,
         host=host,
         port=port,
-        loop="asyncio",  # whose sockets ask the kernel anew whether they are connected
+        loop="asyncio",  # its sockets ask the kernel again whether they are connected
         timeout_graceful_shutdown=shutdown_sec,
         timeout_keep_alive=KEEP_ALIVE_SEC,
         server_header=False,
         http=CoordinatorHttp,
         ws="none",
         h11_max_incomplete_event_size=LARGEST_HEAD,
-        log_config=None,  # its lines go where those of all processes go
+        log_config=None,  # uvicorn logs through this process's handlers
     )

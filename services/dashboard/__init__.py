@@ -1,1 +1,1 @@
-"""The web page: its source is in web/, what is built of it lies in static/ and is served by pages."""
+"""The web page: source in web/, build output in static/, served by `static_pages`."""

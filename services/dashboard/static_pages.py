@@ -1,4 +1,4 @@
-"""Serves the built page at `/`; where it was not built, `/` says how to get it."""
+"""Serves the built web page at `/`, or build instructions if it was not built."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +12,8 @@ from starlette.types import Scope
 from mallorn.report.style_and_csp import STYLE_HASH
 
 STATIC: Final = Path(__file__).parent / "static"
-# Nothing from elsewhere and nothing inline: the page is files of this server and what its API answers.
-# A report that the page opens from memory stands under the same policy, which has to know its style.
+# No external and no inline content: the page needs only this server's files and API.
+# A report that the page opens from memory has the same policy, so its style's hash is here.
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
@@ -26,7 +26,7 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# The page names its assets, and an asset's name changes with its content.
+# The page refers to assets by name, and an asset's name changes with its content.
 PAGE_HEADERS: Final = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"}
 ASSET_HEADERS: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 NOT_BUILT: Final = """<!doctype html>
@@ -46,20 +46,20 @@ else it comes from PyPI):</p>
 
 
 class Assets(StaticFiles):
-    """Files that a browser may keep for ever."""
+    """Static files that a browser may cache for ever."""
 
     async def check_config(self) -> None:
-        """Accept that there is no directory: assets that were not built yet are not found."""
+        """Accept a missing directory; requests for unbuilt assets get a 404."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
-        """The file, with how long to keep it; raises HTTPException 404 where there is none."""
+        """Return a file with its cache headers. Raises HTTPException 404 if it is missing."""
         response = await super().get_response(path, scope)
         response.headers.update(ASSET_HEADERS)
         return response
 
 
 def add_page(app: FastAPI, about: Mapping[str, object], directory: Path = STATIC) -> None:
-    """Serve the page at `/` to browsers; whoever does not ask for HTML there gets `about` as JSON."""
+    """Serve the page at `/`; clients that do not accept HTML get `about` as JSON."""
 
     def page(request: Request) -> Response:
         if "text/html" not in request.headers.get("accept", ""):

@@ -1,1 +1,1 @@
-"""Pure decisions: families, policies, budgets. No SQL, no TVM, no clock of its own."""
+"""Planner: pure decisions on families, policies and budgets, without SQL, TVM or clock."""

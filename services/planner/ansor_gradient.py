@@ -1,8 +1,8 @@
-"""Ansor's gradient: the task whose next round promises the largest drop of the weighted total.
+"""Ansor's gradient: choose the task with the largest expected drop of the weighted total.
 
-It differs from the released code in three ways. A task without a valid result is worth a guess instead of
-minus infinity for ever. Ties fall to the task's index instead of a random choice that includes retired
-tasks. What is known from earlier jobs counts as one round.
+It differs from the released code in three ways. A task without a valid result gets an assumed
+rate instead of minus infinity for ever. The task's index breaks ties instead of a random choice
+that includes retired tasks. Results of earlier jobs count as one round.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ ASSUMED_GFLOPS: Final = 1.0
 
 
 class Gradient(Policy):
-    """Balances recent gains with an optimistic bound on the next."""
+    """Policy that balances recent gains with an optimistic bound on the next gain."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = steepest([arm.task for arm in unstarved(arms)])
@@ -28,12 +28,12 @@ class Gradient(Policy):
 
 
 def steepest(tasks: Sequence[TaskView]) -> TaskView:
-    """The task with the largest gradient, the first of equals."""
+    """Return the task with the largest gradient; the lowest index wins ties."""
     return max(tasks, key=lambda task: (gradient_us(task), -task.index))
 
 
 def gradient_us(task: TaskView) -> float:
-    """The weighted drop expected of one more round of a task."""
+    """Return the weighted drop (us) expected from one more round of a task."""
     latency_us = task.best_us
     if latency_us is None:
         latency_us = max(task.flops, 1.0) / (ASSUMED_GFLOPS * 1e3) / (1 + task.failed_rounds)
@@ -42,14 +42,14 @@ def gradient_us(task: TaskView) -> float:
 
 
 def _recent_gain(task: TaskView) -> float:
-    """Microseconds gained per round over the last few rounds."""
+    """Return the microseconds gained per round over the last WINDOW_ROUNDS rounds."""
     if len(task.curve_us) <= WINDOW_ROUNDS:
         return 0.0
     return (task.curve_us[-1 - WINDOW_ROUNDS] - task.curve_us[-1]) / WINDOW_ROUNDS
 
 
 def in_words(task: TaskView) -> str:
-    """The figures behind the gradient."""
+    """Describe the figures behind the gradient in words."""
     if task.best_us is None:
         return f"no valid result yet after {task.trials} trials"
     return (

@@ -1,4 +1,4 @@
-"""Policies that look at no result: what others must beat."""
+"""Baseline policies that ignore results, for comparison with other policies."""
 
 from collections.abc import Sequence
 from random import Random
@@ -8,7 +8,7 @@ from services.planner.policy import Arm, Policy, TaskChoice
 
 
 class RoundRobin(Policy):
-    """Every task in turn, the least tuned first."""
+    """Policy that takes the task with the fewest rounds."""
 
     rests = False
 
@@ -18,7 +18,7 @@ class RoundRobin(Policy):
 
 
 class RandomChoice(Policy):
-    """Every task is equally likely."""
+    """Policy that draws a task at random with equal probabilities."""
 
     rests = False
 

@@ -1,4 +1,4 @@
-"""The Belief seam: what will the next round of a task bring?"""
+"""The Belief interface: forecasts what the next round of a task will find."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from services.planner.planner_values import TaskView
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a task's next round is expected to find. Latencies are those of the round's best candidate."""
+    """Forecast of a task's next round; latencies are those of the round's best candidate."""
 
     expected_us: float  # the median
-    low_us: float  # the ends of the interval that holds the round's best four times in five
+    low_us: float  # low_us to high_us holds the round's best with 80 % probability
     high_us: float
     gain_us: float  # expected drop of the task's best latency, never negative
     gain_sd_us: float  # how uncertain that drop is
-    promise: float  # the probability of a drop that re-measuring noise would not explain
+    promise: float  # the probability of a drop larger than measuring noise
 
 
 class Belief(ABC):
@@ -30,4 +30,4 @@ class Belief(ABC):
 
     @abstractmethod
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
-        """One forecast per task, in the order of `tasks`, for a round of `size` candidates each."""
+        """Return a forecast per task, in their order, for rounds of `size` candidates."""

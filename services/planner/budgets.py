@@ -1,6 +1,6 @@
-"""The size of a round, and how many candidates the budgets still allow.
+"""Round sizes, and the number of candidates that a job's budgets still allow.
 
-The budget `auto`: a job goes on while its next trials are expected to be worth their seconds.
+With the budget `auto`, a job continues while its next trials should be worth their time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,27 +17,27 @@ from services.planner.eligible_tasks import SHARE_THAT_MATTERS
 from services.planner.learning_curve_points import STANDARD_SIZE, curve
 from services.planner.planner_values import JobView, TaskView
 
-# So many rounds show how a task's curve goes on.
+# Rounds after which a task's curve can be extrapolated.
 FAIR_ROUNDS: Final = 3
-# A first time tells enough of a task that would be worth too little even if it lost this share of it.
+# One time is enough for a task for which even a drop by this share would gain too little.
 MOST_TO_GAIN: Final = 0.5
-# Whatever is expected, a job ends after so many trials a task.
+# Upper bound on the trials per task of a job without a budget.
 MOST_A_TASK: Final = 256
 SMALLEST_ROUND: Final = 4
 ROUND_SIZE: Final = 16
-# The first pass takes at most this share of the budget, so that the policy has something to steer.
+# The first pass takes at most this share of the budget; the policy controls the rest.
 FIRST_PASS_SHARE: Final = 0.5
-# A budget is spent in at least this many rounds, however well tasks are known.
+# A budget is spent in at least this many rounds.
 PULLS: Final = 48
-# Every this many known trials of a task add one standard size to its next round.
+# A task's next round grows by one standard size per this many known trials.
 WELL_KNOWN_TRIALS: Final = 256
 ASSUMED_SECONDS_PER_TRIAL: Final = 0.5
-# Nobody knows what comes after so many more rounds of a job.
+# Number of future rounds of a job that are forecast.
 HORIZON: Final = 256
 
 
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
-    """Candidates for one round of a task: more for well-known tasks, and if slots outnumber tasks."""
+    """Return a round's size: larger for well-known tasks, and if slots outnumber tasks."""
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
@@ -48,21 +48,21 @@ def round_size(job: JobView, task: TaskView, eligible: int) -> int:
 
 
 def first_size(job: JobView, part: float) -> int:
-    """A first visit: this part of a standard round while tasks wait for slots; less on small budgets."""
+    """Return a first round's size: `part` of a standard round if slots are scarce."""
     standard = job.round_size or ROUND_SIZE
     tasks = sum(not task.left_out for task in job.tasks)
     share = int(candidates(job) * FIRST_PASS_SHARE / max(1, tasks))
-    wanted = int(part * standard) if job.slots <= tasks else standard
-    return max(SMALLEST_ROUND, min(wanted, share))
+    size = int(part * standard) if job.slots <= tasks else standard
+    return max(SMALLEST_ROUND, min(size, share))
 
 
 def most_trials(job: JobView) -> int | None:
-    """How many candidates a job may try in all; None: its time alone limits it."""
+    """Return the number of candidates a job may try; None if only its time limits it."""
     return ceiling(job) if job.auto else job.trials
 
 
 def candidates(job: JobView) -> int:
-    """The budget in candidates; without a limit, what fits into the time that is left."""
+    """Return the budget in candidates; for a time budget, what fits into the time left."""
     if (most := most_trials(job)) is not None:
         return most
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
@@ -70,18 +70,19 @@ def candidates(job: JobView) -> int:
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
-    """The pace of the task's own rounds, else of the job's, else a guess."""
-    known = (task.seconds_per_trial, job.seconds_per_trial)
-    return next((seconds for seconds in known if seconds), ASSUMED_SECONDS_PER_TRIAL)
+    """Return seconds per trial: of the task's rounds, else of the job's, else a default."""
+    measured = (task.seconds_per_trial, job.seconds_per_trial)
+    return next((seconds for seconds in measured if seconds), ASSUMED_SECONDS_PER_TRIAL)
 
 
 class TrialBudget:
-    """What a job has spent, including rounds in flight and rounds just planned."""
+    """Tracks a job's spent trials, including rounds in flight and rounds just planned."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._spent = job.spent
-        self._busy_sec = [self._takes(task, task.in_flight) for task in job.tasks if task.in_flight]
+        busy = [task for task in job.tasks if task.in_flight]
+        self._busy_sec = [self._time_sec(task, task.in_flight) for task in busy]
 
     @property
     def open_rounds(self) -> int:
@@ -89,59 +90,59 @@ class TrialBudget:
 
     def book(self, task: TaskView, size: int) -> None:
         self._spent += size
-        self._busy_sec.append(self._takes(task, size))
+        self._busy_sec.append(self._time_sec(task, size))
 
     def allows(self, task: TaskView) -> int:
-        """How many more candidates of a task may be planned."""
+        """Return how many more candidates of a task may be planned."""
         job = self._job
         most = most_trials(job)
         left = LARGEST_ROUND if most is None else most - self._spent
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:
-            # One round more than workers is open, so that no worker waits. If all are busy, a round waits.
+            # One round more than workers is open so that none idles. If all are busy, it waits.
             workers = max(1, job.slots - 1)
             wait_sec = sum(self._busy_sec) / workers if self.open_rounds >= workers else 0.0
             left = min(left, int((job.seconds_left - wait_sec) / seconds_per_trial(job, task)))
         return max(0, left)
 
-    def _takes(self, task: TaskView, size: int) -> float:
+    def _time_sec(self, task: TaskView, size: int) -> float:
         return size * seconds_per_trial(self._job, task)
 
 
 def ceiling(job: JobView) -> int:
-    """The most trials of a job that has no other limit."""
+    """Return the maximum number of trials of a job that has no other limit."""
     return MOST_A_TASK * sum(not task.left_out for task in job.tasks)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGain:
-    """The weighted latency of the tasks that have a time, and what each further round would take off it.
+    """Weighted latency of all timed tasks, and the expected gain of each further round.
 
-    A task's n-th further round is the best since its last gain with probability 1 / (drought + n), as
-    exchangeable rounds are. So its gain is taken to be the next one's, falling in that proportion: rather too
-    much, because gains become smaller, too. Nothing is expected beyond what the machine takes at least.
+    Rounds are treated as exchangeable: a task's n-th further round is the best since its last
+    gain with probability 1 / (drought + n), and its expected gain falls in that proportion. This
+    is an overestimate, as gains become smaller, too. The machine's limit bounds a task's gain.
     """
 
     total_us: float
-    gains_us: tuple[float, ...]  # the most worthwhile round first, so that they only fall
-    size: int  # candidates of a round
-    limit_us: float | None = None  # what the machine takes at least, where that is known of every task
+    gains_us: tuple[float, ...]  # in descending order
+    size: int  # candidates per round
+    limit_us: float | None = None  # lower bound of total_us; None unless known for all tasks
 
     def gain(self, after: int = 0) -> float:
-        """The share of the total that the next trials win, seen from `after` so many rounds."""
+        """Return the share of the total that LOOK_AHEAD trials win after `after` rounds."""
         rounds = LOOK_AHEAD / self.size
-        whole = after + int(rounds)
-        won = sum(self.gains_us[after:whole]) + sum(self.gains_us[whole : whole + 1]) * (rounds % 1)
+        end = after + int(rounds)
+        won = sum(self.gains_us[after:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
         return won / self.total_us if self.total_us else 0.0
 
     def rounds_worth(self, least: float) -> int:
-        """How many rounds until the next trials win less than this share."""
-        known = range(len(self.gains_us))
-        return next((at for at in known if self.gain(at) < least), len(known))
+        """Return the number of rounds until the next trials win less than `least`."""
+        rounds = range(len(self.gains_us))
+        return next((after for after in rounds if self.gain(after) < least), len(rounds))
 
     def outlook(self, trials: int) -> Outlook | None:
-        """With so many trials to come; None while no task has a time."""
+        """Return the outlook after `trials` more trials; None while no task has a time."""
         if not self.total_us:
             return None
         won_us = sum(self.gains_us[: trials // self.size])
@@ -151,12 +152,12 @@ class ExpectedGain:
 
 
 def pays(ahead: ExpectedGain) -> bool:
-    """Whether the next trials are worth their seconds."""
+    """Return whether the next trials are expected to be worth their time."""
     return ahead.gain() >= WORTH
 
 
 def had_fair_look(task: TaskView, ahead: Forecast, total_us: float) -> bool:
-    """Whether enough is known of a task to leave it as it is."""
+    """Return whether enough is known about a task to stop tuning it."""
     if task.best_us is None:
         return task.weight * ahead.high_us < SHARE_THAT_MATTERS * total_us
     if task.weight * task.best_us * MOST_TO_GAIN < WORTH * total_us:
@@ -165,37 +166,37 @@ def had_fair_look(task: TaskView, ahead: Forecast, total_us: float) -> bool:
 
 
 def expected_trials(job: JobView, ahead: ExpectedGain) -> int:
-    """How many more trials a job is expected to get."""
+    """Return how many more trials a job with the budget `auto` is expected to get."""
     return min(ahead.rounds_worth(WORTH) * ahead.size, max(0, ceiling(job) - job.spent))
 
 
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
-    """Of the tasks that have a time; those that get no more rounds bring nothing."""
+    """Return the expected gain over all timed tasks; retired tasks gain nothing."""
     timed = [task for task in tasks if task.best_us is not None]
-    tuned = zip(tasks, forecasts, retired, strict=True)
-    falls = [
-        _gains(task, ahead, size) for task, ahead, over in tuned if task.best_us is not None and not over
+    rows = zip(tasks, forecasts, retired, strict=True)
+    gains = [
+        _gains(task, ahead, size) for task, ahead, reason in rows if task.best_us is not None and not reason
     ]
-    # No task is slower than it was measured.
+    # A task's limit is at most its measured time.
     limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
     return ExpectedGain(
         total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),
-        gains_us=tuple(islice(merge(*falls, reverse=True), HORIZON)),
+        gains_us=tuple(islice(merge(*gains, reverse=True), HORIZON)),
         size=size,
         limit_us=sum(sorted(limits)) if limits and len(limits) == len(timed) else None,
     )
 
 
 def _gains(task: TaskView, ahead: Forecast, size: int) -> Iterator[float]:
-    """What each further round of a task is expected to take off the weighted total."""
-    seen = curve(task.points, task.known_us)
-    tried = 1.0 + (seen.drought if seen else 0.0) * STANDARD_SIZE / size
+    """Yield the expected drop of the weighted total (us) for each further round of a task."""
+    observed = curve(task.points, task.known_us)
+    tried = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us
-    # A limit that was beaten was none.
+    # A limit above the measured time is wrong, and is ignored.
     left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us
-    for more in range(HORIZON):
-        gain_us = min(left_us, ahead.gain_us * tried / (tried + more))
+    for extra in range(HORIZON):
+        gain_us = min(left_us, ahead.gain_us * tried / (tried + extra))
         left_us -= gain_us
         yield task.weight * gain_us

@@ -1,4 +1,4 @@
-"""The posterior of a learning curve: log latency of a round's best by the trials before it.
+"""Posterior of a learning curve: log latency of a round's best against the trials before it.
 
 `log y = start - drop * (1 - (1 + n / knot) ** -power) + noise`. For given knot, power and noise this is
 linear regression in closed form; a grid of these, weighted by evidence, gives the posterior exactly.
@@ -18,10 +18,10 @@ Array = NDArray[np.float64]
 # A round counts half as much this many rounds later, because the search changes.
 HALF_LIFE_ROUNDS: Final = 5.0
 START_SD: Final = 1.0
-KNOT_SD: Final = 1.2  # of logarithms, like the next two
+KNOT_SD: Final = 1.2  # of the logarithm, like the next two
 POWER_SD: Final = 0.6
 NOISE_SD: Final = 0.9
-LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # of Student's t: how heavy the tails of a forecast can be
+LEAST_FREEDOM, MOST_FREEDOM = 3.0, 60.0  # bounds of Student's t degrees of freedom
 
 _LOG_KNOT, _LOG_POWER = (
     axis.reshape(-1, 1) for axis in np.meshgrid(np.linspace(1.5, 7.5, 9), np.linspace(-1.6, 1.2, 8))
@@ -35,9 +35,9 @@ _NOISE: Final[Array] = np.exp(_LOG_NOISE)
 class CurvePrior:
     """The prior of a curve; logarithms of latency, knot and power."""
 
-    drop: float = 0.5  # from the first random batch to the end
+    drop: float = 0.5  # of log latency, from the first random batch to the end
     drop_sd: float = 0.9
-    log_noise: float = -2.5  # of a round's best around the curve
+    log_noise: float = -2.5  # spread of a round's best around the curve
     log_knot: float = 3.5
     log_power: float = -0.2
 
@@ -47,7 +47,7 @@ REFERENCE: Final = CurvePrior()
 
 @dataclass(frozen=True, slots=True)
 class NextBest:
-    """Student's t for the log latency of the next standard round's best."""
+    """Student's t distribution of the log latency of the next standard round's best."""
 
     centre: float
     scale: float
@@ -56,7 +56,7 @@ class NextBest:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A fitted figure, and the share of it that the data determine, 0 to 1."""
+    """A fitted parameter, and the share of it that the data determine, 0 to 1."""
 
     value: float
     known: float
@@ -64,7 +64,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One task's fitted figures, and what they predict."""
+    """One task's fitted parameters, and the prediction of its next round."""
 
     outlook: NextBest
     drop: Figure
@@ -75,30 +75,30 @@ class Fit:
 
 @lru_cache(maxsize=2 * MEMO)
 def fit(seen: Curve, prior: CurvePrior) -> Fit:
-    """The exact posterior of a curve, and the prediction of its next round."""
+    """Return the exact posterior of a curve, and the prediction of its next round."""
     weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
     level = np.array(seen.log_us) - seen.log_us[0]
-    post = _posterior(weight, level, _fall(np.array(seen.before)), prior)
+    posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
     ahead = _fall(np.array([seen.ahead]))
     return Fit(
-        outlook=_outlook(post, ahead, seen.log_us[0]),
-        drop=_figure(prior.drop_sd**2, post.share, post.drop, post.var_drop),
-        log_noise=_figure(NOISE_SD**2, post.share, _LOG_NOISE),
-        log_knot=_figure(KNOT_SD**2, post.share, _LOG_KNOT),
-        log_power=_figure(POWER_SD**2, post.share, _LOG_POWER),
+        outlook=_outlook(posterior, ahead, seen.log_us[0]),
+        drop=_figure(prior.drop_sd**2, posterior.share, posterior.drop, posterior.var_drop),
+        log_noise=_figure(NOISE_SD**2, posterior.share, _LOG_NOISE),
+        log_knot=_figure(KNOT_SD**2, posterior.share, _LOG_KNOT),
+        log_power=_figure(POWER_SD**2, posterior.share, _LOG_POWER),
     )
 
 
 def _fall(trials: Array) -> Array:
-    """Minus the share of the drop done after this many trials: one row per shape."""
+    """Return minus the share of the drop reached after `trials`: one row per curve shape."""
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Posterior:
-    """Normals of (start, drop): one row per shape, one column per noise."""
+    """Normal posteriors of (start, drop): one row per curve shape, one column per noise."""
 
-    share: Array  # of each of them in the mixture
+    share: Array  # weight of each normal in the mixture
     start: Array
     drop: Array
     var_start: Array
@@ -107,16 +107,17 @@ class _Posterior:
 
 
 def _posterior(weight: Array, level: Array, fall: Array, prior: CurvePrior) -> _Posterior:
-    precise, firm = _NOISE**-2.0, prior.drop_sd**-2.0
-    a = weight.sum() * precise + START_SD**-2.0
-    b = _column(fall @ weight) * precise
-    d = _column(fall**2 @ weight) * precise + firm
-    right_start = (level @ weight) * precise
-    right_drop = _column(fall @ (weight * level)) * precise + firm * prior.drop
+    precision, prior_precision = _NOISE**-2.0, prior.drop_sd**-2.0
+    a = weight.sum() * precision + START_SD**-2.0
+    b = _column(fall @ weight) * precision
+    d = _column(fall**2 @ weight) * precision + prior_precision
+    right_start = (level @ weight) * precision
+    right_drop = _column(fall @ (weight * level)) * precision + prior_precision * prior.drop
     determinant = a * d - b * b
     start = (d * right_start - b * right_drop) / determinant
     drop = (a * right_drop - b * right_start) / determinant
-    misfit = (level**2 @ weight) * precise + firm * prior.drop**2 - start * right_start - drop * right_drop
+    misfit = (level**2 @ weight) * precision + prior_precision * prior.drop**2
+    misfit = misfit - start * right_start - drop * right_drop
     knot = (_LOG_KNOT - prior.log_knot) / KNOT_SD
     power = (_LOG_POWER - prior.log_power) / POWER_SD
     noise = (_LOG_NOISE - prior.log_noise) / NOISE_SD
@@ -131,13 +132,14 @@ def _figure(prior_var: float, share: Array, mean: Array, var: Array | float = 0.
     return Figure(centre, min(1.0, max(0.0, 1.0 - spread / prior_var)))
 
 
-def _outlook(post: _Posterior, fall: Array, origin: float) -> NextBest:
-    """The mixture as one Student's t with the same centre and moments of its log variance."""
-    spread = _NOISE**2 + post.var_start + 2 * fall * post.cov + fall**2 * post.var_drop
-    mean, centres_var = _moments(post.share, post.start + post.drop * fall)
-    log_var, doubt = _moments(post.share, np.log(spread))
-    # The inverse gamma with this variance of its logarithm, by the first terms of the polygamma series.
-    alpha = (1 + np.sqrt(1 + 2 * doubt)) / (2 * max(doubt, 1e-3))
+def _outlook(posterior: _Posterior, fall: Array, origin: float) -> NextBest:
+    """Approximate the mixture by a Student's t with equal centre and log-variance moments."""
+    spread = _NOISE**2 + posterior.var_start + 2 * fall * posterior.cov
+    spread = spread + fall**2 * posterior.var_drop
+    mean, centres_var = _moments(posterior.share, posterior.start + posterior.drop * fall)
+    log_var, log_var_var = _moments(posterior.share, np.log(spread))
+    # Inverse gamma with this variance of its logarithm (first terms of the polygamma series).
+    alpha = (1 + np.sqrt(1 + 2 * log_var_var)) / (2 * max(log_var_var, 1e-3))
     freedom = float(np.clip(2 * alpha, LEAST_FREEDOM, MOST_FREEDOM))
     scale_var = np.exp(log_var - 1 / freedom - 1 / (3 * freedom**2)) + centres_var
     return NextBest(origin + mean, float(np.sqrt(scale_var)), freedom)

@@ -1,4 +1,4 @@
-"""The reasons of a decision, in figures and words, for the decision log."""
+"""Reasons of a planning decision, in figures and words, for the decision log."""
 
 from typing import Final
 
@@ -11,14 +11,14 @@ SMALLEST_US: Final = 0.01  # smaller times do not help a reader
 
 
 def reason(choice: TaskChoice, ahead: Forecast, policy: str) -> RoundNotes:
-    """Why a round was planned, and its forecast."""
-    told = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
+    """Return the notes on why a round was planned, with its forecast."""
+    notes = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
     forecast = {name: figure(getattr(ahead, name)) for name in RoundForecast.model_fields}
-    return RoundNotes.model_validate({**told, "forecast": forecast, **choice.figures})
+    return RoundNotes.model_validate({**notes, "forecast": forecast, **choice.figures})
 
 
 def in_words(arm: Arm) -> str:
-    """The expected gain of an arm, in words."""
+    """Describe the expected gain of an arm in words."""
     task, ahead = arm.task, arm.forecast
     if task.best_us is None:
         return f"expects {_us(ahead.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
@@ -27,12 +27,12 @@ def in_words(arm: Arm) -> str:
 
 
 def weighted_us(task: TaskView, ahead: Forecast) -> float:
-    """A task's share of the model's latency, as far as known."""
+    """Return a task's weighted latency: measured, or else expected."""
     return task.weight * (ahead.expected_us if task.best_us is None else task.best_us)
 
 
 def figure(value: float) -> float:
-    """A number with as many digits as a reader of the log can use."""
+    """Round a number to six significant digits."""
     return float(f"{value:.6g}")
 
 

@@ -1,4 +1,4 @@
-"""DynaTune: the round that lowers the job's weighted latency most per second of device time.
+"""DynaTune: choose the round that lowers weighted latency most per second of device time.
 
 The released code rewards raw GFLOPS, which picks the fastest kernel for ever. Here an arm is worth the drop
 of the weighted latency that its belief expects, plus a bonus for uncertainty, divided by the round's seconds
@@ -17,9 +17,9 @@ OPTIMISM: Final = 0.1
 
 
 class DynaTune(Policy):
-    """Maximises an upper confidence bound on the gain per second."""
+    """Policy that maximises an upper confidence bound on the gain per second."""
 
-    # Default schedules come first, so a few candidates show the level and the belief does the rest.
+    # Default schedules come first: a few candidates show the level to the belief.
     first_visit = 0.5
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:

@@ -1,6 +1,6 @@
-"""Which tasks a policy chooses among: a first pass visits those that matter; some are over or rest.
+"""Eligibility of tasks: a first pass visits tasks that matter; some tasks are over or rest.
 
-It keeps no state: a task that rests comes back with new evidence.
+Nothing is stored: a resting task becomes eligible again with new evidence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,29 +12,29 @@ from services.planner.learning_curve_points import NOISE, curve
 from services.planner.planner_values import TaskView
 from services.planner.policy import Arm, TaskChoice
 
-# A task whose weighted latency is certainly a smaller share of the job's is skipped.
+# A task is skipped if its weighted latency is certainly a smaller share of the job's.
 SHARE_THAT_MATTERS: Final = 0.0005
 OTHER_SEARCHER: Final = "random"
 HOPELESS_ROUNDS: Final = 3  # rounds in a row without a valid result before a task is given up
 SMALLEST_PROMISE: Final = 0.02
-ROUNDS_TO_REST: Final = 4  # rounds with a result, and rounds since the last gain
+ROUNDS_TO_REST: Final = 4  # minimum of rounds with a result, and of rounds since the last gain
 
 
 def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
-    """The job's weighted latency as far as known, independent of the order of the tasks."""
+    """Return the job's weighted latency, measured or expected; task order has no effect."""
     return sum(sorted(map(weighted_us, tasks, forecasts)))
 
 
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
-    """Tasks that matter and have no valid result: untouched ones first, then those whose batches failed."""
-    without = [arm for arm in arms if arm.task.best_us is None]
+    """Return arms that matter without a valid result: untried ones, or else failed ones."""
+    untimed = [arm for arm in arms if arm.task.best_us is None]
     least_us = SHARE_THAT_MATTERS * total
-    matter = [arm for arm in without if arm.task.weight * arm.forecast.high_us >= least_us]
+    matter = [arm for arm in untimed if arm.task.weight * arm.forecast.high_us >= least_us]
     return [arm for arm in matter if not arm.task.points] or matter
 
 
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
-    """The heaviest of the unvisited tasks."""
+    """Choose the unvisited task with the largest weighted latency."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     why = (
         f"nothing valid in {arm.task.trials} trials" if arm.task.points else "first visit, the heaviest first"
@@ -44,12 +44,12 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """Another searcher after a batch that failed entirely; None: the job's own."""
+    """Return another searcher after a batch that failed entirely; None: the job's own."""
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 
 def over(task: TaskView, task_trials: int | None) -> str:
-    """Why a task is finished for good; empty if it is not."""
+    """Return why a task is finished for good; empty if it is not."""
     if task.left_out:
         return "the job asks for other tasks only"
     if task.exhausted:
@@ -65,9 +65,9 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 
 def resting(task: TaskView, forecast: Forecast) -> str:
-    """Why no gain is expected of a task's next round; empty if one is."""
-    seen = curve(task.points, task.known_us)
-    if seen is None or len(seen.log_us) < ROUNDS_TO_REST or seen.drought < ROUNDS_TO_REST:
+    """Return why no gain is expected from a task's next round; empty if one is."""
+    fitted = curve(task.points, task.known_us)
+    if fitted is None or len(fitted.log_us) < ROUNDS_TO_REST or fitted.drought < ROUNDS_TO_REST:
         return ""
     if forecast.promise >= SMALLEST_PROMISE:
         return ""
@@ -76,7 +76,7 @@ def resting(task: TaskView, forecast: Forecast) -> str:
 
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
-    """Why a job ends early, with the largest chance that was left."""
+    """Return why a job ends early, with the largest remaining probability of a gain."""
     best, name = max((ahead.promise, task.name) for task, ahead in zip(tasks, forecasts, strict=True))
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "

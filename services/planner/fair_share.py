@@ -1,6 +1,6 @@
 """Weighted fair share: stride scheduling between owners, and between an owner's jobs.
 
-Each participant has a pass: the candidates it was given, divided by its weight. The least pass goes next.
+A participant's pass is the number of its candidates divided by its weight; the lowest is next.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ USUAL_ROUND: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class JobShare:
-    """A tuning job of a target, for scheduling. Without passes it has just become active."""
+    """A tuning job of a target, for scheduling; its passes are None until its first turn."""
 
     id: str
     owner: str
@@ -34,16 +34,16 @@ class JobShare:
 
 
 def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
-    """The jobs in the order of their turns, with current passes; all owners weigh alike."""
+    """Return the jobs in the order of their turns, with current passes; owners are equal."""
     of_owner = defaultdict[str, list[JobShare]](list)
     for job in jobs:
         of_owner[job.owner].append(job)
-    # Passes only grow, so an owner's newest is the greatest that its jobs hold.
-    known = {
-        owner: max((job.owner_pass for job in theirs if job.owner_pass is not None), default=None)
-        for owner, theirs in of_owner.items()
+    # Passes only grow, so an owner's newest pass is the largest of its jobs'.
+    passes = {
+        owner: max((job.owner_pass for job in owned if job.owner_pass is not None), default=None)
+        for owner, owned in of_owner.items()
     }
-    owners = _standings(known, dict.fromkeys(known, 1.0))
+    owners = _standings(passes, dict.fromkeys(passes, 1.0))
     return tuple(
         replace(job, owner_pass=owner_pass)
         for owner, owner_pass in owners.items()
@@ -52,7 +52,7 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
-    """The job to store: a newcomer gets its first passes, and passes grow by the given `candidates`."""
+    """Return the job with its passes set and increased for `candidates` more candidates."""
     job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,
@@ -62,34 +62,34 @@ def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
 
 
 def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
-    """The number of free slots for each job that can use one, in the order of their turns."""
-    present = {job.id: job for job in jobs}
-    deal_slots: dict[str, int] = {}
+    """Return the number of free slots per job of `able`, in the order of their turns."""
+    shares = {job.id: job for job in jobs}
+    dealt: dict[str, int] = {}
     for _ in range(slots):
-        order = in_turn(present.values())
+        order = in_turn(shares.values())
         if (job_id := next((job.id for job in order if job.id in able), None)) is None:
             break
-        deal_slots[job_id] = deal_slots.get(job_id, 0) + 1
-        present[job_id] = charged([*present.values()], job_id, USUAL_ROUND)
-    return deal_slots
+        dealt[job_id] = dealt.get(job_id, 0) + 1
+        shares[job_id] = charged([*shares.values()], job_id, USUAL_ROUND)
+    return dealt
 
 
 def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:
     by_id = {job.id: job for job in jobs}
-    known = {job.id: job.share_pass for job in by_id.values()}
-    standings = _standings(known, {job.id: job.weight for job in by_id.values()})
-    return [replace(by_id[job_id], share_pass=now) for job_id, now in standings.items()]
+    passes = {job.id: job.share_pass for job in by_id.values()}
+    standings = _standings(passes, {job.id: job.weight for job in by_id.values()})
+    return [replace(by_id[job_id], share_pass=share) for job_id, share in standings.items()]
 
 
 def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:
-    """Current passes by name, the least first.
+    """Return the current passes by name, lowest first.
 
-    A participant that could not use its turns is lifted to at most one round behind the others, so it cannot
-    make up for lost time at their cost. A newcomer starts level with the least pass, and goes first.
+    A participant that could not use its turns is raised to at most one round behind the others,
+    so that it cannot catch up at their cost. A newcomer gets the lowest pass and goes first.
     """
-    known = {name: value for name, value in passes.items() if value is not None}
-    floor = max((value - LARGEST_ROUND / weights[name] for name, value in known.items()), default=0.0)
-    lifted = {name: max(value, floor) for name, value in known.items()}
+    finite = {name: value for name, value in passes.items() if value is not None}
+    floor = max((value - LARGEST_ROUND / weights[name] for name, value in finite.items()), default=0.0)
+    lifted = {name: max(value, floor) for name, value in finite.items()}
     least = min(lifted.values(), default=0.0)
     order = sorted(passes, key=lambda name: (lifted.get(name, least), name in lifted, name))
     return {name: lifted.get(name, least) for name in order}

@@ -1,4 +1,4 @@
-"""FamilySeer: Ansor's gradient, and a small foresee round for a sibling right after one of the best member.
+"""FamilySeer: Ansor's gradient, plus a small "foresee" round for a sibling of the tuned task.
 
 The shared cost model is freshest just after a member of the family was measured. Which foresee rounds are
 due follows from the rounds themselves: each full round past a member's first is followed by a small one.
@@ -20,12 +20,12 @@ SMALLEST_FORESEE: Final = 4
 
 
 class FamilySeer(Policy):
-    """Follows a full round by a small one on the best sibling, while the family's model is fresh."""
+    """Policy that follows a full round with a small one on the task's best sibling."""
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         sizes = {arm.task.index: arm.size for arm in arms}
-        owed = _owed(tasks, max(sizes.values()))
-        siblings = [task for family in owed for task in family if task.index in sizes]
+        due = _due_siblings(tasks, max(sizes.values()))
+        siblings = [task for family in due for task in family if task.index in sizes]
         if not siblings:
             task = steepest([arm.task for arm in unstarved(arms)])
             return TaskChoice(task, gradient_us(task), in_words(task))
@@ -35,32 +35,32 @@ class FamilySeer(Policy):
 
 
 def foresee_size(size: int) -> int:
-    """A quarter of a full round, with a minimum."""
+    """Return the size of a foresee round: a quarter of a full round, with a minimum."""
     return min(size, max(SMALLEST_FORESEE, size // FORESEE_SHARE))
 
 
-def _owed(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
-    """For each family with a foresee round due: its members except the one just measured."""
+def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskView]]:
+    """Yield, per family with a foresee round due, the members except the last measured."""
     families: dict[str, list[TaskView]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: task.index):
         families[task.family].append(task)
-    most = foresee_size(size)
+    small_size = foresee_size(size)
     for members in families.values():
-        full = sum(trials > most for task in members for trials in _sizes(task))
-        small = sum(trials <= most for task in members for trials in _sizes(task))
+        full = sum(trials > small_size for task in members for trials in _sizes(task))
+        small = sum(trials <= small_size for task in members for trials in _sizes(task))
         # Rounds in flight count, so that two devices do not plan the same one.
-        small += sum(0 < task.in_flight <= most and bool(task.points) for task in members)
-        if len(members) > 1 and full > small and (measured := _just_measured(members, size)):
-            yield [task for task in members if task is not measured]
+        small += sum(0 < task.in_flight <= small_size and bool(task.points) for task in members)
+        if len(members) > 1 and full > small and (newest := _last_measured(members, size)):
+            yield [task for task in members if task is not newest]
 
 
 def _sizes(task: TaskView) -> list[int]:
-    """The sizes of a task's rounds past its first."""
+    """Return the sizes of a task's rounds after its first."""
     return [after.trials - before.trials for before, after in pairwise(task.points)]
 
 
-def _just_measured(members: Sequence[TaskView], size: int) -> TaskView | None:
-    """The member with the best gradient before its newest round, which the gradient picked."""
+def _last_measured(members: Sequence[TaskView], size: int) -> TaskView | None:
+    """Return the member that the gradient picked for the newest full round, if any."""
     tuned = [task for task in members if _sizes(task) and _sizes(task)[-1] > foresee_size(size)]
-    before = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in tuned}
-    return max(tuned, key=lambda task: (before[task.index], -task.index), default=None)
+    slopes = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in tuned}
+    return max(tuned, key=lambda task: (slopes[task.index], -task.index), default=None)

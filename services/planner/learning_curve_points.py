@@ -1,6 +1,6 @@
 """A task's rounds as observations of its learning curve.
 
-An observation is the best of a round's own batch, not the best so far, which often does not change.
+An observation is the best of a round's own batch; the best so far often does not change.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from services.planner.planner_values import Point
 
 STANDARD_SIZE: Final = 16  # the size that curves refer to; others are converted by `draws_shift`
 WARM_TRIALS: Final = 64  # trials assumed behind a best known from elsewhere
-# The spread of one batch's candidates in log latency: what more draws in a round are worth.
+# The spread of a batch's candidates in log latency: the value of more draws in a round.
 BATCH_SPREAD: Final = 0.06
 NOISE: Final = 0.01  # how much two measurements of one program may differ
 MEMO: Final = 1 << 14
@@ -23,44 +23,44 @@ MEMO: Final = 1 << 14
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
-    """The rounds of one task that brought a valid result. Compared by identity, so that hashing is cheap."""
+    """A task's rounds with a valid result. Compared by identity, so that hashing is cheap."""
 
-    before: tuple[float, ...]  # trials that a round could learn from
-    log_us: tuple[float, ...]  # its best, as a standard round would have found it
-    ahead: float  # trials that the next round can learn from
-    drought: float  # standard rounds since the last gain that noise would not explain
+    before: tuple[float, ...]  # trials measured before each round
+    log_us: tuple[float, ...]  # each round's best, converted to the standard size
+    ahead: float  # trials measured before the next round
+    drought: float  # standard rounds since the last gain larger than noise
 
 
 def draws_shift(size: int) -> float:
-    """By how much the expected best of `size` draws is below that of a standard round, in log latency."""
+    """Return the expected log-latency gain of `size` draws over a standard round's draws."""
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 
 @lru_cache(maxsize=1024)
 def _draws(size: int) -> float:
-    """Minus the expected minimum of this many standard normals, by Blom's approximation."""
+    """Return minus the expected minimum of `size` standard normals (Blom's approximation)."""
     return NormalDist().inv_cdf((size - 0.375) / (size + 0.25))
 
 
 @lru_cache(maxsize=MEMO)
 def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
-    """The rounds as observations; None without a valid result."""
+    """Return a task's learning curve; None without a valid result."""
     first = 0.0  # trials before the first point; the size of a first round is unknown
     if known_us is not None:
         first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)
-    seen = [(first, log(known_us))] if known_us else []
+    pairs = [(first, log(known_us))] if known_us else []
     trials = (first, *(float(point.trials) for point in points))
     for (before, after), point in zip(pairwise(trials), points, strict=True):
         if point.best_us is not None:
-            seen.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
-    if not seen:
+            pairs.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
+    if not pairs:
         return None
     drought = (trials[-1] - last_gain(points, known_us, first)) / STANDARD_SIZE
-    return Curve(tuple(n for n, _ in seen), tuple(z for _, z in seen), trials[-1], drought)
+    return Curve(tuple(n for n, _ in pairs), tuple(z for _, z in pairs), trials[-1], drought)
 
 
 def last_gain(points: Sequence[Point], known_us: float | None, first: float) -> float:
-    """The number of trials at which the best last fell by more than noise."""
+    """Return the number of trials at which the best last fell by more than noise."""
     best, last = known_us or inf, first
     for point in points:
         if point.best_us is not None and point.best_us < best * (1 - NOISE):

@@ -1,4 +1,4 @@
-"""Turns a job's state into the next rounds, or into the end of tuning. Pure."""
+"""Plans the next rounds of a job, or the end of its tuning, as a pure function."""
 
 from dataclasses import replace
 from typing import Final
@@ -38,20 +38,20 @@ BELIEF: Final = "power-law"
 
 
 def plan(job: JobView) -> JobPlan:
-    """Fill the job's free round slots; say so when the budget is spent or nothing is left to tune."""
+    """Return rounds for the job's free slots, or the reason why tuning is finished."""
     decision = _Decision(job)
     rounds = decision.fill()
     return JobPlan(tuple(rounds), decision.why_finished(), decision.outlook(), decision.changes())
 
 
 class _Decision:
-    """One decision in progress: measurements are fixed, planned rounds are booked."""
+    """A decision in progress: measurements are fixed, planned rounds count as spent."""
 
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._policy: Policy = resolve("policy", job.policy)()
         self._belief: Belief = resolve("belief", BELIEF)()
-        self._ledger = TrialBudget(job)
+        self._budget = TrialBudget(job)
         self._tasks = list(job.tasks)
         self._size = job.round_size or ROUND_SIZE
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
@@ -64,28 +64,28 @@ class _Decision:
 
     def fill(self) -> list[PlannedRound]:
         rounds: list[PlannedRound] = []
-        while self._ledger.open_rounds < self._job.slots and (arms := self._arms()):
+        while self._budget.open_rounds < self._job.slots and (arms := self._arms()):
             rounds.append(self._next_round(arms, self._job.rounds_planned + len(rounds)))
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Tasks that retire now, with the reason; an empty text brings one back."""
-        now = zip(self._job.tasks, self._retired, strict=True)
-        return {task.id: words for task, words in now if bool(words) != bool(task.retired)}
+        """Return tasks that retire now, with the reason; an empty text reactivates a task."""
+        reasons = zip(self._job.tasks, self._retired, strict=True)
+        return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
     def outlook(self) -> Outlook | None:
-        """What is to come; None until every task that matters has a time, because sums without one grow."""
+        """Return the outlook; None until every task that matters has a time."""
         untimed = [at for at, task in enumerate(self._job.tasks) if task.best_us is None]
-        if self._not_looked_at([at for at in untimed if not self._retired[at]]):
+        if self._undertried([at for at in untimed if not self._retired[at]]):
             return None
         job, ahead = self._job, self._prospects
         trials = expected_trials(job, ahead) if job.auto else max(0, candidates(job) - job.spent)
         return ahead.outlook(trials if ahead.gains_us else 0)
 
     def why_finished(self) -> str:
-        """Why tuning is over, once nothing is open; empty while it is not."""
+        """Return why tuning is over; empty while it goes on or rounds are open."""
         job = self._job
-        if self._ledger.open_rounds:
+        if self._budget.open_rounds:
             return ""
         if job.trials == 0:
             return "no trial was asked for"
@@ -95,57 +95,61 @@ class _Decision:
             return self._why_all_retired()
         if job.auto and (why := self._why_no_more()):
             return why
-        # A task that another job is measuring may fit later.
+        # Tasks blocked by another job's round count, because they may be tuned later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
-        no_time = job.seconds_left is not None and not any(self._ledger.allows(task) for task in left)
+        no_time = job.seconds_left is not None and not any(self._budget.allows(task) for task in left)
         return "the time budget is spent" if no_time else ""
 
     def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
-        # Differs for every round of a job, and is equal in every process.
+        # Differs for every round of a job, and is the same in every process.
         seed = (self._job.seed * 1_000_003 + index * 7_919 + 1) % (2**31 - 1)
-        new = unvisited(arms.values(), self._total_us)
-        choice = first_visit(new) if new else self._policy.choose(list(arms.values()), self._tasks, seed)
+        first_visits = unvisited(arms.values(), self._total_us)
+        if first_visits:
+            choice = first_visit(first_visits)
+        else:
+            choice = self._policy.choose(list(arms.values()), self._tasks, seed)
         at = next(at for at, arm in arms.items() if arm.task is choice.task)
         first = first_size(self._job, self._policy.first_visit)
-        size = min(first, arms[at].size) if new else choice.size or arms[at].size
-        self._ledger.book(choice.task, size)
+        size = min(first, arms[at].size) if first_visits else choice.size or arms[at].size
+        self._budget.book(choice.task, size)
         self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
-        same = size == self._size
-        forecasts = self._forecasts if same else self._belief.forecast(self._job.tasks, size)
-        why = reason(choice, forecasts[at], "first-pass" if new else self._job.policy)
+        is_usual = size == self._size
+        forecasts = self._forecasts if is_usual else self._belief.forecast(self._job.tasks, size)
+        why = reason(choice, forecasts[at], "first-pass" if first_visits else self._job.policy)
         return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        free = [at for at in self._wanted() if not self._tasks[at].blocked]
+        free = [at for at in self._tunable() if not self._tasks[at].blocked]
         arms: dict[int, Arm] = {}
         for at in free:
             task = self._tasks[at]
-            size = min(round_size(self._job, task, len(free)), self._ledger.allows(task))
+            size = min(round_size(self._job, task, len(free)), self._budget.allows(task))
             if size > 0:
                 arms[at] = Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
         return arms
 
-    def _wanted(self) -> list[int]:
-        """The tasks that get more rounds, by index: without a budget, those alone that nobody looked at well,
-        once the others are not worth it."""
-        left = [at for at, words in enumerate(self._retired) if not words]
-        return left if not self._job.auto or pays(self._prospects) else self._not_looked_at(left)
+    def _tunable(self) -> list[int]:
+        """Return the positions of tasks that get more rounds.
 
-    def _not_looked_at(self, among: list[int]) -> list[int]:
-        known, total = self._job.tasks, self._total_us
-        return [at for at in among if not had_fair_look(known[at], self._forecasts[at], total)]
+        With the budget `auto`, once no gain is worth its time, only undertried tasks get them.
+        """
+        left = [at for at, words in enumerate(self._retired) if not words]
+        return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
+
+    def _undertried(self, positions: list[int]) -> list[int]:
+        """Return the positions of tasks with too few results to be left as they are."""
+        tasks, total = self._job.tasks, self._total_us
+        return [at for at in positions if not had_fair_look(tasks[at], self._forecasts[at], total)]
 
     def _why_no_more(self) -> str:
-        """Why a job without a budget ends; empty while it does not."""
-        if not self._wanted():
-            return self._what_more_brings()
+        """Return why a job with the budget `auto` ends; empty while it goes on."""
+        if not self._tunable():
+            return self._gain_words()
         if self._job.spent < ceiling(self._job):
             return ""
-        return (
-            f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._what_more_brings()}"
-        )
+        return f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._gain_words()}"
 
-    def _what_more_brings(self) -> str:
+    def _gain_words(self) -> str:
         ahead = self._prospects.outlook(0)
         return ahead.words if ahead else "nothing was measured"
 
@@ -156,5 +160,5 @@ class _Decision:
         if not rest:
             return "no task is left to tune"
         if self._job.auto:
-            return self._what_more_brings()
+            return self._gain_words()
         return why_all_rest([self._tasks[at] for at in rest], [self._forecasts[at] for at in rest])

@@ -1,4 +1,4 @@
-"""The planner's input and output, as plain values."""
+"""Plain values that the planner takes and returns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from mallorn.core.values.expected_gain import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One closed round of a workload on a target, whichever job paid for it."""
+    """One closed round of a workload on a target, of any job."""
 
     trials: int  # measured on this workload before and in this round
     best_us: float | None  # of this round's own candidates; None when none was valid
@@ -18,7 +18,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """A task as the planner sees it."""
+    """A task's state for planning."""
 
     id: int
     index: int
@@ -26,30 +26,30 @@ class TaskView:
     weight: int
     flops: float
     family: str
-    trials: int  # committed, this job
-    in_flight: int  # candidates of its open rounds
-    blocked: bool  # its workload has an open round, of this job or of another
-    rounds: int  # closed rounds, this job
-    points: tuple[Point, ...] = ()  # in the order the rounds closed; what other jobs measured counts
+    trials: int  # measured trials of this job
+    in_flight: int  # unmeasured candidates of its open rounds
+    blocked: bool  # its workload has an open round of any job
+    rounds: int  # closed rounds of this job
+    points: tuple[Point, ...] = ()  # in closing order, rounds of other jobs included
     known_us: float | None = None  # the dataset's best from before those points
     seconds_per_trial: float | None = None  # of its own rounds
     failed_rounds: int = 0  # closed rounds since the last valid result
-    lost_rounds: int = 0  # the newest rounds in a row that were given up because their workers died
+    lost_rounds: int = 0  # newest consecutive rounds given up because workers died
     left_out: bool = False  # excluded by the job's `only`
     exhausted: bool = False  # its searcher found nothing left to propose
     retired: str = ""  # why it got no more rounds at the last decision
-    limit_us: float | None = None  # what its machine takes for it at least, where that is known
+    limit_us: float | None = None  # the machine's lower bound, if known
 
     @property
     def curve_us(self) -> tuple[float, ...]:
-        """The best latency after each round; what was known before counts as a round."""
-        known = [self.known_us, *(point.best_us for point in self.points)]
-        return tuple(accumulate((best for best in known if best is not None), min))
+        """The best latency after each round; `known_us` counts as a round."""
+        times = [self.known_us, *(point.best_us for point in self.points)]
+        return tuple(accumulate((best for best in times if best is not None), min))
 
     @property
     def best_us(self) -> float | None:
-        known = (self.known_us, *(point.best_us for point in self.points))
-        return min((best for best in known if best is not None), default=None)
+        times = (self.known_us, *(point.best_us for point in self.points))
+        return min((best for best in times if best is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +59,18 @@ class JobView:
     id: str
     seed: int
     policy: str
-    round_size: int | None  # None: the planner's choice
-    trials: int | None  # the budget; None: as many as its time allows, or as pay
+    round_size: int | None  # None: the planner decides
+    trials: int | None  # the budget; None: limited by time, or by expected gain
     tasks: tuple[TaskView, ...]
-    rounds_planned: int  # all rounds ever planned, which numbers the next one
-    slots: int  # how many rounds may be open at once
+    rounds_planned: int  # index of the next round
+    slots: int  # number of rounds that may be open at once
     seconds_left: float | None  # until tuning must stop so that the finish meets the deadline
     seconds_per_trial: float | None  # so far
-    task_trials: int | None = None  # the budget of every task alone
+    task_trials: int | None = None  # the budget of each task
 
     @property
     def auto(self) -> bool:
-        """Whether nothing but the worth of further trials limits it."""
+        """Whether only the expected gain of further trials limits the job."""
         return self.trials is None and self.seconds_left is None
 
     @property
@@ -84,7 +84,7 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """The planner's answer: rounds to open, or why tuning is over."""
+    """The planner's decision: rounds to open, or why tuning is over."""
 
     rounds: tuple[PlannedRound, ...] = ()
     finished: str = ""  # the reason; empty while tuning goes on

@@ -1,4 +1,4 @@
-"""The Policy seam: which task is the next round worth most to."""
+"""The Policy interface: chooses the task that gets the next round."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ STARVATION_ROUNDS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """A task that may be tuned now, with the cost and the forecast of its next round."""
+    """A task that may be tuned now, with the size, cost and forecast of its next round."""
 
     task: TaskView
     forecast: Forecast
@@ -24,12 +24,12 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class TaskChoice:
-    """The chosen task, its score and the reasoning behind it, for the decision log."""
+    """The chosen task, its score and the reason, for the decision log."""
 
     task: TaskView
     score: float
     why: str
-    figures: Mapping[str, float] = field(default_factory=dict)  # that the log shows beside it
+    figures: Mapping[str, float] = field(default_factory=dict)  # further figures for the log
     size: int | None = None  # None: the arm's size
 
 
@@ -42,17 +42,17 @@ class Policy(ABC):
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 
-    #: True if tasks rest, and the job may end early, when no gain is expected; baselines spend their budget
+    #: True if tasks without expected gain rest, and jobs may end early; False for baselines
     rests: ClassVar[bool] = True
-    #: the size of a first visit, as a part of a standard round
+    #: size of a task's first round, as a share of a standard round
     first_visit: ClassVar[float] = 1.0
 
     @abstractmethod
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
-        """The task that gets the next round; `tasks` are all tasks of the job, eligible or not."""
+        """Choose the task of the next round; `tasks` are all tasks of the job."""
 
 
 def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
-    """The arms that are far behind, if any; else all."""
-    newest = max(arm.task.rounds for arm in arms)
-    return [arm for arm in arms if newest - arm.task.rounds > STARVATION_ROUNDS] or arms
+    """Return the arms more than STARVATION_ROUNDS rounds behind, or all if there are none."""
+    most_rounds = max(arm.task.rounds for arm in arms)
+    return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms

@@ -1,6 +1,6 @@
-"""The belief: a power law on log latency, its priors shared inside a family.
+"""Belief `power-law`: a power law on log latency, with priors shared inside a family.
 
-A task without a valid result is expected at its FLOPs' time at the rate of its relatives.
+For a task without a valid result, the time follows from its FLOPs and its siblings' GFLOPS.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,18 +27,18 @@ SHAPE_STEP: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SharedPriors:
-    """The family of each task, as numbers."""
+    """The family number of each task, for pooling values over siblings."""
 
     family: NDArray[np.int64]
     count: int
 
     @classmethod
     def of(cls, names: Sequence[str]) -> "SharedPriors":
-        numbers = {name: at for at, name in enumerate(sorted(set(names)))}
+        numbers = {name: number for number, name in enumerate(sorted(set(names)))}
         return cls(np.array([numbers[name] for name in names], dtype=np.int64), len(numbers))
 
     def pool(self, value: Array, known: Array, reference: float, job_shrinkage: float = SHRINKAGE) -> Array:
-        """For each task, the mean over the others: its family, then the job, then the reference."""
+        """Return per task the mean over others: its family, then the job, then `reference`."""
         job = _mean(value * known, known, reference, job_shrinkage, np.zeros(len(value), dtype=np.int64), 1)
         return _mean(value * known, known, job, SHRINKAGE, self.family, self.count)
 
@@ -55,12 +55,12 @@ def _mean(
 
 
 def curve_priors(fits: Sequence[Fit | None], groups: SharedPriors) -> list[CurvePrior]:
-    """The prior of each task's curve, from the others' curves."""
+    """Return the prior of each task's curve, computed from the other tasks' curves."""
 
     def pool(figure: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:
-        known = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
-        values = np.array([each.value**power for each in known])
-        return groups.pool(values, np.array([each.known for each in known]), reference)
+        figures = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
+        values = np.array([each.value**power for each in figures])
+        return groups.pool(values, np.array([each.known for each in figures]), reference)
 
     drop = pool(lambda fit: fit.drop, REFERENCE.drop)
     square = pool(lambda fit: fit.drop, REFERENCE.drop**2 + REFERENCE.drop_sd**2, power=2)
@@ -87,7 +87,7 @@ FEW_FLOPS: Final = 1e4
 ASSUMED_GFLOPS: Final = 50.0
 ASSUMED_SD: Final = 1.5
 SMALLEST_SD: Final = 0.3
-# A memory mover without others to compare with is assumed this much (in logs) below the job's average.
+# Assumed log distance of a memory-moving task below the job's average, if no other is known.
 MOVER_OFFSET: Final = -2.0
 MOVER_US: Final = 10.0
 # How many times slower than a first batch's best a default schedule is assumed to be.
@@ -98,29 +98,29 @@ LEAPS: Final = 0.25
 
 
 def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
-    """Mean and standard deviation of the log latency of each task's first batch, without its own rounds."""
+    """Return mean and sd of each task's first-round log latency, from other tasks' results."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
-    known = np.array([float(task.best_us is not None) for task in tasks])
+    timed = np.array([float(task.best_us is not None) for task in tasks])
     log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
     work = np.array([log(task.flops) if task.flops >= FEW_FLOPS else 0.0 for task in tasks])
     rate = log_us - work
     per_flop = log(1e-3 / ASSUMED_GFLOPS)
-    mean, sd = _pooled(rate, known * computes, per_flop, groups)
-    mover = float(log_us[known > 0].mean()) + MOVER_OFFSET if known.any() else log(MOVER_US)
-    mover_mean, mover_sd = _pooled(log_us, known * ~computes, mover, groups)
+    mean, sd = _pooled(rate, timed * computes, per_flop, groups)
+    mover = float(log_us[timed > 0].mean()) + MOVER_OFFSET if timed.any() else log(MOVER_US)
+    mover_mean, mover_sd = _pooled(log_us, timed * ~computes, mover, groups)
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 
 def _pooled(value: Array, known: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
-    # Once anything is known the reference is dropped: a job's choices must not depend on its scale.
+    # With any known value the reference is dropped: choices must not depend on the scale.
     mean = groups.pool(value, known, reference, job_shrinkage=0.0)
-    off = np.where(known > 0, (value - mean) ** 2, 0.0)
-    variance = groups.pool(off, known, ASSUMED_SD**2)
+    squared_error = np.where(known > 0, (value - mean) ** 2, 0.0)
+    variance = groups.pool(squared_error, known, ASSUMED_SD**2)
     return mean, np.maximum(np.sqrt(np.maximum(variance, 0.0)), SMALLEST_SD)
 
 
 class PowerLaw(Belief):
-    """Exact posteriors over a grid of curve shapes; refit only where rounds or relatives changed."""
+    """Belief with exact posteriors over a grid of curves, refit only if inputs change."""
 
     def forecast(self, tasks: Sequence[TaskView], size: int) -> list[Forecast]:
         if not tasks:
@@ -145,8 +145,8 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
         freedom=_column([look.freedom for look in looks]),
         lower=_column([lower_side(len(seen.log_us) if seen else 0) for seen in curves]),
         best=_column(best),
-        valid=_column([_chance_of_any(task) for task in tasks]),
-        # How often the next of exchangeable rounds is the best since the last gain.
+        valid=_column([_valid_probability(task) for task in tasks]),
+        # Probability that the next of exchangeable rounds is the best since the last gain.
         record=_column([1.0 if seen is None else 1.0 / (1.0 + seen.drought) for seen in curves]),
         # It falls with the known rounds, and keeps a quiet task alive for a while.
         leap=_column([0.0 if seen is None else LEAPS / (1 + len(seen.log_us)) for seen in curves]),
@@ -154,18 +154,18 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
 
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
-    """From each task's curve with priors of its siblings; without a curve, from the level of its siblings."""
+    """Predict each task's next round from its curve, or else from its siblings' level."""
     groups = SharedPriors.of([task.family for task in tasks])
-    alone = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
-    priors = curve_priors(alone, groups)
+    own_fits = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
+    priors = curve_priors(own_fits, groups)
     fits = [None if seen is None else fit(seen, prior) for seen, prior in zip(curves, priors, strict=True)]
     mean, sd = levels(tasks, groups)
     guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
     return [guess if known is None else known.outlook for guess, known in zip(guesses, fits, strict=True)]
 
 
-def _chance_of_any(task: TaskView) -> float:
-    """The probability that the next round brings a valid result, from the rounds so far."""
+def _valid_probability(task: TaskView) -> float:
+    """Return the probability of a valid result in the next round, from the rounds so far."""
     valid = sum(point.best_us is not None for point in task.points) + (task.known_us is not None)
     rounds = len(task.points) + (task.known_us is not None)
     return (valid + 1) / (rounds + 1)

@@ -69,7 +69,7 @@ def turns_unguarded() -> AbstractContextManager[object]:
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
-        self._note(job_id, slots, turn)
+        self._record_turn(job_id, slots, turn)
 
     return patch.object(plan_target._TargetStep, "_look_at", look_at)
 
@@ -93,7 +93,7 @@ def devices_believed() -> Iterator[None]:
     with ExitStack() as stack:
         for module in ("workers.measure.tracked_devices", "tests.simulation.benches"):
             stack.enter_context(patch(f"{module}.endpoint_of", _endpoint_of))
-        stack.enter_context(patch.object(Heartbeat, "_tell", staticmethod(_tell)))
+        stack.enter_context(patch.object(Heartbeat, "_attempt", staticmethod(_tell)))
         yield
 
 

@@ -1,1 +1,1 @@
-"""What helper processes are asked: declared once, for their callers and for workers.tvm, and without TVM."""
+"""Method declarations of child processes, shared by callers and workers.tvm, without TVM."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""The process that knows the candidates of a program: their sketches, validity, traces and libraries."""
+"""Child process that derives, validates, lowers and builds candidates of tensor programs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,33 +12,34 @@ from workers.interfaces.tensor_arguments import Tensor
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import Given, method
 
-Candidates = Sequence[tuple[str, Sequence[int]]]  # of each the trace of its sketch, and its decisions
-Validate = Callable[[str, str, Candidates], list[bool]]  # as Compiler.validate, whoever answers
+Candidates = Sequence[tuple[str, Sequence[int]]]  # (trace of the sketch, decisions)
+Validate = Callable[[str, str, Candidates], list[bool]]  # as CandidateCompiler.validate
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What became of building a candidate."""
+    """The library built from a candidate."""
 
     build_ms: float
     bytes: int
-    args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
+    args: tuple[Tensor, ...]  # as the program's, except weights re-laid for the schedule
 
 
 def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
-    """A limit for many candidates: so long for the program and its context, and so long for each."""
+    """Return a time limit: `first_sec` for the program, plus `each_sec` per candidate."""
     return lambda given: first_sec + each_sec * len(given["candidates"])
 
 
 def _lowering(given: Given) -> float:
-    """Statements are extracted in a tenth of the time that generated code takes."""
+    """Return the limit for `lowered`: the statements view takes a tenth of the usual time."""
     return _each(30.0, 3.0 if given["view"] == STATEMENTS.name else 30.0)(given)
 
 
 class CandidateCompiler(Child):
-    """Answers about programs, given as `tvm.ir.save_json` has them, on targets in canonical text.
+    """Child process that compiles candidates of a program for a target.
 
-    A candidate that makes no program is a False or None here, and an InvalidRequest from `build`.
+    Programs are passed as `tvm.ir.save_json` text, targets as canonical text. For an invalid
+    candidate, methods return False or None, and `build` raises InvalidRequest.
     """
 
     MODULE = "workers.tvm.candidate_compiler_child"
@@ -46,35 +47,35 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=20.0)
     def vector_lanes(self, target: str) -> int:
-        """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
+        """Return the number of 32-bit lanes in a vector register; 1 if not a CPU target."""
 
     @method(limit_sec=120.0)
     def design_space(self, tir: str, target: str) -> list[Sketch]:
-        """The sketches of a program in TVM's order, alike in every process."""
+        """Return a program's sketches in TVM's order, the same in every process."""
 
     @method(limit_sec=20.0)
     def nests(self, tir: str) -> list[Nest]:
-        """The loops of a program's blocks, and what they touch."""
+        """Return the loop nest of each block of a program and its buffer accesses."""
 
     @method(limit_sec=_each(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
-        """Whether each candidate can be rebuilt."""
+        """Return for each candidate whether its trace and decisions yield a valid program."""
 
     @method(limit_sec=120.0)
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-        """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
+        """Return the trace with decisions and postprocessing as JSON; None if invalid."""
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """For each candidate its row of a lowered view, in little-endian floats; None if it is invalid."""
+        """Return each candidate's row of a view as little-endian floats; None if invalid."""
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile the probes of a CPU target's machine to libraries in `folder`; what to call in them."""
+        """Compile the probes of a CPU target to libraries in `folder`; return them."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:
-        """The same of one product in the target's widest vectors."""
+        """Compile a single probe: one product in the target's widest vectors."""
 
     @method(limit_sec=120.0)
     def build(
@@ -88,5 +89,6 @@ class CandidateCompiler(Child):
     ) -> Library:
         """Compile a candidate to a library at `out_path`.
 
-        Without `any_size`, one that comes out many times as large as others of its program is refused.
+        Unless `any_size` is set, raises InvalidRequest if the code is many times as large as
+        that of other candidates of the program.
         """

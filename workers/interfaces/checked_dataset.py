@@ -1,4 +1,4 @@
-"""An exported dataset as a process behind walls reads it, which computes the names of its rows again."""
+"""Reads an exported dataset in a sandboxed process that recomputes the keys of its rows."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,17 +9,17 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:
-    """The rows of a stranger's directory, as `import_parcel` stores them."""
+    """The rows of an untrusted dataset directory, in the form that `import_parcel` stores."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
-        """Raises InvalidRequest or NotFound unless every file can be read to its end."""
+        """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""
         self._graphs = graphs
         opened = graphs.open_dataset(str(directory.absolute()))
         self.rows, self.widths = opened.rows, opened.widths
         self.refused: dict[str, str] = {}
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
-        """The rows of a table, a bounded number at a time, each once."""
-        while (read := self._graphs.next_rows(table.name, size)) is not None:
-            self.refused |= read.refused
-            yield read.rows
+        """Yield the rows of a table once, in batches of at most `size` rows."""
+        while (batch := self._graphs.next_rows(table.name, size)) is not None:
+            self.refused |= batch.refused
+            yield batch.rows

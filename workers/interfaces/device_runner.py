@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""The process that holds devices, and runs on them what was built."""
+"""Child process that holds RPC sessions with devices and runs libraries and models on them."""
 
 import socket
 from collections.abc import Callable, Sequence
@@ -23,32 +23,32 @@ from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import Given, method
 
 DEVICE_WAIT_SEC: Final = 300.0
-# What it may take on top of a wait or a candidate's own deadline: upload, arguments, a slow network.
+# Added to a wait or a candidate's own timeout: upload, arguments, a slow network.
 GRACE_SEC: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryRun:
-    """What became of a library on a device."""
+    """The result of running a library on a device."""
 
     outcome: Outcome
     run_us: tuple[float, ...] = ()
     error: str = ""
-    run_ms: float | None = None  # with all that belongs to it
-    disturbed: float | None = None  # the share of its times in which others had its processors; None: unknown
+    run_ms: float | None = None  # wall time including upload and arguments
+    disturbed: float | None = None  # share of timings with CPU contention; None: unknown
     disturbance: Disturbance | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceModel:
-    """A whole model as a device holds it: a library of this host and its inputs, for devices of a target."""
+    """A compiled model to load on a device: paths of its library and inputs on this host."""
 
     tracker: str
     target: str
     library: str
     inputs: str
-    key: str  # of its runs in the device's log
-    like: DeviceClass | None = None  # of the device; None: any
+    key: str  # marks its runs in the device's log
+    like: DeviceClass | None = None  # required device class; None: any
 
 
 def _on_top_of(parameter: str) -> Callable[[Given], float]:
@@ -60,10 +60,12 @@ def _with_a_wait(given: Given) -> float:
 
 
 class Runner(Child):
-    """Devices are named by the tracker they are registered with, as HOST:PORT, and their target.
+    """Child process that holds devices and runs libraries and models on them.
 
-    One that is taken is held, and its RPC session stays open, until a candidate fails on it or `release`.
-    `artifact` is a library; `candidate_key` marks the run in the device's own log.
+    A tracker (HOST:PORT) and a target identify a device. Its RPC session stays open
+    until a candidate fails on the device or `release` is called. `artifact` is the path of a
+    library; `candidate_key` marks the run in the device's own log. Methods on models and on the
+    host's load raise CannotRun, or Unavailable if the device was lost.
     """
 
     MODULE = "workers.tvm.runner_child"
@@ -77,7 +79,7 @@ class Runner(Child):
         room: Path | None = None,
         others: tuple[tuple[str, int], ...] = (),
     ) -> None:
-        """`key` is the fleet's; it stays in this process, which opens the sessions."""
+        """Keep the fleet key in this parent process, which opens the sessions."""
         super().__init__(name=name, room=room, others=others)
         self._gateway = SessionGateway(key)
 
@@ -93,11 +95,11 @@ class Runner(Child):
         hold: bool = False,
         like: DeviceClass | None = None,
     ) -> Endpoint:
-        """Take a device of this class, if none is held, and say who it is.
+        """Take a device of the class `like` unless one is held, and return its identity.
 
-        Whatever is asked for later means one of the same class, should this one be lost.
-        With `hold` nothing else is timed on its host until the next candidate is over. A session that was
-        lost since the last one is the fault of neither: it gets a successor. Raises NoDevice, Unavailable.
+        If the device is lost, later calls take another one of the same class. With `hold`,
+        nothing else is timed on its host until the next candidate has run. A session that
+        was lost meanwhile is replaced. Raises NoDevice, Unavailable.
         """
 
     @method(limit_sec=lambda given: float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC)
@@ -114,9 +116,10 @@ class Runner(Child):
         patience_sec: float,
         best_us: float | None = None,
     ) -> LibraryRun:
-        """Time a library by a stopping rule. Raises Unavailable when the device itself was lost.
+        """Time a library by a stopping rule. Raises Unavailable if the device was lost.
 
-        Timings in which others had the device's processors are taken again, for as long as `patience_sec`.
+        Timings disturbed by other processes on the device's CPUs are repeated for at most
+        `patience_sec` seconds.
         """
 
     @method(limit_sec=_on_top_of("timeout_sec"))
@@ -130,44 +133,41 @@ class Runner(Child):
         candidate_key: str,
         timeout_sec: float,
     ) -> LibraryRun:
-        """Call a library once with the arrays of an npz file, and save all of them after the call."""
+        """Call a library once with the arrays of `inputs` (npz); save all to `outputs`."""
 
     @method(limit_sec=_on_top_of("timeout_sec"))
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
     ) -> list[Slice]:
-        """The shortest run of each probe of one library in `folder`; none where it fails.
+        """Return the shortest run of each probe of a library; empty if a probe fails.
 
-        Raises Unavailable when the device itself was lost.
+        Raises Unavailable if the device was lost.
         """
 
     @method(limit_sec=_with_a_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-        """Have a device hold a model. Raises CannotRun, and Unavailable when the device itself was lost.
-
-        Whatever is asked of a model later loads it again where the device's session was lost meanwhile.
-        """
+        """Load a model on a device; later calls reload it if the session was lost."""
 
     @method(limit_sec=_with_a_wait)
     def save_model_outputs(self, model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-        """Run a model once and write its outputs in order; how many there are. Raises as `load_model`."""
+        """Run a model once, write its outputs in order and return their number."""
 
     @method(limit_sec=_with_a_wait)
     def time_model(self, model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
-        """Microseconds of so many runs, with the device's host alone. Raises as `load_model`."""
+        """Time `number` runs with exclusive use of the host; return microseconds per run."""
 
     @method(limit_sec=_with_a_wait)
     def time_model_kernels(self, model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-        """Microseconds that a run spends in each kernel; takes `seconds`. Raises as `load_model`."""
+        """Measure for `seconds`; return the microseconds per run that each kernel takes."""
 
     @method(limit_sec=60.0)
     def drop_model(self, model: DeviceModel) -> None:
-        """Have its device forget a model."""
+        """Drop this process's handle of a model; a later call loads the model again."""
 
     @method(limit_sec=_with_a_wait)
     def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:
-        """How busy others kept the device's host since the last look. Raises as `load_model`."""
+        """Return the load by other processes on the device's host since the previous call."""
 
     @method(limit_sec=60.0)
     def release(self) -> None:
-        """Give all devices back, for others to use."""
+        """Release all devices so that other workers can use them."""

@@ -1,4 +1,4 @@
-"""Small programs that find out what a machine computes and moves."""
+"""Hardware probes: small programs that measure compute peak and bandwidth of a machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from workers.interfaces.tensor_arguments import Arguments
 
 
 class Finds(StrEnum):
-    """What the time of a probe says."""
+    """The quantity that a probe measures."""
 
-    PEAK = "peak"  # products and sums in registers
-    BANDWIDTH = "bandwidth"  # what one core reads of a working set
-    MEMORY = "memory"  # what all cores read of memory
-    FORK = "fork"  # how long a parallel loop takes that does nothing
+    PEAK = "peak"  # multiply-adds in registers
+    BANDWIDTH = "bandwidth"  # what one core reads of a working set per second
+    MEMORY = "memory"  # what all cores read from memory per second
+    FORK = "fork"  # the time of an empty parallel loop
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A function of a library, what it is called with, and what one call does."""
+    """A probe function in a library, its arguments, and the work that one call does."""
 
     finds: Finds
     function: str
-    library: str  # the file that has it: an instruction that the machine lacks costs a library
+    library: str  # file name; a missing instruction makes the whole library fail
     args: Arguments
     cores: int
     dtype: str = "float32"
-    lanes: int = 0  # numbers in a vector
-    sums: int = 0  # vectors that are summed side by side
-    bytes: int = 0  # read by one core, again and again
+    lanes: int = 0  # elements per vector
+    sums: int = 0  # independent vector accumulators
+    bytes: int = 0  # working set that one core reads repeatedly
     work: float = 0.0  # operations or bytes of all cores together
 
 
 def by_library(probes: Sequence[Probe]) -> list[list[Probe]]:
-    """What is run together, and fails together."""
-    return [list(found) for _, found in groupby(probes, lambda probe: probe.library)]
+    """Group adjacent probes of the same library, which run and fail together."""
+    return [list(group) for _, group in groupby(probes, lambda probe: probe.library)]

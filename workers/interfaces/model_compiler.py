@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""The process for whole models: imports, compiles, and reads and writes directories of schedules."""
+"""Child process that imports and compiles models and handles schedule directories."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,14 +17,14 @@ from workers.sandbox.landlock import READ
 from workers.subprocesses.child_process import Child
 from workers.subprocesses.typed_method import method
 
-Shapes = dict[str, list[int]]  # of inputs whose shapes the model leaves free
-Bounds = dict[str, list[int]]  # of free dimensions: the least and the largest size
-Ranges = dict[str, list[int]]  # of integer inputs: the least, and the first that is too large
+Shapes = dict[str, list[int]]  # by input, for inputs with free dimensions
+Bounds = dict[str, list[int]]  # by free dimension: smallest and largest size
+Ranges = dict[str, list[int]]  # by integer input: lowest value, and highest exclusive
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTask:
-    """A tensor program of a model, and how often it is called."""
+    """A tensor program of a model, and the number of calls per run (`weight`)."""
 
     name: str
     weight: int
@@ -34,12 +34,12 @@ class ModelTask:
     flops: float
     tir: str
     args: Arguments
-    extents: tuple[int, ...]  # of the loops of its largest part
+    extents: tuple[int, ...]  # loop extents of its main block
 
 
 @dataclass(frozen=True, slots=True)
 class Extraction:
-    """What an import finds."""
+    """The result of importing a model: its graph report and its tasks."""
 
     graph: GraphReport
     tasks: tuple[ModelTask, ...]
@@ -47,7 +47,7 @@ class Extraction:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a model takes, gives, and consists of."""
+    """Inputs, outputs and operator counts of a model."""
 
     inputs: list[TensorSpec]
     outputs: list[TensorSpec]
@@ -56,7 +56,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """A line of a log that cannot be used."""
+    """A log line that cannot be used, and the reason."""
 
     file: str
     line: int  # from 1
@@ -65,19 +65,19 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What a graph pass did on a model."""
+    """What a graph pass matched and rewrote in a model."""
 
     phase: str
     name: str
     matched: int
     fired: int
-    left: dict[str, int]  # by reason
-    skipped: str  # why it was not run at all
+    left: dict[str, int]  # matches not rewritten, by reason
+    skipped: str  # why the pass was not run; empty if it ran
 
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """What a recipe did on a model, and what it left of copies."""
+    """The effect of each pass of a recipe, and the copies that remain in the graph."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -85,7 +85,7 @@ class RecipeReport:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """A model as TVM compiles it by itself."""
+    """Size and compile time of a model that TVM compiled without schedules."""
 
     bytes: int
     seconds: float
@@ -93,7 +93,7 @@ class Untuned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A model with schedules, and how far they cover it."""
+    """A model compiled with schedules, and how many of its tasks have one."""
 
     found: int
     of: int
@@ -107,7 +107,7 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A program's schedule and its times, as a tuning record has them."""
+    """A program with its schedule and run times, as in a tuning record."""
 
     tir: str
     trace: str
@@ -116,7 +116,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A record that does not rebuild."""
+    """A tuning record whose schedule cannot be rebuilt, and the error."""
 
     index: int
     error: str
@@ -124,7 +124,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """A schedule as people read it."""
+    """A schedule as TVMScript: the program before and after it, and the trace."""
 
     original: str
     scheduled: str
@@ -133,37 +133,37 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A tuning record as a dataset has it."""
+    """A tuning record converted to the form that the dataset stores."""
 
     task: ModelTask
     sketch: Sketch
     decisions: tuple[int, ...]
-    run_secs: list[float]  # none: it failed
+    run_secs: list[float]  # empty if the candidate failed
     target: str
-    line: int  # of the records, from 1
+    line: int  # line in the records file, from 1
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredLog:
-    """The records of a directory, or of so many of its lines."""
+    """The records of a schedule directory, or of a range of its lines."""
 
     records: list[Restored]
     problems: list[BadLine]
     tvm_version: str
-    lines: int  # of records that were looked at, good and bad
+    lines: int  # number of record lines read, good and bad
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedDataset:
-    """An exported dataset that can be read to its end."""
+    """An exported dataset that was checked to be readable to its end."""
 
-    rows: int  # of measurements
-    widths: dict[str, int]  # how many decisions a sketch has, by its key
+    rows: int  # number of measurements
+    widths: dict[str, int]  # number of decisions of each sketch, by sketch key
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """Some rows of a table, and by its key why each other one is refused."""
+    """A batch of rows of a table, and the refused rows: key to reason."""
 
     rows: list[dict[str, Any]]
     refused: dict[str, str]
@@ -171,17 +171,17 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What to compare a program's answers by."""
+    """How to compare a program's outputs with the reference."""
 
-    outputs: list[int]  # indices of its arguments
-    reduction_len: int  # how many terms its longest sum has
-    rounds: bool = False  # to whole numbers: one at the border of two steps may fall to either
-    float16_error: float = 0.0  # relative, that rounding to float16 inside the program may leave
+    outputs: list[int]  # indices of the output arguments
+    reduction_len: int  # number of terms of the longest sum
+    rounds: bool = False  # rounds to integers: a value between two may become either
+    float16_error: float = 0.0  # relative error of rounding to float16 inside the program
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far a program's answers are from those expected."""
+    """The error of a program's outputs, its tolerance, and whether all are within it."""
 
     max_error: float
     tolerance: float
@@ -189,9 +189,10 @@ class Agreement:
 
 
 class ModelCompiler(Child):
-    """Models are ONNX files, targets canonical texts, libraries shared objects, and arrays npz files.
+    """Child process that imports and compiles whole models.
 
-    All that reads a model raises InvalidModel; all that runs its passes InvalidRequest, too.
+    Models are ONNX files, targets canonical texts, libraries shared objects, arrays npz files.
+    Methods that read a model raise InvalidModel; methods that run passes also InvalidRequest.
     """
 
     MODULE = "workers.tvm.model_compiler_child"
@@ -199,19 +200,19 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:
-        """Load all that models for this target need."""
+        """Load TVM and whatever else compiling for this target needs."""
 
     @method(limit_sec=600.0)
     def look(self, model_path: str, input_shapes: Shapes) -> Signature:
-        """What a model is. Raises InvalidModel where TVM cannot read it."""
+        """Return inputs, outputs and operator counts. Raises InvalidModel if unreadable."""
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's first half, and describe every task it is made of."""
+        """Import a model, run the recipe's passes before tuning, and return all its tasks."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:
-        """All graph passes that TVM lacks."""
+        """Return all graph passes that Mallorn adds to TVM's."""
 
     @method(limit_sec=3600.0)
     def report_passes(
@@ -223,9 +224,9 @@ class ModelCompiler(Child):
         without: list[str],
         dump_dir: str | None,
     ) -> RecipeReport:
-        """Run the first half of a recipe, and report each pass that says what it does.
+        """Run the recipe's passes before tuning; report what each reporting pass did.
 
-        The module after each phase is written into `dump_dir`.
+        If `dump_dir` is set, the module after each phase is written to it.
         """
 
     @method(limit_sec=3600.0)
@@ -237,7 +238,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> None:
-        """Read a model that is compiled next."""
+        """Import a model in advance, so that the next `compile_model` call finds it ready."""
 
     @method(limit_sec=3600.0)
     def compile_model(
@@ -250,9 +251,9 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
     ) -> Compiled:
-        """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
+        """Run the recipe, apply the schedules, embed the re-laid weights and export `out_so`.
 
-        With `dynamic` for every size of a range.
+        With `dynamic`, the library serves every size of a range.
         """
 
     @method(limit_sec=3600.0)
@@ -265,70 +266,70 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> dict[str, list[str]]:
-        """What holds each kernel of that library back that more trials do not change."""
+        """Return for each kernel the limits that more trials would not lift."""
 
     @method(limit_sec=3600.0)
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:
-        """Import a model at a few sizes of a range; each of their tasks, and what computes sizes between."""
+        """Import a model at points of a range; return all tasks and rules for other sizes."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-        """What TVM makes of the model by itself, without schedules."""
+        """Compile the model with TVM's default schedules to `out_so`."""
 
     @method(limit_sec=600.0)
     def make_inputs(
         self, model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
     ) -> list[str]:
-        """Write one random array an input under the model's own names, in calling order; the names."""
+        """Write a random array per input; return the inputs' names in call order."""
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
-        """The worst relative error of two engines' outputs; infinite where their shapes differ."""
+        """Return the worst relative error between outputs; infinite if shapes differ."""
 
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
-        """Write records where stock `JSONDatabase(work_dir=...)` finds them; those that it left out."""
+        """Write records for stock `JSONDatabase(work_dir=...)`; return the skipped ones."""
 
     @method(limit_sec=3600.0)
     def read_export(self, directory: str, target: str) -> RestoredLog:
-        """Every record of a directory of schedules; those that do not rebuild are problems."""
+        """Read all records of a directory; records that do not rebuild are problems."""
 
     @method(limit_sec=1200.0)
     def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
-        """So many lines of stock MetaSchedule's log, from one on, each for the target that it names."""
+        """Read `count` lines of a stock MetaSchedule log, each for the target it names."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
-        """Check that an exported dataset can be read to its end. Raises NotFound and InvalidRequest."""
+        """Check that a dataset is readable to its end. Raises NotFound, InvalidRequest."""
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:
-        """The next rows of a table of the opened dataset, names computed again; None after the last ones."""
+        """Return the next rows of a table, keys recomputed; None after the last row."""
 
     @method(limit_sec=60.0)
     def scripts(self, tir: str, trace: str) -> Scripts:
-        """A program before and after its full trace, and the trace, as TVMScript."""
+        """Return a program before and after its full trace as TVMScript, and the trace."""
 
     @method(limit_sec=120.0)
     def build_whole(self, tir: str, trace: str, target: str, out_so: str) -> None:
-        """Build a scheduled program (its full trace) that takes its arguments as the unscheduled one does."""
+        """Build a scheduled program that takes the same arguments as the unscheduled one."""
 
     @method(limit_sec=300.0)
     def reference(
         self, tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str
     ) -> Reference:
-        """Write random arguments and what the unscheduled program makes of them."""
+        """Write random arguments, and the outputs of the unscheduled program for them."""
 
     @method(limit_sec=60.0)
     def compare(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-        """Answers beside those that `reference` wrote, each output within the tolerance of its type."""
+        """Compare outputs with those of `reference`, by the tolerance of each data type."""
 
 
 @contextmanager
 def reading(*paths: Path) -> Iterator[ModelCompiler]:
-    """A process behind walls that reads these files and folders of a stranger, and no others of the user."""
+    """Yield a sandboxed ModelCompiler that can read only these paths of the user."""
     readable = tuple((str(path.absolute()), READ) for path in paths)
     with (
         TemporaryDirectory(prefix="mallorn-") as room,

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""The process that holds one engine with one whole model, and times it or probes of its host when told to."""
+"""Child process that holds one inference engine with one model and times it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,46 +15,47 @@ RUN_TIMEOUT_SEC: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class LoadedEngine:
-    """What holds a model."""
+    """An inference engine with a loaded model: name, version and number of threads."""
 
     engine: str
     version: str
     threads: int
-    own_error: float | None = None  # onnxruntime's in a quantised file, beside its operators one by one
+    own_error: float | None = None  # onnxruntime, quantised: error against unfused operators
 
 
 class Engine(Child):
-    """One model in one engine. Inputs and outputs are npz files, an array each in calling order.
+    """Child process with one model in one engine; npz files hold arrays in call order.
 
-    A parent starts a process an engine, with TVM_NUM_THREADS set to the target's cores, and lets each run in
-    turn while the others are suspended: onnxruntime's threads spin, and slow down what runs beside them.
+    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores,
+    and suspends all others while one runs, because onnxruntime's spinning threads slow down
+    other processes.
     """
 
     MODULE = "workers.tvm.engine_child"
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def load_library(self, library: str, target: str, inputs_npz: str) -> LoadedEngine:
-        """Hold a compiled model with its inputs."""
+        """Load a compiled model and its inputs."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def load_onnxruntime(self, model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
-        """Hold a model in onnxruntime. Raises Unavailable where that is not installed."""
+        """Load a model in onnxruntime. Raises Unavailable if onnxruntime is not installed."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """The median latency in microseconds of each burst of `number` calls, after a warm-up."""
+        """Warm up, then return the median latency (us) of each burst of `number` calls."""
 
     @method(limit_sec=lambda given: RUN_TIMEOUT_SEC + float(given["seconds"]))
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Microseconds that a run of the held library spends in each of its kernels; takes `seconds`."""
+        """Measure for `seconds`; return the microseconds per run that each kernel takes."""
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run once and write the outputs in order; how many there are.
+        """Run the model once, write the outputs in order and return their number.
 
-        Of a quantised file in onnxruntime they are what its operators give one by one.
+        For a quantised model in onnxruntime, the outputs are those of its unfused operators.
         """
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """The shortest run of each probe of one library in `folder`, on this host's own cores."""
+        """Return the shortest run of each probe of a library, on this host's cores."""

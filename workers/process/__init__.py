@@ -1,1 +1,1 @@
-"""One worker slot: what it holds for as long as it lives, and the leases of what it works at."""
+"""One worker process: its long-lived resources and the leases on its rounds and stages."""

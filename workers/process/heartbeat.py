@@ -1,4 +1,4 @@
-"""Keeps the fleet's two lists fresh: this worker, and the devices under its tracker."""
+"""Heartbeat thread: reports this worker and its tracker's devices to the database."""
 
 import logging
 import os
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 EVERY_SEC = 5.0
 TIDY_SEC = 60.0
-ENOUGH_SEC = 3.0  # so lately somebody else's roll call has seen a device: that does for all
-# A device that starts together with this worker is looked for more often, for so long.
+ENOUGH_SEC = 3.0  # a device that any worker reported this recently is not written again
+# A device often starts together with its worker: at first the tracker is polled more often.
 SOON_SEC, START_SEC = 0.5, 60.0
-MISSED_SEC = 2 * EVERY_SEC  # a tracker that starts again is without its devices for a moment
+MISSED_SEC = 2 * EVERY_SEC  # a restarted tracker lists no devices for a moment
 
 
 class Heartbeat:
-    """A thread that reports every few seconds, and at once when the work changes."""
+    """Thread that reports every EVERY_SEC seconds, and when the worker's task changes."""
 
     def __init__(self, database: Database, fleet: Fleet, name: str) -> None:
         self._database = database
@@ -42,13 +42,13 @@ class Heartbeat:
         self._busy_with = ""
         self._info = WorkerInfo(pid=os.getpid())
         self._wake = threading.Event()
-        self._meet: Callable[[str], object] = lambda _: None
-        self._plan: Callable[[str], object] = lambda _: None
+        self._on_unmeasured: Callable[[str], object] = lambda _: None
+        self._request_plan: Callable[[str], object] = lambda _: None
         self._tidy: Callable[[], None] = lambda: None
-        self._tidy_again = 0.0
-        self._look_again = 0.0  # what wakes us is the worker's news, not the devices'
-        self._look_soon_until = 0.0
-        self._met: set[tuple[str, MachineKey]] = set()  # those that were seen here, as what they were
+        self._next_tidy_sec = 0.0
+        self._next_device_poll_sec = 0.0  # a wake-up never announces news of devices
+        self._frequent_until_sec = 0.0
+        self._reported_devices: set[tuple[str, MachineKey]] = set()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="roll-call", daemon=True)
 
@@ -60,14 +60,16 @@ class Heartbeat:
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
-        """Appear in the fleet, as a slot that tunes or as one that only imports.
+        """Start reporting this worker, as a slot that tunes (`tunes`) or only imports models.
 
-        `sandbox` says how far the walls around its children close. `met` is told once of each device of
-        whose machine nothing is known. `tidy` removes from this host what was deleted, once a minute.
-        `plan` is told a job for the target of each device that is new here: it may have waited.
+        `sandbox` names the isolation of its child processes. `met` is called with the name of
+        each new device whose machine nobody has measured. `tidy` is called once a minute and
+        removes deleted data from this host. `plan` is called with the id of one active job for
+        the target of each new device, because the job may be waiting for a device.
         """
-        self._meet, self._tidy, self._plan = met or self._meet, tidy or self._tidy, plan or self._plan
-        self._look_soon_until = time.monotonic() + START_SEC
+        self._on_unmeasured, self._tidy = met or self._on_unmeasured, tidy or self._tidy
+        self._request_plan = plan or self._request_plan
+        self._frequent_until_sec = time.monotonic() + START_SEC
         self._info = WorkerInfo(
             pid=os.getpid(),
             tunes=tunes,
@@ -79,46 +81,47 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Report no more, and say so: who is silent without a word may have died."""
+        """Stop reporting and mark the worker as stopped, so that it does not look dead."""
         self._stopped.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
-            self._tell(self._report_leave)
+            self._attempt(self._report_leave)
 
     def busy_with(self, what: str) -> None:
-        """Say what this worker does; empty: nothing."""
+        """Report the worker's current task; empty if it has none."""
         self._busy_with = what
         self._wake.set()
 
     def rests(self, why: str) -> None:
-        """Say why this worker takes no work for now; empty: it does."""
-        self._tell_of(resting=why)
+        """Report why the worker takes no work for now; empty if it takes work again."""
+        self._update_info(resting=why)
         self.busy_with(f"resting: {why}" if why else "")
 
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._wake.clear()
             self._turn()
-            is_new = not self._met and time.monotonic() < self._look_soon_until
-            self._wake.wait(SOON_SEC if is_new else EVERY_SEC)
+            is_early = not self._reported_devices and time.monotonic() < self._frequent_until_sec
+            self._wake.wait(SOON_SEC if is_early else EVERY_SEC)
 
     def _turn(self) -> None:
-        self._tell_of(locks=lock_identity())
-        self._tell(self._report_worker)
-        if time.monotonic() >= self._look_again:
-            self._tell_of(roll_call_error=self._tell(self._report_devices))
-            self._look_again = time.monotonic() + (EVERY_SEC if self._met else SOON_SEC)
-        if time.monotonic() >= self._tidy_again:
-            self._tidy_again = time.monotonic() + TIDY_SEC
-            self._tell(self._tidy)
+        self._update_info(locks=lock_identity())
+        self._attempt(self._report_worker)
+        if time.monotonic() >= self._next_device_poll_sec:
+            self._update_info(roll_call_error=self._attempt(self._report_devices))
+            wait_sec = EVERY_SEC if self._reported_devices else SOON_SEC
+            self._next_device_poll_sec = time.monotonic() + wait_sec
+        if time.monotonic() >= self._next_tidy_sec:
+            self._next_tidy_sec = time.monotonic() + TIDY_SEC
+            self._attempt(self._tidy)
 
-    def _tell_of(self, **told: str) -> None:
-        self._info = self._info.model_copy(update=told)
+    def _update_info(self, **fields: str) -> None:
+        self._info = self._info.model_copy(update=fields)
 
     @staticmethod
-    def _tell(report: Callable[[], None]) -> str:
-        """What went wrong: whatever it was, the next turn may do."""
+    def _attempt(report: Callable[[], None]) -> str:
+        """Run a report and return its error message, empty on success."""
         try:
             report()
         except MallornError as error:
@@ -141,21 +144,23 @@ class Heartbeat:
         devices = self._fleet.devices()
         with self._database.transaction() as session:
             targets, rows = Targets(session), Devices(session)
-            ids = {text: targets.ensure(parse_target(text)).id for text in {each.target for each in devices}}
-            seen = {device.endpoint.name: _seen(device, ids[device.target]) for device in devices}
+            texts = {device.target for device in devices}
+            ids = {text: targets.ensure(parse_target(text)).id for text in texts}
+            seen = {each.endpoint.name: _row_of(each, ids[each.target]) for each in devices}
             rows.seen_all(seen.values(), ENOUGH_SEC)
             rows.missed(seen, MISSED_SEC)
-            new = {name for name, device in seen.items() if (name, like_of(device)) not in self._met}
+            keys = {name: (name, like_of(device)) for name, device in seen.items()}
+            new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)
             waiting = JobsWaitingForDevice(session).one_of_each({seen[name].target_id for name in new})
-        self._met |= {(name, like_of(seen[name])) for name in new}
+        self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
-            self._meet(name)
+            self._on_unmeasured(name)
         for job_id in waiting:
-            self._plan(job_id)
+            self._request_plan(job_id)
 
 
-def _seen(device: TrackedDevice, target_id: int) -> SeenDevice:
+def _row_of(device: TrackedDevice, target_id: int) -> SeenDevice:
     endpoint = device.endpoint
     return SeenDevice(
         name=endpoint.name,

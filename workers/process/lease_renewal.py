@@ -1,4 +1,4 @@
-"""Keeps a lease alive while the work goes on, and notices when it is gone."""
+"""Renews a lease in the background while the work runs, and detects when the lease is lost."""
 
 import logging
 import threading
@@ -13,10 +13,11 @@ log = logging.getLogger(__name__)
 
 
 class LeaseKeeper:
-    """Renews from a thread of its own, so that a long round never looks dead.
+    """Renews a lease from its own thread, so that the lease of a long round does not expire.
 
-    A renewal that the database refuses means another worker has the work (or the job was cancelled): the
-    lease is lost for good. A database that does not answer is asked again until the lease has run out.
+    If the database refuses a renewal, another worker has taken the work or the job was
+    cancelled, and the lease is lost for good. If the database does not answer, the renewal is
+    retried until the lease has expired.
     """
 
     def __init__(self, renew: Callable[[], bool], lease_sec: float) -> None:
@@ -24,16 +25,16 @@ class LeaseKeeper:
         self._lease_sec = lease_sec
         self._stop = threading.Event()
         self._lost = threading.Event()
-        # Its warnings name the job and round of whoever took the lease.
-        mine = copy_context()
-        self._thread = threading.Thread(target=mine.run, args=(self._run,), name="lease", daemon=True)
+        # The thread's log lines carry the job and round of the thread that took the lease.
+        context = copy_context()
+        self._thread = threading.Thread(target=context.run, args=(self._run,), name="lease", daemon=True)
 
     @property
     def lost(self) -> bool:
         return self._lost.is_set()
 
     def check(self) -> None:
-        """Raise LeaseLost if the work is not ours any more, ShutdownRequested if we have to give it back."""
+        """Raise LeaseLost if the lease is lost, ShutdownRequested if the worker must stop."""
         if self.lost:
             raise LeaseLost
         STOP.check()
@@ -47,16 +48,16 @@ class LeaseKeeper:
         self._thread.join()
 
     def _run(self) -> None:
-        misses = 0
+        failures = 0
         while not self._stop.wait(self._lease_sec / 6):
             try:
-                kept = self._renew()
-                misses = 0
-            except Exception as error:  # who learns nothing of its lease believes that it has it
-                misses += 1
-                kept = misses < 6
-                ours = not isinstance(error, MallornError)
-                log.warning("the lease could not be renewed: %s", error, exc_info=ours)
-            if not kept:
+                is_held = self._renew()
+                failures = 0
+            except Exception as error:  # the lease may still be held
+                failures += 1
+                is_held = failures < 6
+                is_bug = not isinstance(error, MallornError)
+                log.warning("the lease could not be renewed: %s", error, exc_info=is_bug)
+            if not is_held:
                 self._lost.set()
                 return

@@ -1,4 +1,4 @@
-"""Import and finish: the stages of a job that one worker does alone, under a lease."""
+"""Import and finish: the stages of a job that a single worker runs under a lease."""
 
 import logging
 import os
@@ -37,23 +37,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StageFolder:
-    """The files of a stage. Only the worker writes `path`; each process writes a folder of its own in it.
+    """The files of a stage. Only the worker writes to `path`; each child has its own folder.
 
-    So no process replaces what another one or the worker wrote, and the place of no folder.
+    So no child process can replace a file or folder of the worker or of another child.
     """
 
     path: Path
-    answers: Path  # of the runner
+    answers: Path  # written by the runner
 
     @property
     def graphs(self) -> Path:
-        """The folder that the process for the whole model writes."""
+        """The folder that the model compiler process writes to."""
         return self.path / "graphs"
 
 
 @contextmanager
 def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
-    """Yield new folders for a stage, and remove them at the end."""
+    """Yield new folders for a stage and remove them when the block ends."""
     with (
         untrusted_folder(prefix, runtime.room) as path,
         untrusted_folder(prefix, runtime.runs) as answers,
@@ -65,7 +65,7 @@ def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """A stage that this worker holds."""
+    """A stage of a job that this worker runs, with the lease on it."""
 
     runtime: Runtime
     job: Job
@@ -76,9 +76,9 @@ class StageContext:
     lease: LeaseKeeper
 
     def model_file(self, directory: Path) -> Path:
-        """A local copy of the job's model, and of the files that hold its weights.
+        """Copy the job's model and weight files into `directory`; return the ONNX file's path.
 
-        Raises InvalidModel; StorageFull where the copy has no room; StoreAway, NotFound.
+        Raises InvalidModel; StorageFull if the disk has no room; StoreAway, NotFound.
         """
         check_room(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
@@ -87,12 +87,12 @@ class StageContext:
 
     @property
     def measured_by(self) -> str:
-        """Who stood in for devices, whatever the job named it; else the measurer's name."""
+        """Name of the target's stand-in measurer, or else the job's measurer option."""
         return stand_in(self.target) or self.options.measurer
 
     def graphs(self, folder: StageFolder) -> ModelCompiler:
-        """A new process for the job's whole model; it is starting already."""
-        # A GPU's target has no cores; references of its checks are computed on this host.
+        """Start a model compiler process for the job's model and return it."""
+        # A GPU target has no cores; reference outputs for its checks are computed on this host.
         threads = self.target.num_cores if self.target.is_cpu else len(os.sched_getaffinity(0))
         return self.runtime.graphs(threads, self._model_bytes, folder.graphs)
 
@@ -103,17 +103,17 @@ class StageContext:
 
     @property
     def like(self) -> DeviceClass | None:
-        """Of the devices whose times compare with the job's; None: any."""
+        """Class of devices with times comparable to the job's; None: any device."""
         with self.runtime.database.session() as session:
             return class_of_job(session, self.job)
 
     @property
     def graph(self) -> GraphReport:
-        """What the import found out; nothing before it."""
+        """The graph report of the job's import; an empty report before the import."""
         return self.job.graph or GraphReport()
 
     def end(self, session: Session, to: JobState, reason: str, event: JobEvent) -> None:
-        """Move the job on, in the caller's transaction; raises LeaseLost when it is no longer ours."""
+        """Move the job to state `to`, in the caller's transaction. Raises LeaseLost."""
         if not Jobs(session).move(self.job.id, [self.state], to, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)
@@ -121,18 +121,18 @@ class StageContext:
 
 @contextmanager
 def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
-    """Hold a stage while the block runs; None when another worker has it or the job has moved on."""
-    begun = False
-    with leased_work(runtime, WorkItem(STAGES[state], job_id)) as held:
-        claimed = None if held is None else stage_of(held, state)
-        begun = True
-        yield claimed
-    if not begun:  # the database went away after the claim, and held_work let go of it
+    """Hold a stage while the block runs; yield None if it cannot be claimed."""
+    has_begun = False
+    with leased_work(runtime, WorkItem(STAGES[state], job_id)) as work:
+        stage = None if work is None else stage_of(work, state)
+        has_begun = True
+        yield stage
+    if not has_begun:  # the database failed after the claim; `leased_work` released the work
         yield None
 
 
 def stage_of(held: LeasedWork, state: JobState) -> StageContext:
-    """Return the context of a stage that this process holds."""
+    """Return the context of a stage whose lease this process holds."""
     log.info("%s begins", state)
     with held.runtime.database.session() as session:
         job = Jobs(session).get(held.job_id, None)

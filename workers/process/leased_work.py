@@ -1,4 +1,4 @@
-"""Work that this worker holds: claimed, kept alive, and let go of however it ends."""
+"""Leased work: claims a round or stage, renews its lease and releases it at the end."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeasedWork:
-    """A round or a stage that this worker holds."""
+    """A round or a stage whose lease this worker holds."""
 
     runtime: Runtime
     hold: LeaseToken
@@ -50,29 +50,30 @@ Begin = Callable[[Session, LeaseToken], None]
 
 @contextmanager
 def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[LeasedWork | None]:
-    """Hold work while the block runs; None when another worker has it, or nobody is to do it any more.
+    """Hold a lease on `item` while the block runs; yield None if it cannot be claimed or run.
 
-    `begin` runs in the transaction of the claim. An error ends the lease as `retry_rules` says.
+    `begin` runs in the transaction of the claim. If the block raises, `retry_rules` decides
+    whether the work is retried, given back or given up.
     """
     if sources_replaced():
         STOP.replaced()
-    held = None if STOP.asked else _claim(runtime, item, begin)
-    if held is None:
+    work = None if STOP.asked else _claim(runtime, item, begin)
+    if work is None:
         yield None
         return
     try:
-        with held.lease:
-            yield held
+        with work.lease:
+            yield work
     except MallornError as error:
-        _let_go(held, error)
+        _release(work, error)
     except Exception as error:
-        if (known := os_error(error)) is not None:
-            _let_go(held, known)
+        if (host_error := os_error(error)) is not None:
+            _release(work, host_error)
             return
-        # A fault of ours: the lease runs out and the work is tried again, a few times.
-        words = f"{type(error).__name__} in {held.words}: {error}; the worker's log has the details"
+        # A bug in Mallorn: the lease expires, and the work is retried a few times.
+        words = f"{type(error).__name__} in {work.words}: {error}"
         with runtime.database.transaction() as session:
-            Jobs(session).say(held.job_id, words)
+            Jobs(session).say(work.job_id, f"{words}; the worker's log has the details")
         raise
 
 
@@ -92,7 +93,7 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
         with runtime.database.transaction() as session:
             return Leases(session).renew(hold, lease_sec)
 
-    held = LeasedWork(runtime, hold, job_id, LeaseKeeper(renew, lease_sec))
+    work = LeasedWork(runtime, hold, job_id, LeaseKeeper(renew, lease_sec))
     try:
         options.check_known()
         check_classes(options, runtime.settings.plugins)
@@ -100,19 +101,19 @@ def _claim(runtime: Runtime, item: WorkItem, begin: Begin | None) -> LeasedWork 
         if options.is_detached and hold.item.kind in MEASURED and not runtime.carries_batches:
             raise Unavailable(DETACHED, hint=f"mallorn batch next {job_id} -o FILE")
     except (ClassRefused, UnknownName, Unavailable) as error:
-        _let_go(held, error)
+        _release(work, error)
         return None
-    return held
+    return work
 
 
-def _let_go(held: LeasedWork, error: MallornError) -> None:
+def _release(work: LeasedWork, error: MallornError) -> None:
     if isinstance(error, ChildError):
-        error.hint = advice(error, held.runtime.settings)
+        error.hint = advice(error, work.runtime.settings)
     if isinstance(error, (HostFault, StorageFull)):
         error.message = f"on {gethostname()}: {error.message}"
-        held.runtime.health.fell_ill(error)
-    what = retry_rule_for(error, held.hold.item.kind)
-    log.log(what.level, "%s %s: %s", held.words, what.told, error)
-    if what.act is not None:
-        with held.runtime.database.transaction() as session:
-            what.act(WorkItems(session), held.hold, error)
+        work.runtime.health.fell_ill(error)
+    rule = retry_rule_for(error, work.hold.item.kind)
+    log.log(rule.level, "%s %s: %s", work.words, rule.told, error)
+    if rule.act is not None:
+        with work.runtime.database.transaction() as session:
+            rule.act(WorkItems(session), work.hold, error)

@@ -1,4 +1,4 @@
-"""What of a fleet fits a job: devices whose times compare with its own, and who builds as it did."""
+"""Matches a job with devices of its class and with workers that have its builder."""
 
 from sqlalchemy.orm import Session
 
@@ -18,53 +18,55 @@ from workers.tvm.code_digest import builder
 
 
 def class_of(like: MachineKey) -> DeviceClass:
-    """What such devices have in common, as they say it themselves."""
+    """Return the device class (host class, TVM version, threads) of a machine key."""
     return DeviceClass(like.host_class, like.tvm_version, like.threads)
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
-    """That of the devices that may time for a job; None while it has no measuring context: any."""
+    """Return the class of devices that may time for a job; None if it has no context yet."""
     if job.context_id is None:
         return None
     return class_of(like_of(Contexts(session).get(job.context_id)))
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return what builds here what a job times; None where its measurer builds by other means than TVM."""
+    """Return this worker's builder; None if the job's measurer does not build with TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
 def wait_for_builder(
     session: Session, job_id: str, ours: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it names another builder than `ours` and no live worker has that one.
+    """Return the job's context if it names a builder other than `ours` that no live worker has.
 
-    Raises Unavailable where a live worker has it.
+    Return None if the builder is the same or the job has no context. Raises Unavailable if a
+    live worker has the other builder, so that the job waits for that worker.
     """
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
     if context is None or context.builder == ours:
         return None
     if context.builder in Workers(session).builders(tuning):
-        words = f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {ours}"
-        raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
+        built = f"job {job_id} is built by TVM {context.builder}"
+        words = f"{built}, and worker {worker} has {ours}; it waits for another"
+        raise Unavailable(words, hint="mallorn workers")
     return context
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return what builds a job's candidates here, and how long their steps may take."""
-    builder = builder_of(options) or options.measurer
-    return TrialLimits(builder, options.build_timeout_sec, options.run_timeout_sec)
+    """Return the builder of a job's candidates on this worker, and the job's timeouts."""
+    builder_name = builder_of(options) or options.measurer
+    return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def settle_builder(runtime: Runtime, job_id: str) -> None:
-    """See that what a job times is built by one builder: the one that its context names, or ours.
+    """Ensure that one builder builds all candidates of a job: its context's, or this worker's.
 
-    Where no live worker has the one that it names any more, the job goes over to a context with ours.
-    Raises Unavailable where another live worker has it.
+    If no live worker has the builder of the job's context, move the job to a context with this
+    worker's builder. Raises Unavailable if another live worker has the context's builder.
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         ours = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
-        if ours is not None and (was := wait_for_builder(session, job_id, ours, runtime.name)) is not None:
-            ReplacedCode(session).rebind(job_id, was, ours)
+        if ours is not None and (old := wait_for_builder(session, job_id, ours, runtime.name)) is not None:
+            ReplacedCode(session).rebind(job_id, old, ours)

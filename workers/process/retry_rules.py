@@ -1,4 +1,4 @@
-"""What an error says about the work that it ended: all rules of trying again stand here."""
+"""Retry rules: whether failed work is retried, given back, given up or fails its job."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ PROPOSING: Final = ("search", "sampler", "cost_model")
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """What becomes of the work, and how the log says it."""
+    """What happens to the work after an error, and the words for the log."""
 
     told: str
     act: Callable[[WorkItems, LeaseToken, MallornError], object] | None
@@ -36,21 +36,21 @@ class RetryRule:
 
 
 TAKEN: Final = RetryRule("was taken back", None, logging.WARNING)
-# Nobody is to blame: time, an operator or another worker mends it.
+# No fault of the work: time, an operator or another worker solves the problem.
 GIVEN_BACK: Final = RetryRule("goes back to the queue", WorkItems.give_back, logging.WARNING)
 NEXT: Final = RetryRule("lets others have their turn", WorkItems.give_back, logging.INFO)
 LATER: Final = RetryRule("waits for the artifact store", WorkItems.put_off, logging.WARNING)
 OTHER_HOST: Final = RetryRule("is left to another host", WorkItems.leave_to_another_host, logging.WARNING)
-# Somebody else did it: as often as silent workers are forgiven.
+# The process was killed from outside: counted like the death of a worker (MAX_DEATHS).
 CUT_SHORT: Final = RetryRule("was cut short", WorkItems.die, logging.WARNING)
-# It may have been chance: three times in all.
+# May have been chance: tried three times in all (MAX_LOSSES).
 TRIED_AGAIN: Final = RetryRule("broke off", WorkItems.lose)
-# It will be so however often it is tried.
+# A retry would fail in the same way.
 GIVEN_UP: Final = RetryRule("is given up", WorkItems.give_up)
-# Nothing of the job can be done as it was asked for.
+# The job cannot be done as the user requested it.
 FAILED: Final = RetryRule("fails its job", WorkItems.fail)
 
-# The first that an error is one of. What is not listed its user has to change.
+# The first entry whose type matches applies. For all other errors the user must change the job.
 RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
     (ShutdownRequested, GIVEN_BACK),
     (TimeSliceOver, NEXT),
@@ -59,7 +59,7 @@ RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
     (StoreAway, LATER),
     (Unavailable, GIVEN_BACK),
     (StorageFull, GIVEN_BACK),
-    (UnknownName, GIVEN_BACK),  # a worker of another version knows it
+    (UnknownName, GIVEN_BACK),  # a worker of another version may know the name
     (ChildKilled, CUT_SHORT),
     (ChildCrashed, TRIED_AGAIN),
     (ChildTimeout, TRIED_AGAIN),
@@ -70,8 +70,8 @@ RULES: Final[tuple[tuple[type[MallornError], RetryRule], ...]] = (
 
 def retry_rule_for(error: MallornError, kind: WorkKind) -> RetryRule:
     if kind is WorkKind.ROUND:
-        # TVM failed at the workload, whatever the candidate; or another worker may have what this one lacks.
-        chance = isinstance(error, PluginFailed) and error.seam in PROPOSING
-        if chance or isinstance(error, ChildFailed):
+        # TVM fails at this workload for every candidate, or the plugin works on another worker.
+        proposal_failed = isinstance(error, PluginFailed) and error.seam in PROPOSING
+        if proposal_failed or isinstance(error, ChildFailed):
             return TRIED_AGAIN
-    return next(rule for known, rule in RULES if isinstance(error, known))
+    return next(rule for error_type, rule in RULES if isinstance(error, error_type))

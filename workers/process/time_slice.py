@@ -1,4 +1,4 @@
-"""Fair turns: work that takes minutes lets others have its worker now and then (ADR 0034)."""
+"""Time slices: work that takes minutes yields to other jobs at intervals (ADR 0034)."""
 
 import time
 from typing import Final
@@ -8,11 +8,11 @@ from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.states import WorkKind
 
-#: Several times what it costs to begin again with what was kept, and not much longer than a round.
+#: Several times the cost of resuming from stored steps, and not much longer than a round.
 TURN_SEC: Final = 30.0
-#: A slot that is free takes work sooner.
+#: Work that waits longer than this found no free worker slot.
 WAITED_SEC: Final = 2.0
-#: What waits for the slots that this work takes.
+#: Kinds of work that need the same worker slots.
 KINDS: Final = (WorkKind.ROUND, WorkKind.FINISH)
 
 
@@ -21,7 +21,7 @@ class TimeSliceOver(MallornError):
 
 
 class TimeSlice:
-    """One stretch of work, from when its worker took it."""
+    """A time slice of one job on this worker, measured from the creation of this object."""
 
     def __init__(self, database: Database, job_id: str) -> None:
         self._database = database
@@ -29,10 +29,10 @@ class TimeSlice:
         self._since_sec = time.monotonic()
 
     def offer(self, words: str) -> None:
-        """Raise TimeSliceOver, between two stored steps, if the turn was long enough and other jobs wait."""
+        """Raise TimeSliceOver after TURN_SEC if other jobs wait; call it between steps."""
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:
-            others = Leases(session).others_wait(self._job_id, KINDS, WAITED_SEC)
-        if others:
+            has_waiting = Leases(session).others_wait(self._job_id, KINDS, WAITED_SEC)
+        if has_waiting:
             raise TimeSliceOver(f"{words}; other jobs have their turn")

@@ -1,4 +1,4 @@
-"""A stored model as files: one, or a tar of a model and of the files that hold its weights."""
+"""Unpacks a stored model: a single ONNX file, or a tar of the model and its weight files."""
 
 import os
 import shutil
@@ -11,17 +11,17 @@ from mallorn.core.errors import InvalidModel, StorageFull
 from mallorn.model_upload import CHUNK_BYTES, MODEL
 
 MOST_FILES: Final = 10_000
-HEADER_BYTES: Final = 1 << 20  # of a member
-LONGEST_NAME: Final = 255  # bytes of a part of a path, as file systems have it
+HEADER_BYTES: Final = 1 << 20  # of the headers of one tar member
+LONGEST_NAME: Final = 255  # bytes of one path component, the limit of file systems
 MOST_PARTS: Final = 8
-TOLD: Final = 80  # characters of a name
+TOLD: Final = 80  # characters of a file name in an error message
 AGAIN: Final = "mallorn tune MODEL   (sends the model with the files beside it that hold its weights)"
-# What tarfile raises over headers that somebody made up.
+# What tarfile raises for malformed or forged headers.
 MALFORMED: Final = (tarfile.TarError, ArithmeticError, LookupError, RecursionError, ValueError)
 
 
-class _Rationed:
-    """The stored bytes, no more of them at a time than allowed: tarfile believes any announced size."""
+class _BoundedReader:
+    """Reads at most `left` bytes of the file, because tarfile trusts any announced size."""
 
     def __init__(self, stored: IO[bytes]) -> None:
         self._stored = stored
@@ -36,7 +36,7 @@ class _Rationed:
 
 
 def check_room(directory: Path, size_bytes: int) -> None:
-    """Raise StorageFull, naming the folder, where a model of this size does not fit into a directory."""
+    """Raise StorageFull if a model of `size_bytes` does not fit on the disk of `directory`."""
     free_bytes = shutil.disk_usage(directory).free
     if free_bytes < size_bytes:
         words = (
@@ -46,10 +46,10 @@ def check_room(directory: Path, size_bytes: int) -> None:
 
 
 def unpack(stored: IO[bytes], directory: Path) -> Path:
-    """Write a stored model into a directory; the path of its ONNX file.
+    """Write a stored model into a directory and return the path of its ONNX file.
 
-    A tar begins with the model. Raises InvalidModel for one that is torn, or holds anything but files of that
-    directory: a link or a path out of it is never followed.
+    The first file of a tar is the model. Raises InvalidModel if the tar is truncated or
+    contains anything but plain files: links and paths out of `directory` are never followed.
     """
     head = stored.read(tarfile.BLOCKSIZE)
     stored.seek(0)
@@ -58,27 +58,27 @@ def unpack(stored: IO[bytes], directory: Path) -> Path:
             shutil.copyfileobj(stored, copy, CHUNK_BYTES)
         return directory / MODEL
     try:
-        rationed = _Rationed(stored)
-        with tarfile.open(fileobj=cast(Any, rationed), mode="r:") as archive:
-            return _extract(archive, _members(archive, rationed), directory)
+        reader = _BoundedReader(stored)
+        with tarfile.open(fileobj=cast(Any, reader), mode="r:") as archive:
+            return _extract(archive, _members(archive, reader), directory)
     except MALFORMED as error:
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise InvalidModel(f"the archive of the model cannot be read: {said}", hint=AGAIN) from None
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise InvalidModel(f"the archive of the model cannot be read: {why}", hint=AGAIN) from None
 
 
-def _members(archive: tarfile.TarFile, rationed: _Rationed) -> Iterator[tarfile.TarInfo]:
+def _members(archive: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
     while (member := archive.next()) is not None:
-        rationed.left = member.size
+        reader.left = member.size
         yield member
-        rationed.left = HEADER_BYTES
+        reader.left = HEADER_BYTES
 
 
 def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], directory: Path) -> Path:
     written: dict[PurePosixPath, Path] = {}
     for member in members:
         name = PurePosixPath(member.name)
-        taken = name in written or any(parent in written for parent in name.parents)
-        if taken or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
+        clash = name in written or any(parent in written for parent in name.parents)
+        if clash or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
             raise InvalidModel(
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,
@@ -95,8 +95,8 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
 
 
 def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
-    """Whether it is a file of a sensible name, within the directory."""
+    """Return whether the member is a regular file with a valid name inside the directory."""
     parts = name.parts
-    sensible = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
-    inside = not name.is_absolute() and ".." not in parts
-    return member.isreg() and not member.issparse() and member.size >= 0 and sensible and inside
+    is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
+    is_inside = not name.is_absolute() and ".." not in parts
+    return member.isreg() and not member.issparse() and member.size >= 0 and is_short and is_inside

@@ -1,4 +1,4 @@
-"""A worker whose host fails it takes no work for a while, says why, and tries itself again (ADR 0045)."""
+"""Worker health: after a host fault a worker rests and checks its host (ADR 0045)."""
 
 import logging
 import time
@@ -14,43 +14,43 @@ from workers.tvm.linker import blame_the_host, check_linking
 
 FIRST_REST_SEC: Final = 5.0
 LONGEST_REST_SEC: Final = 60.0
-SOON_SEC: Final = 600.0  # after a rest: who fails again is no better
-LOOK_SEC: Final = 0.2  # so soon a worker that shall stop does
+SOON_SEC: Final = 600.0  # another fault this soon after a rest doubles the next rest
+LOOK_SEC: Final = 0.2  # interval at which a resting worker checks for a stop request
 log = logging.getLogger(__name__)
 
 
 class Health:
-    """What ails a worker. Each rest that follows soon on another one is twice as long."""
+    """The host fault of a worker, if any. A rest soon after another one is twice as long."""
 
     def __init__(self, tell: Callable[[str], None], tunes: Callable[[], bool]) -> None:
-        self._tell = tell
+        self._report = tell
         self._tunes = tunes
-        self._ails: MallornError | None = None
+        self._fault: MallornError | None = None
         self._rest_sec = FIRST_REST_SEC
-        self._well_since = -SOON_SEC
+        self._recovered_sec = -SOON_SEC
 
     def fell_ill(self, error: MallornError) -> None:
-        """Its host is at fault for what ended its work."""
-        self._ails = error
+        """Record a host fault that ended this worker's work."""
+        self._fault = error
 
     def recover(self) -> None:
-        """Between two pieces of work: return when there is hope for the next, or the worker shall stop."""
-        if self._ails is None:
+        """Rest until the host passes its check or the worker is asked to stop."""
+        if self._fault is None:
             return
-        if time.monotonic() > self._well_since + SOON_SEC:
+        if time.monotonic() > self._recovered_sec + SOON_SEC:
             self._rest_sec = FIRST_REST_SEC
-        while self._ails is not None and not STOP.asked:
-            log.error("this worker rests for %.0f s: %s", self._rest_sec, self._ails)
-            self._tell(self._ails.headline)
+        while self._fault is not None and not STOP.asked:
+            log.error("this worker rests for %.0f s: %s", self._rest_sec, self._fault)
+            self._report(self._fault.headline)
             _sleep(self._rest_sec)
             self._rest_sec = min(2 * self._rest_sec, LONGEST_REST_SEC)
-            self._ails = what_ails(self._tunes())
-        self._well_since = time.monotonic()
-        self._tell("")
+            self._fault = what_ails(self._tunes())
+        self._recovered_sec = time.monotonic()
+        self._report("")
 
 
 def what_ails(tunes: bool) -> MallornError | None:
-    """What this host lacks for any work at all, and to build candidates where it `tunes`; None: nothing."""
+    """Return why this host cannot work (or build candidates, if it `tunes`); None if it can."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:
             blame_the_host(Path(folder))
@@ -65,5 +65,5 @@ def what_ails(tunes: bool) -> MallornError | None:
 
 def _sleep(seconds: float) -> None:
     until_sec = time.monotonic() + seconds
-    while not STOP.asked and (left_sec := until_sec - time.monotonic()) > 0:
-        time.sleep(min(left_sec, LOOK_SEC))
+    while not STOP.asked and (remaining_sec := until_sec - time.monotonic()) > 0:
+        time.sleep(min(remaining_sec, LOOK_SEC))

@@ -1,4 +1,4 @@
-"""What a worker process keeps between tasks: its database, its warm children and its place in the fleet."""
+"""Resources that a worker keeps between tasks: database, child processes and heartbeat."""
 
 import os
 import socket
@@ -38,39 +38,39 @@ from workers.sandbox.landlock import READ, WRITE
 from workers.sandbox.sandbox_support import reached
 from workers.subprocesses.process_pool import ChildPool
 
-# The folders of the builders and of the runner, and what zig keeps for the next process of a whole model.
+# The folders of the builders and of the runner, and zig's cache for model compiler processes.
 BUILDS, RUNS, ZIG = "builds", "runs", "zig"
-MAX_CALLS = 500  # then a process is replaced: TVM's arenas never shrink
-# Of a model's weights in a process that compiles it, mapped files and buffers that grow among them.
+MAX_CALLS = 500  # then a child process is replaced, because TVM's arenas never shrink
+# Memory limit for compiling a model, in multiples of its size: mapped files and buffers count.
 COPIES = 8
-BUILDER_BYTES = 1 << 30  # that compiling a large candidate takes
+BUILDER_BYTES = 1 << 30  # memory for compiling a large candidate
 
 
 def builders_here() -> int:
-    """One a core, as far as quota and memory allow, and no more than a round has candidates."""
+    """Return the number of builders: one per core, limited by memory and by LARGEST_ROUND."""
     return max(1, min(available_cores(), total_bytes() // BUILDER_BYTES, LARGEST_ROUND))
 
 
 class Runtime:
-    """Everything is opened on first use, after the process has started. This process never imports TVM."""
+    """Resources of a worker process, each opened on first use. It never imports TVM."""
 
     def __init__(self, config: Settings) -> None:
         self.settings = config
         self.database = Database(config.database_url)
         self.fleet = Fleet(config)
         self.name = f"{socket.gethostname()}-{os.getpid()}-{int(time.time())}"
-        self.tunes = True  # rounds are run here; else this slot only imports
-        self.carries_batches = False  # whether it may hold the rounds of jobs whose device is detached
+        self.tunes = True  # True if this slot runs rounds; False if it only imports models
+        self.carries_batches = False  # whether it may run rounds of jobs with a detached device
         self.roll_call = Heartbeat(self.database, self.fleet, self.name)
 
     @cached_property
     def health(self) -> Health:
-        """Whether this worker's host lets it work."""
+        """Tracks whether this worker's host is able to work."""
         return Health(lambda why: self.roll_call.rests(why), lambda: self.tunes)
 
     @cached_property
     def room(self) -> Path:
-        """The folder for all files of this worker's children, each of which writes a folder in it alone."""
+        """The folder for files of child processes; each child writes to its own subfolder."""
         folder = Path(mkdtemp(prefix="mallorn-room-"))
         self._leave_room = weakref.finalize(self, remove_tree, folder)
         for place in (BUILDS, RUNS, ZIG):
@@ -79,17 +79,17 @@ class Runtime:
 
     @property
     def _readable(self) -> tuple[tuple[str, int], ...]:
-        """The paths that the runner and engines may read: files of the job by other processes."""
+        """Paths that the runner and engines may read: files written by other children."""
         return ((str(self.room), READ),)
 
     @property
     def builds(self) -> Path:
-        """The folder that the builders and the compiler write."""
+        """The folder that the builders and the compiler write to."""
         return self.room / BUILDS
 
     @property
     def runs(self) -> Path:
-        """The folder that the runner writes."""
+        """The folder that the runner writes to."""
         return self.room / RUNS
 
     @cached_property
@@ -103,37 +103,37 @@ class Runtime:
 
     @cached_property
     def compiler(self) -> CandidateCompiler:
-        """The process that knows spaces: sketches, validity, full traces."""
+        """Process that derives design spaces: sketches, validity of candidates, full traces."""
         memory = self.settings.child_memory_bytes
         return CandidateCompiler(memory_bytes=memory, max_calls=MAX_CALLS, name="compiler", room=self.builds)
 
     @cached_property
     def runner(self) -> Runner:
-        """The process that holds the RPC session with a device."""
+        """Process that holds the RPC session with a device."""
         return Runner(key=self.settings.fleet_key, name="runner", room=self.runs, others=self._readable)
 
     def release_device(self) -> None:
-        """Give the device back, if this worker holds one."""
+        """Release the device if this worker holds one."""
         if "runner" in self.__dict__ and self.runner.alive:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Who answers which candidates can be rebuilt: those who will build them, if anybody does."""
+        """Return the candidate validator: the builders' or, for stand-ins, the compiler's."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
         return Tools(self.settings, self.builders, self.runner, self.builds, like)
 
     def measurer(self, options: JobOptions, like: DeviceClass | None = None) -> Measurer:
-        """What builds and times a job's candidates, on devices of this class alone where one is named.
+        """Return the job's measurer, restricted to devices of the class `like` if given.
 
         Raises PluginFailed, InvalidRequest.
         """
-        found: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
-        return found
+        measurer: Measurer = resolve("measurer", options.measurer).from_tools(self.tools(like))
+        return measurer
 
     def warm_up(self, job_id: str) -> None:
-        """Start what a job's first round needs while something else still goes on; where rounds are run."""
+        """Start the children that the job's first round needs, if this worker runs rounds."""
         if not self.tunes:
             return
         self.compiler.start()
@@ -144,9 +144,9 @@ class Runtime:
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
-        """A new process for a whole model, which TVM may run on `threads` threads; it is starting already.
+        """Start a model compiler process and return it.
 
-        It writes `folder`.
+        TVM uses `threads` threads in the process, and the process writes to `folder`.
         """
         zig = str(self.room / ZIG)
         env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
@@ -163,13 +163,13 @@ class Runtime:
         tidy: Callable[[], None],
         plan: Callable[[str], None],
     ) -> None:
-        """Set whether this slot tunes, and report it to the fleet as `Heartbeat.start` describes."""
+        """Set whether this slot tunes, and start its heartbeat (see `Heartbeat.start`)."""
         self.tunes = tunes
         self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy, plan)
 
     @contextmanager
     def working_on(self, what: str) -> Iterator[None]:
-        """Show what this worker does while it does it."""
+        """Report the task `what` as this worker's current task while the block runs."""
         self.roll_call.busy_with(what)
         try:
             yield
@@ -178,10 +178,11 @@ class Runtime:
 
     @contextmanager
     def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
-        """The same for what is no round, and is kept: the fleet's timeline shows it.
+        """Report an import, a training or a finish, and store it for the fleet's timeline.
 
-        A training shares the host as a whole; a finish step by step, as it waits for devices in between; an
-        import stops whenever somebody times (workers.host.pause_while_timing).
+        A training holds a share of the host lock throughout. A finish takes it step by step,
+        because it waits for devices in between. An import takes no share and pauses during
+        timing (workers.host.pause_while_timing).
         """
         trains = kind is StageKind.TRAIN
         share: AbstractContextManager[object] = HostLock().shared() if trains else nullcontext()
@@ -195,7 +196,7 @@ class Runtime:
                 StageRuns(session).end(run_id)
 
     def close(self) -> None:
-        """End every child."""
+        """Stop the heartbeat, end every child process and close the database."""
         self.roll_call.stop()
         if "builders" in self.__dict__:
             self.builders.close()

@@ -1,1 +1,1 @@
-"""Devices and workers, and what they did lately."""
+"""Routes for devices, workers and their recent activity."""

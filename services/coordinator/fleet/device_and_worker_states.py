@@ -1,4 +1,4 @@
-"""States of devices and workers, by what they said last; the targets that `local` and `cuda` mean."""
+"""States of devices and workers, and the targets that `local` and `cuda` stand for."""
 
 from typing import Final
 
@@ -18,12 +18,12 @@ SILENT_SEC: Final = 30.0
 
 
 def is_online(device: Device, seen_sec: float) -> bool:
-    """Whether a device can be counted on."""
+    """Return whether a device was seen recently and has not stopped."""
     return seen_sec < ONLINE_SEC and not device.info.stopped
 
 
 def state_of_device(device: Device, seen_sec: float) -> DeviceState:
-    """`seen_sec`: how long ago it was last seen."""
+    """Return the state of a device that was last seen `seen_sec` seconds ago."""
     if device.info.stopped:
         return DeviceState.STOPPED
     if seen_sec >= ONLINE_SEC:
@@ -32,7 +32,7 @@ def state_of_device(device: Device, seen_sec: float) -> DeviceState:
 
 
 def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
-    """`seen_sec`: how long ago it was last seen."""
+    """Return the state of a worker that was last seen `seen_sec` seconds ago."""
     if worker.info.stopped:
         return WorkerState.STOPPED
     if seen_sec > SILENT_SEC:
@@ -41,25 +41,25 @@ def state_of_worker(worker: Worker, seen_sec: float) -> WorkerState:
 
 
 def local_target(session: Session) -> Target:
-    """The target of a device that is online on the coordinator's own host.
+    """Return the target of a device that is online on the coordinator's own host.
 
-    The detected target of the host comes before others that it can execute, a CPU before accelerators.
+    The host's detected target is preferred to others it can execute, a CPU to accelerators.
 
-    Raises Conflict while no device of this host is known, NoDevice when all that are known are silent.
+    Raises Conflict if no device of this host is known, NoDevice if none of them is online.
     """
-    here = [device for device in Devices(session).list() if device.host_id == host_id()]
-    if not here:
+    local = [device for device in Devices(session).list() if device.host_id == host_id()]
+    if not local:
         raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
     now_sec = read_clock(session)
-    online = [device for device in here if is_online(device, now_sec - device.last_seen)]
+    online = [device for device in local if is_online(device, now_sec - device.last_seen)]
     if not online:
-        last = max(here, key=lambda device: device.last_seen)
+        last = max(local, key=lambda device: device.last_seen)
         raise NoDevice(
             f"`local` is the device {last.name}, which was last seen {now_sec - last.last_seen:.0f} s ago",
             hint="mallorn device   (it is seen by workers: mallorn workers)",
         )
-    known = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
-    return max(known, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
+    pairs = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
+    return max(pairs, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
 
 
 def gpu_target(session: Session) -> Target:

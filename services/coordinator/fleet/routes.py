@@ -1,4 +1,4 @@
-"""Finds devices and workers, and what ran on them."""
+"""Routes that list devices, workers and what ran on them."""
 
 from typing import Annotated, Final
 
@@ -28,7 +28,7 @@ from services.coordinator.web.caller_scopes import needs
 from services.coordinator.web.paging import ListOut
 
 router = APIRouter(tags=["fleet"])
-# A worker's id names one process: those of a day ago will not come back.
+# A worker's id names one process, so workers not seen for a day will not return.
 KEEP_SEC: Final = 24 * 3600.0
 MAX_ROUNDS: Final = 5000
 MAX_STAGES: Final = 5000
@@ -42,8 +42,8 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
     with parts.database.session() as session:
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
-        found = [_device(device, targets[device.target_id], now_sec) for device in devices]
-    return ListOut(items=sorted(found, key=lambda device: device.state is DeviceState.STOPPED))
+        items = [_device(device, targets[device.target_id], now_sec) for device in devices]
+    return ListOut(items=sorted(items, key=lambda device: device.state is DeviceState.STOPPED))
 
 
 @router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
@@ -61,8 +61,8 @@ def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
     """List the worker slots seen within a day."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
-        found = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
-    return ListOut(items=sorted(found, key=lambda worker: worker.state is WorkerState.STOPPED))
+        items = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
+    return ListOut(items=sorted(items, key=lambda worker: worker.state is WorkerState.STOPPED))
 
 
 @router.get("/fleet/activity", openapi_extra=SEES_FLEET)

@@ -1,1 +1,1 @@
-"""Jobs: submitting, looking, steering."""
+"""Routes to submit, list, show, pause, resume, cancel and delete jobs."""

@@ -1,4 +1,4 @@
-"""What a job is asked for with."""
+"""Request bodies for submitting and resuming jobs."""
 
 from typing import Annotated, Any, Final
 
@@ -51,7 +51,7 @@ class JobIn(BaseModel):
     @field_validator("options")
     @classmethod
     def _is_short(cls, options: JobOptions) -> JobOptions:
-        # Each list of jobs shows them.
+        # Every listing of jobs contains the options.
         if (length := len(options.model_dump_json(exclude_defaults=True))) > LONGEST_OPTIONS:
             raise ValueError(f"as JSON they have {length:,} characters, more than {LONGEST_OPTIONS:,}")
         return options

@@ -1,4 +1,4 @@
-"""Rows of the database as the API shows them, with the verdict on a job and what is to come."""
+"""Converts database rows of jobs and tasks to API values, with verdict and outlook."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -23,7 +23,7 @@ PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "stat
 
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
-    """By job what the planner expected at its last decision; a finish keeps it in its report."""
+    """Return by job id the planner's last outlook; for a done job, from its report."""
     state = {job.id: JobState(job.state) for job in jobs}
     events, done = Events(session), [job for job in jobs if job.state == JobState.DONE]
     ending = [job_id for job_id, where in state.items() if where is JobState.FINISHING]
@@ -40,14 +40,14 @@ def job_out(session: Session, job: Job) -> JobStatus:
 
 
 def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
-    """The same of many; no more queries are made for a hundred than for one."""
+    """Return the API values of many jobs, with a constant number of queries."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
     return [_job_out(job, targets[job.target_id], progress[job.id], outlooks.get(job.id)) for job in jobs]
 
 
 def shown_to(owner: str, job: JobStatus) -> JobStatus:
-    """A job as this owner may see it: of another's private one what it takes up, and not what it is."""
+    """Return a job as `owner` may see it: another owner's private job shows only its load."""
     if job.owner == owner or not job.options.is_private:
         return job
     progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
@@ -70,10 +70,10 @@ def _job_out(job: Job, target: str, progress: Progress, outlook: Outlook | None)
 
 
 def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
-    """Trials, failures and the estimate of the whole model; the tasks of a range add up to no run of it."""
+    """Return trials, failures and, for a model with one shape, the estimated latency."""
     best_us, weights = progress.best_us, progress.weights
-    # What the first pass left out is too small to matter. A task whose first time is still awaited is not: a
-    # sum without it would get worse when it comes.
+    # Tasks that the first pass left out are too small to matter. A task whose first time is
+    # still awaited is not: the sum without it would increase later.
     first_pass_over = progress.steered and not progress.awaited
     complete = bool(best_us) and (first_pass_over or len(best_us) == len(weights))
     return JobProgress.from_row(
@@ -88,7 +88,7 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
 
 
 def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
-    """One row of MetaSchedule's table."""
+    """Return one row of a task table like MetaSchedule's."""
     best_us = task.best_us
     return TaskStatus.from_row(
         task,

@@ -1,4 +1,4 @@
-"""Looks at jobs."""
+"""Routes that list and show jobs and their tasks."""
 
 import os
 from typing import Annotated, Final
@@ -19,13 +19,13 @@ from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
 from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
 
-# With less than this a database of SQLite cannot be relied on to commit.
+# With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 
 
 def full_disk_words(settings: Settings) -> str:
-    """What a job waits for while the embedded database has no room to grow; otherwise nothing."""
+    """Return the full-disk message if the SQLite database cannot grow; otherwise empty."""
     url = make_url(settings.database_url)
     if url.get_backend_name() != "sqlite" or not url.database:
         return ""
@@ -60,7 +60,7 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
 
 
 def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
-    """The same as its owner sees it."""
+    """Return a job as its owner sees it."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):

@@ -1,4 +1,4 @@
-"""Pauses, resumes and cancels jobs; archives and deletes them, and what they exported."""
+"""Routes to pause, resume, cancel, archive and delete jobs and their exports."""
 
 from http import HTTPStatus
 from typing import Final
@@ -25,7 +25,7 @@ from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep,
 from services.coordinator.web.quotas import check_work
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-# Who goes on with a job that is put back into a state.
+# The task to wake after a job is put back into a state.
 NEXT_TASK: Final = {
     JobState.QUEUED: queues.IMPORT_MODEL,
     JobState.IMPORTING: queues.IMPORT_MODEL,
@@ -48,16 +48,16 @@ def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: s
 @router.post("/{job_id}/pause")
 def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Plan no more rounds until the job is resumed. An admin pauses anybody's; its owner resumes it."""
-    told = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
+    reason = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
     with parts.database.transaction() as session:
-        paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *told))
+        paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *reason))
         return shown_to(caller.owner, paused)
 
 
 @router.post("/{job_id}/resume")
 def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
     """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
-    # Without more trials, a finish that failed or left something out is done again.
+    # Without more trials, a finish that failed or left a step out runs again.
     request = request or ResumeIn()
     with parts.database.transaction() as session:
         _explain_refusal(Jobs(session).get(job_id, owner), request)
@@ -74,8 +74,8 @@ def _explain_refusal(job: Job, request: ResumeIn) -> None:
     mode = job.options.get("mode", SEARCH)
     left = finish_left_something(job)
     if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
-        what = f"job {job.id} is {mode}: it measures no candidates"
-        raise Conflict(what, hint="mallorn tune MODEL   (a search starts from what is known, too)")
+        refusal = f"job {job.id} is {mode}: it measures no candidates"
+        raise Conflict(refusal, hint="mallorn tune MODEL   (a search starts from what is known, too)")
     if left or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:
@@ -128,5 +128,5 @@ def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
         uri = Removals(session).get(job_id, owner).export_uri
         Removals(session).delete(job_id, owner)
     if uri is not None:
-        # If this process dies here, control removes the files that nobody refers to any more.
+        # If this process dies here, the control process removes the unreferenced files.
         remove_export(parts.database, job_id, uri)

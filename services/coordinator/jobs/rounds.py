@@ -1,4 +1,4 @@
-"""The decision log of a job as the API shows it."""
+"""Route that lists the decision log of a job."""
 
 from enum import StrEnum
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Turns a request into a job."""
+"""Route that submits a job."""
 
 import hashlib
 from collections.abc import Sequence
@@ -62,28 +62,28 @@ def submit_job(
 def submit(
     parts: AppContext, owner: str, request: JobIn, idempotency_key: str | None
 ) -> tuple[JobStatus, bool]:
-    """The job and whether it is new.
+    """Create a job, or find it by idempotency key; return the job and whether it is new.
 
-    Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a class that
-    the operator does not allow, InvalidTarget, Conflict when
-    the key belongs to another request or nothing is known yet of what `local` is, NoDevice when whatever
-    said so is silent now, MissingPackage for a cost model that no worker can run, and TooMany.
+    Raises NotFound for an unknown model, InvalidRequest for an unknown name, ClassRefused for a
+    class that the operator does not allow, InvalidTarget, Conflict if the key belongs to another
+    request or no device defines `local` yet, NoDevice if none is online, MissingPackage for a
+    cost model that no worker can run, and TooMany.
     """
     check_options(request.options)
     if request.options.recording:
         allowed = parts.settings.recordings
         recording_place(request.options, "" if allowed == ANY_RECORDING and parts.door.asks() else allowed)
-    listed = parts.settings.plugins
-    # Where keys are asked for, nothing on the list allows any class.
-    asks = ANY in listed and parts.door.asks()
-    check_classes(request.options, [each for each in listed if each != ANY] if asks else listed)
+    plugins = parts.settings.plugins
+    # With API keys, the list entry that allows any class is ignored.
+    asks = ANY in plugins and parts.door.asks()
+    check_classes(request.options, [each for each in plugins if each != ANY] if asks else plugins)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
         Usage(session).hold(owner)
         model = Models(session).get(request.model_id, owner)
-        new = _new_job(session, model, request, idempotency_key)
-        job, is_new = Jobs(session).create(new)
+        new_job = _new_job(session, model, request, idempotency_key)
+        job, is_new = Jobs(session).create(new_job)
         if is_new:
             check_cost_model(session, request.options.cost_model)
             check_work(session, parts.settings, owner)
@@ -96,10 +96,10 @@ def submit(
 
 def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: str | None) -> NewJob:
     if request.target == LOCAL:
-        asked_for = local_target(session)
+        requested = local_target(session)
     else:
-        asked_for = gpu_target(session) if request.target == CUDA else parse_target(request.target)
-    target = measured_target(asked_for, request.options.measurer)
+        requested = gpu_target(session) if request.target == CUDA else parse_target(request.target)
+    target = measured_target(requested, request.options.measurer)
     return NewJob(
         owner=model.owner,
         name=request.name or model.name,
@@ -116,9 +116,10 @@ def _new_job(session: Session, model: Model, request: JobIn, idempotency_key: st
 
 
 def check_cost_model(session: Session, name: str) -> None:
-    """Raise MissingPackage where workers are there and none of them can run a cost model.
+    """Raise MissingPackage if workers are live but none of them can run the cost model `name`.
 
-    Where none is there the job waits; a worker of an older version, which says nothing of itself, may run it.
+    Without a live worker the job waits. A worker of an older version, which does not report
+    its cost models, counts as able.
     """
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
     tuning = [worker for worker in live if worker.info.tunes]
@@ -131,10 +132,10 @@ def check_cost_model(session: Session, name: str) -> None:
 
 
 def missing_libraries(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
-    """What keeps all of these workers from running a cost model; nothing where one of them can or may."""
-    known = [worker.cost_models for worker in workers if worker.cost_models is not None]
-    if not known or len(known) < len(workers) or any(name in names for names in known):
+    """Return libraries that keep all workers from running a model; empty if one may run it."""
+    reported = [worker.cost_models for worker in workers if worker.cost_models is not None]
+    if not reported or len(reported) < len(workers) or any(name in names for names in reported):
         return []
-    there = {library for names in known for each in names for library in libraries_of(each)}
+    installed = {library for names in reported for each in names for library in libraries_of(each)}
     needed = libraries_of(name)
-    return sorted(needed - there or needed)
+    return sorted(needed - installed or needed)

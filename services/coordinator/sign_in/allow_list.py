@@ -1,4 +1,4 @@
-"""The operator's list of the people whom an identity provider may sign in, with their scopes."""
+"""Allow-list of users whom an identity provider may sign in, with their scopes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Claims = Mapping[str, object]
 
 @dataclass(frozen=True)
 class AllowList:
-    """The people, e-mail domains and groups of the settings. Nobody else of the issuer's users gets in."""
+    """Allowed owners, e-mail domains and groups; all other users of the issuer are refused."""
 
     people: frozenset[str]  # owners and e-mail addresses
     domains: frozenset[str]
@@ -24,7 +24,7 @@ class AllowList:
 
     @classmethod
     def of(cls, settings: Settings) -> "AllowList":
-        """Read the settings. Raises InvalidRequest where an issuer has no list, or a group no known scope."""
+        """Read the settings. Raises InvalidRequest for an empty or malformed allow-list."""
         allowed = [name.casefold() for name in settings.oidc_allowed]
         domains = frozenset(name[1:] for name in allowed if name.startswith("@"))
         people = frozenset(name for name in allowed if not name.startswith("@"))
@@ -44,31 +44,31 @@ class AllowList:
         return cls(people, domains, groups, settings.oidc_groups_claim, admins)
 
     def scopes(self, owner: str, claims: Claims) -> tuple[Scope, ...]:
-        """Return the scopes that a provider's claims give their owner; none for somebody on no list.
+        """Return the scopes that a provider's claims give an owner; empty if none are allowed.
 
-        A name with an @ means an address, and an address counts where the provider has verified it.
+        A name with an @ is an e-mail address, which counts only if the provider verified it.
         """
         email, is_verified = claims.get(EMAIL), claims.get("email_verified") is True
         address = email.casefold() if isinstance(email, str) and is_verified else ""
         names = {address} if "@" in owner else {address, owner.casefold()}
         if names & self.admins:
             return ALL_SCOPES
-        found: set[Scope] = set()
+        scopes: set[Scope] = set()
         if names & self.people or address.rpartition("@")[2] in self.domains:
-            found.update(USUAL_SCOPES)
-        told = claims.get(self.groups_claim)
-        for group in told if isinstance(told, list) else [told]:
+            scopes.update(USUAL_SCOPES)
+        claimed_groups = claims.get(self.groups_claim)
+        for group in claimed_groups if isinstance(claimed_groups, list) else [claimed_groups]:
             if isinstance(group, str):
-                found |= self.groups.get(group, frozenset())
-        return tuple(sorted(found))
+                scopes |= self.groups.get(group, frozenset())
+        return tuple(sorted(scopes))
 
 
 def _scopes(group: str, words: str) -> frozenset[Scope]:
     try:
         return frozenset(Scope(word) for word in words.split("+"))
     except ValueError:
-        known = ", ".join(Scope)
+        names = ", ".join(Scope)
         raise InvalidRequest(
-            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {known}",
+            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {names}",
             hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit",
         ) from None

@@ -1,4 +1,4 @@
-"""Sign-ins of browsers: a key becomes a cookie that no script can read, and a refusal a line on the page."""
+"""Browser sign-ins: an API key becomes an HttpOnly cookie; refusals appear on the page."""
 
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
@@ -20,7 +20,7 @@ from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])
-#: Asks nobody for a key: a page must learn that it needs one, and may always sign out.
+#: Needs no key: the page must learn that a key is needed, and may always sign out.
 open_router = APIRouter(prefix="/session", tags=["session"])
 REFUSED_COOKIE: Final = "mallorn_refused"
 TOLD_SEC: Final = 60
@@ -28,37 +28,37 @@ MOST_CHARS: Final = 500
 
 
 class OnThePage(APIRoute):
-    """Leads a refused browser back to the page, which says why; a program gets the error itself."""
+    """Route that redirects a refused browser to the page; other clients get the error."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
-        """The route, for browsers as well."""
+        """Return the handler, wrapped to redirect browsers on errors."""
         handle = super().get_route_handler()
 
-        async def told(request: Request) -> Response:
+        async def handle_or_redirect(request: Request) -> Response:
             try:
                 return await handle(request)
             except MallornError as error:
                 if "text/html" not in request.headers.get("Accept", ""):
                     raise
-                return _back(request, error)
+                return _redirect(request, error)
 
-        return told
+        return handle_or_redirect
 
 
 def home(request: Request) -> str:
-    """The page, as browsers reach it: behind a proxy only MALLORN_URL tells."""
+    """Return the page's URL; behind a proxy it comes from the setting MALLORN_URL."""
     return f"{(get_parts(request).settings.url or str(request.base_url)).rstrip('/')}/"
 
 
 def why_refused(request: Request) -> str | None:
-    """Why this browser was not signed in a moment ago."""
+    """Return the recent reason why this browser was not signed in, from its cookie."""
     return unquote(request.cookies.get(cookie_name(request, REFUSED_COOKIE), "")) or None
 
 
 def set_cookie(
     request: Request, response: Response, name: str, value: str, seconds: float, *, is_lax: bool = False
 ) -> None:
-    """Let a browser keep a cookie that no script reads; a page of another site sends it only if it is lax."""
+    """Set an HttpOnly cookie; only with `is_lax` do navigations from other sites send it."""
     response.set_cookie(
         cookie_name(request, name),
         value,
@@ -69,8 +69,8 @@ def set_cookie(
     )
 
 
-def _back(request: Request, error: MallornError) -> Response:
-    # Not in the address: whoever makes a link would choose what the page says.
+def _redirect(request: Request, error: MallornError) -> Response:
+    # In a cookie, not in the URL: a forged link must not choose what the page says.
     response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
     set_cookie(request, response, REFUSED_COOKIE, quote(error.message[:MOST_CHARS], safe=""), TOLD_SEC)
     return response
@@ -111,7 +111,7 @@ def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
 
 
 def hand_out(request: Request, response: Response, cookie: str) -> None:
-    """Sign a browser in with this cookie; why it was refused before is forgotten."""
+    """Sign a browser in with this cookie and delete its refusal cookie."""
     if why_refused(request):
         response.delete_cookie(cookie_name(request, REFUSED_COOKIE), httponly=True, samesite="strict")
     set_cookie(request, response, COOKIE, cookie, SIGNED_IN_SEC)

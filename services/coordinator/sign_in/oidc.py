@@ -1,4 +1,4 @@
-"""Signing in with an identity provider: the authorization code flow, with PKCE."""
+"""Sign-in with an identity provider: the authorization code flow with PKCE."""
 
 from http import HTTPStatus
 from typing import Annotated, Final
@@ -17,7 +17,7 @@ from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.authenticator import LET_IN
 from services.coordinator.web.caller_dependencies import cookie_name
 
-#: Between leaving and coming back a browser keeps what it left with.
+#: Cookie with the secrets of a sign-in while the browser is at the provider.
 COOKIE: Final = "mallorn_oidc"
 AWAY_SEC: Final = 600
 KEPT: Final = ("state", "nonce", "verifier")
@@ -25,7 +25,7 @@ REDIRECT: Final = HTTPStatus.SEE_OTHER
 
 
 def _open_provider(request: Request, provider: ProviderDep) -> Provider:
-    """Raises NotFound where there is none, and TooMany for an address that comes too often."""
+    """Return the provider. Raises NotFound if there is none, TooMany above the rate limit."""
     if provider is None:
         raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
     address = request.client.host if request.client else "whoever asks"
@@ -40,11 +40,11 @@ router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePa
 @router.get("", status_code=REDIRECT, response_class=RedirectResponse)
 def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
     """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
-    kept = {name: new_secret() for name in KEPT}
-    response = RedirectResponse(provider.address(_callback(request), **kept), REDIRECT)
-    # Secrets hold no dot, and nothing that a cookie has to escape.
-    # Lax: the browser comes back with a navigation that another site began.
-    set_cookie(request, response, COOKIE, ".".join(kept.values()), AWAY_SEC, is_lax=True)
+    secrets = {name: new_secret() for name in KEPT}
+    response = RedirectResponse(provider.address(_callback(request), **secrets), REDIRECT)
+    # Secrets contain no dot and no character that a cookie must escape.
+    # Lax: the browser returns by a navigation that another site started.
+    set_cookie(request, response, COOKIE, ".".join(secrets.values()), AWAY_SEC, is_lax=True)
     return response
 
 
@@ -58,16 +58,18 @@ def come_back(
     error: Annotated[str, Query(description="Why the provider did not.")] = "",
 ) -> RedirectResponse:
     """Take a browser back from the identity provider, sign it in, and show it the page."""
-    # What the browser left with; empty where it brings nothing of ours.
-    words = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
-    kept = dict(zip(KEPT, words, strict=True)) if len(words) == len(KEPT) and all(words) else {}
-    if not kept or kept["state"] != state:
+    # The secrets that the browser left with; empty if its cookie is missing or malformed.
+    values = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
+    is_whole = len(values) == len(KEPT) and all(values)
+    secrets = dict(zip(KEPT, values, strict=True)) if is_whole else {}
+    if not secrets or secrets["state"] != state:
         raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
     if error or not code:
         raise Refused(
             f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
         )
-    owner, scopes = provider.person(code, _callback(request), kept["nonce"], kept["verifier"])
+    nonce, verifier = secrets["nonce"], secrets["verifier"]
+    owner, scopes = provider.person(code, _callback(request), nonce, verifier)
     with parts.database.transaction() as session:
         if Owners(session).is_put_out(owner):
             raise Refused(f"{owner} was put out of this service", hint=LET_IN)

@@ -1,4 +1,4 @@
-"""An OpenID Connect provider: where it sends browsers, and what it says of who came back."""
+"""Client of an OpenID Connect provider: login URL, tokens and verified claims."""
 
 import base64
 import hashlib
@@ -26,46 +26,46 @@ Document = TypeVar("Document")
 
 
 class ProviderMetadata(Generic[Document]):
-    """One document. It is asked for by one visit at a time, and never again within AGAIN_SEC."""
+    """Cached document of the provider, fetched by one thread at a time, once per AGAIN_SEC."""
 
     def __init__(self, ask: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:
-        self._ask = ask
+        self._fetch = ask
         self._clock = clock
         self._lock = Lock()
         self._document: Document | None = None
-        self._why_not: MallornError = Unavailable()
-        self._got_sec = self._asked_sec = -math.inf
+        self._last_error: MallornError = Unavailable()
+        self._fetched_sec = self._tried_sec = -math.inf
 
     def read(self, *, anew: bool = False) -> Document:
-        """The document, at most KEPT_SEC old; `anew` asks again, if that was not just done.
+        """Return the document, at most KEPT_SEC old; `anew` refetches unless fetched just now.
 
         Raises Unavailable.
         """
         with self._lock:
-            if (anew or not self._good()) and self._clock() - self._asked_sec >= AGAIN_SEC:
+            if (anew or not self._is_fresh()) and self._clock() - self._tried_sec >= AGAIN_SEC:
                 try:
-                    self._document, self._got_sec = self._ask(), self._clock()
+                    self._document, self._fetched_sec = self._fetch(), self._clock()
                 except MallornError as error:
-                    self._why_not = error
+                    self._last_error = error
                 finally:
-                    self._asked_sec = self._clock()
-            if self._document is not None and self._good():
+                    self._tried_sec = self._clock()
+            if self._document is not None and self._is_fresh():
                 return self._document
-            raise Unavailable(self._why_not.message, hint=self._why_not.hint)
+            raise Unavailable(self._last_error.message, hint=self._last_error.hint)
 
-    def _good(self) -> bool:
-        return self._clock() - self._got_sec < KEPT_SEC
+    def _is_fresh(self) -> bool:
+        return self._clock() - self._fetched_sec < KEPT_SEC
 
 
 TIMEOUT_SEC: Final = 10.0
-# Two clocks may be five minutes apart; what makes a token fresh is its nonce, of this sign-in alone.
+# Clocks may differ by five minutes; a token's nonce ties it to this sign-in.
 LEEWAY_SEC: Final = 330
-# Of one address, in each coordinator; a sign-in takes two.
+# Requests per client address in each coordinator; a sign-in takes two.
 VISITS_PER_MINUTE: Final = 60
 ALGORITHMS: Final = ("RS256", "ES256", "PS256")
 Claims = dict[str, object]
 Scopes = tuple[Scope, ...]
-Said = TypeVar("Said", bound=BaseModel)
+Reply = TypeVar("Reply", bound=BaseModel)
 
 
 class Discovery(BaseModel):
@@ -88,24 +88,24 @@ class Refused(Unauthorized):
 
 
 class Provider:
-    """As the settings name it. Its own description and its keys are asked for when somebody signs in."""
+    """The configured provider; its metadata and keys are fetched when a user signs in."""
 
     def __init__(
         self, issuer: str, client_id: str, client_secret: str, claim: str, allowed: AllowList
     ) -> None:
-        """`claim` is the one that names the owner."""
+        """Configure the provider; `claim` is the claim that names the owner."""
         self.issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._client_secret = client_secret
         self._claim = claim
         self._allowed = allowed
         self.visits = RateLimit(VISITS_PER_MINUTE)
-        self._description = ProviderMetadata(self._describe)
+        self._description = ProviderMetadata(self._fetch_discovery)
         self._keys = ProviderMetadata(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
 
     @classmethod
     def of(cls, settings: Settings) -> "Provider | None":
-        """None where no issuer is set. Raises InvalidRequest where one is and nobody is allowed."""
+        """Return the provider, or None without an issuer. Raises as `AllowList.of`."""
         if not settings.oidc_issuer:
             return None
         secret, allowed = settings.oidc_client_secret.get_secret_value(), AllowList.of(settings)
@@ -116,9 +116,9 @@ class Provider:
         return urlsplit(self.issuer).netloc
 
     def address(self, redirect_uri: str, state: str, nonce: str, verifier: str) -> str:
-        """Where to send a browser. Raises Unavailable."""
+        """Return the login URL to redirect a browser to. Raises Unavailable."""
         digest = hashlib.sha256(verifier.encode()).digest()
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": self._client_id,
             "redirect_uri": redirect_uri,
@@ -128,19 +128,20 @@ class Provider:
             "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        return f"{self._description.read().authorization_endpoint}?{urlencode(asked)}"
+        return f"{self._description.read().authorization_endpoint}?{urlencode(query)}"
 
     def person(self, code: str, redirect_uri: str, nonce: str, verifier: str) -> tuple[str, Scopes]:
-        """Return the owner who came back with this code, and their scopes. Raises Refused, Unavailable."""
+        """Exchange a code for the owner and their scopes. Raises Refused, Unavailable."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
-        known = self._client_id, self._client_secret
-        said = self._ask("POST", self._description.read().token_endpoint, Tokens, data=form, auth=known)
-        claims = self._checked(said.id_token, nonce)
+        auth = self._client_id, self._client_secret
+        url = self._description.read().token_endpoint
+        tokens = self._ask("POST", url, Tokens, data=form, auth=auth)
+        claims = self._checked_claims(tokens.id_token, nonce)
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
             raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
@@ -152,14 +153,15 @@ class Provider:
             )
         return owner, scopes
 
-    def _describe(self) -> Discovery:
-        described = self._ask("GET", f"{self.issuer}/.well-known/openid-configuration", Discovery)
-        if described.issuer.rstrip("/") != self.issuer:
+    def _fetch_discovery(self) -> Discovery:
+        url = f"{self.issuer}/.well-known/openid-configuration"
+        discovery = self._ask("GET", url, Discovery)
+        if discovery.issuer.rstrip("/") != self.issuer:
             raise Unavailable(f"{self.issuer} describes another issuer", hint="check MALLORN_OIDC_ISSUER")
-        return described
+        return discovery
 
-    def _checked(self, token: str, nonce: str) -> Claims:
-        """The claims of a token that the issuer signed for us, for this sign-in, and not long ago."""
+    def _checked_claims(self, token: str, nonce: str) -> Claims:
+        """Verify a token's signature, issuer, audience, expiry, nonce; return its claims."""
         jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwt", "errors"))
         rules = jwt.JWTClaimsRegistry(
             leeway=LEEWAY_SEC,
@@ -176,29 +178,30 @@ class Provider:
         return claims
 
     def _read(self, token: str) -> Claims:
-        """What a token claims, by the keys that we have, or by newer ones: providers change them."""
+        """Decode a token with the cached keys, or with refetched ones after a key rotation."""
         jwk, jwt, errors = (need(f"joserfc.{name}", "OIDC", "oidc") for name in ("jwk", "jwt", "errors"))
 
         def claims(keys: KeySet) -> Claims:
-            known = jwk.KeySet.import_key_set(keys.model_dump())
-            return dict(jwt.decode(token, known, algorithms=list(ALGORITHMS)).claims)
+            key_set = jwk.KeySet.import_key_set(keys.model_dump())
+            return dict(jwt.decode(token, key_set, algorithms=list(ALGORITHMS)).claims)
 
         try:
             return claims(self._keys.read())
         except (errors.JoseError, ValueError):
             return claims(self._keys.read(anew=True))
 
-    def _ask(self, method: str, url: str, kind: type[Said], **given: Any) -> Said:
+    def _ask(self, method: str, url: str, kind: type[Reply], **arguments: Any) -> Reply:
         try:
-            answer = httpx.request(method, url, timeout=TIMEOUT_SEC, **given)
-            said = answer.json()
-            if answer.is_error or not isinstance(said, dict):
-                raise Refused(f"{self.name} refused: {said if isinstance(said, str) else _why(said)}")
-            return kind.model_validate(said)
+            response = httpx.request(method, url, timeout=TIMEOUT_SEC, **arguments)
+            body = response.json()
+            if response.is_error or not isinstance(body, dict):
+                why = body if isinstance(body, str) else _why(body)
+                raise Refused(f"{self.name} refused: {why}")
+            return kind.model_validate(body)
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            why = _unlike(error) if isinstance(error, ValidationError) else error
+            problem = _first_problem(error) if isinstance(error, ValidationError) else error
             raise Unavailable(
-                f"{self.name} does not answer as an identity provider: {why}", hint=f"curl {url}"
+                f"{self.name} does not answer as an identity provider: {problem}", hint=f"curl {url}"
             ) from error
 
 
@@ -210,12 +213,12 @@ def get_provider(request: Request) -> Provider | None:
 ProviderDep = Annotated[Provider | None, Depends(get_provider)]
 
 
-def _unlike(error: ValidationError) -> str:
-    """The field, and nothing of what it holds: it may be a secret."""
+def _first_problem(error: ValidationError) -> str:
+    """Describe a validation error by field and message, but without the value."""
     first = error.errors(include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _why(said: Any) -> str:
-    told = said if isinstance(said, dict) else {}
-    return str(told.get("error_description") or told.get("error") or "it gave no reason")[:200]
+def _why(body: Any) -> str:
+    fields = body if isinstance(body, dict) else {}
+    return str(fields.get("error_description") or fields.get("error") or "it gave no reason")[:200]

@@ -1,1 +1,1 @@
-"""What all routes share: keys, pages, failures, limits, and what they hand on to."""
+"""Shared parts of all routes: authentication, paging, errors, limits and resources."""

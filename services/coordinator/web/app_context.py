@@ -1,4 +1,4 @@
-"""What a request needs: settings, database, artifact store and the waker, built once an app."""
+"""Resources of the app that requests use: settings, database, artifact store, waker."""
 
 from dataclasses import dataclass, field
 from threading import Event
@@ -15,27 +15,27 @@ from services.coordinator.web.quotas import ArrivingBytes, FewAtOnce
 from services.coordinator.web.rate_limit import RateLimit
 from services.coordinator.web.waker import Waker
 
-# Whoever asks is told soon that the database is silent: so long for a connection, so long for a statement.
+# Time limit for a database connection, and for a statement, so that clients soon get an error.
 ANSWER_SEC: Final = 4.0
-# But for the few who ask for what takes long: they wait, as long as no single statement takes longer.
+# The same for the few requests with slow statements.
 PATIENT_SEC: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class AppContext:
-    """The parts behind the routes. Nothing here connects before it is used."""
+    """Resources shared by all routes. None of them connects before its first use."""
 
     settings: Settings
     database: Database
-    patient: Database  # for what may take long
+    patient: Database  # for slow statements
     store: Store
     waker: Waker
     door: Authenticator
     rates: RateLimit
     arriving: ArrivingBytes
-    few: FewAtOnce  # of the answers that take long
+    few: FewAtOnce  # limits concurrent slow requests
     pulse: EventPoller
-    stopping: Event = field(default_factory=Event)  # streams without an end of their own watch it
+    stopping: Event = field(default_factory=Event)  # set at shutdown: event streams end
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:

@@ -1,4 +1,4 @@
-"""The artifact store: any place fsspec can write to."""
+"""The artifact store, at any location that fsspec can write to."""
 
 import hashlib
 import posixpath
@@ -20,55 +20,55 @@ LONGEST_UPLOAD_SEC: Final = 86_400.0
 
 
 class Store:
-    """Models come in, schedules go out."""
+    """Stores uploaded models and reads exported schedules."""
 
     def __init__(self, url: str) -> None:
         self._url = url
 
     def upload(self, limit_bytes: int) -> "Upload":
-        """Begin to receive a model."""
+        """Return an upload that receives a model of at most `limit_bytes`."""
         return Upload(self._url, limit_bytes)
 
     def sweep(self) -> None:
-        """Remove uploads that nobody will end: their coordinator was killed a day ago or more."""
+        """Remove incomplete uploads that are older than a day (LONGEST_UPLOAD_SEC)."""
         fs, pattern = open_store(model_uri(self._url, f"{INCOMING}*"))
         for path in fs.glob(pattern):
             if fs.modified(path).timestamp() < time.time() - LONGEST_UPLOAD_SEC:
                 fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
-        """A schedule as people read it; None where its finish kept no such form."""
+        """Return a schedule as TVMScript; None if its finish stored none."""
         fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
         try:
             return ScheduleScripts.model_validate_json(fs.cat_file(path))
-        except ValueError:  # a finish that was killed wrote half of it; the next one writes it anew
+        except ValueError:  # a killed finish wrote a part of it; the next one rewrites it
             return None
 
     def holds(self, model_id: str) -> bool:
-        """Whether the bytes of a model are there."""
+        """Return whether the bytes of a model are stored."""
         fs, path = open_store(model_uri(self._url, model_id))
         return bool(fs.exists(path))
 
     def zip_directory(self, uri: str) -> Iterator[bytes]:
-        """A directory as a zip archive, in pieces: each as soon as it is packed, or a proxy gives up."""
+        """Yield a directory as a zip archive, each piece as soon as it is packed."""
         fs, root = open_store(uri)
-        packed = _Packed()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, found in sorted(fs.find(root, detail=True).items()):
+        buffer = _ArchiveBuffer()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path, info in sorted(fs.find(root, detail=True).items()):
                 member = zipfile.ZipInfo(path.removeprefix(root).lstrip("/"), time.localtime()[:6])
-                member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, found["size"]
+                member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, info["size"]
                 with fs.open(path, "rb") as stored, archive.open(member, "w") as file:
-                    yield packed.take()
+                    yield buffer.take()
                     while chunk := stored.read(CHUNK_BYTES):
                         file.write(chunk)
-                        yield packed.take()
-        yield packed.take()
+                        yield buffer.take()
+        yield buffer.take()
 
 
-class _Packed:
-    """What an archive is written to, and taken from meanwhile."""
+class _ArchiveBuffer:
+    """File object for writing an archive, whose content is taken piece by piece."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -78,18 +78,18 @@ class _Packed:
         return len(data)
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: written bytes are immediately available from `take`."""
 
     def close(self) -> None:
-        """The archive is whole."""
+        """Do nothing: the last bytes are still available from `take`."""
 
     def take(self) -> bytes:
-        taken, self._bytes = bytes(self._bytes), bytearray()
-        return taken
+        content, self._bytes = bytes(self._bytes), bytearray()
+        return content
 
 
 class Upload:
-    """A model on its way in: counted and hashed as it is written, put under its name once it is whole."""
+    """A model upload: hashes and counts bytes; `keep` moves the file to its final name."""
 
     def __init__(self, artifacts: str, limit_bytes: int) -> None:
         self._artifacts = artifacts
@@ -111,7 +111,7 @@ class Upload:
             self._fs.rm_file(self._path)
 
     def expect(self, size_bytes: int) -> None:
-        """Raise TooLarge for a body of this announced size, before any of it is read."""
+        """Raise TooLarge if `size_bytes`, announced or received, is above the limit."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
                 f"this server accepts models up to {self._limit_bytes} bytes, the upload is larger",
@@ -119,7 +119,7 @@ class Upload:
             )
 
     def write(self, chunk: bytes) -> None:
-        """Take the next bytes. Raises TooLarge once there are too many, StorageFull without room for them."""
+        """Write the next bytes. Raises TooLarge, StorageFull, HostFault or StoreAway."""
         self.size_bytes += len(chunk)
         self.expect(self.size_bytes)
         self._hash.update(chunk)
@@ -128,7 +128,7 @@ class Upload:
             self._file.write(chunk)
 
     def close(self) -> str:
-        """End the writing; the SHA-256 of what came in. Raises InvalidRequest if that is nothing."""
+        """Close the file; return its SHA-256. Raises InvalidRequest for an empty upload."""
         if self.size_bytes == 0:
             raise InvalidRequest(
                 "the upload is empty", hint="curl -T model.onnx URL/api/v1/models?name=model.onnx"
@@ -138,7 +138,7 @@ class Upload:
         return self._hash.hexdigest()
 
     def keep(self) -> None:
-        """Put the whole model under its SHA-256."""
+        """Move the complete upload to the place named by its SHA-256."""
         with full_disk_explained(self._path):
             _, final_path = open_store(model_uri(self._artifacts, self._hash.hexdigest()))
             self._fs.mv(self._path, final_path)
@@ -151,10 +151,10 @@ class Upload:
 
 @contextmanager
 def full_disk_explained(file: str) -> Iterator[None]:
-    """Turn what the host refuses into StorageFull or HostFault, and what else there is into StoreAway."""
+    """Turn an OSError into StorageFull or HostFault if the host failed, else StoreAway."""
     try:
         yield
     except OSError as error:
-        if (known := os_error(error, file)) is not None:
-            raise known from error
+        if (host_error := os_error(error, file)) is not None:
+            raise host_error from error
         raise away(file, error) from error

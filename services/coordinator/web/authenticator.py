@@ -1,4 +1,4 @@
-"""Who may come in: by a key of the environment, by one in SQL, or by a browser's sign-in."""
+"""Authenticates callers by a key from the environment or SQL, or by a browser session."""
 
 import hmac
 import math
@@ -36,60 +36,60 @@ class LocalPeer:
 
     @cached_property
     def uid(self) -> int | None:
-        """The user who runs it, as the kernel says; None if the kernel does not, or it is gone."""
+        """The uid of the peer process, from the kernel; None if unknown or disconnected."""
         with suppress(OSError):
             uid = peer_uid(self._our_end.getsockname()[:2], self._our_end.getpeername()[:2])
-            # Raises once the connection has ended: then another one may have its addresses by now.
+            # Raises if the connection has ended: another one may use its addresses by now.
             self._our_end.getpeername()
             return uid
         return None
 
 
 class Authenticator:
-    """Knows all keys. Once there was one, or an identity provider is set up, nobody comes in unknown.
+    """Authenticates callers. Keys are required once one was made or a provider is configured.
 
-    Until then the user who runs this service, and root, are the owner `local`; other users of the machine
-    are nobody (ADR 0058). A caller without a peer is in this process.
+    Until then the user who runs this service, and root, are the owner `local`, and other users
+    of the machine are refused (ADR 0058). A caller without a peer is in this process.
     """
 
     def __init__(self, settings: Settings, database: Database) -> None:
         self._keys = settings.api_keys
         self._database = database
         self._asks = bool(settings.api_keys or settings.oidc_issuer)
-        self._noted: dict[str, float] = {}
-        self._good: dict[tuple[str | None, str | None], float] = {}
+        self._use_noted_sec: dict[str, float] = {}
+        self._admitted_sec: dict[tuple[str | None, str | None], float] = {}
 
     def asks(self) -> bool:
-        """Whether a key is needed here, whichever user asks."""
+        """Return whether this service requires an API key or a sign-in."""
         if not self._asks:
             with self._database.session() as session:
                 self._asks = ApiKeys(session).exist()
         return self._asks
 
     def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Who presents this key, or else this cookie, or runs the peer. Raises Unauthorized."""
+        """Authenticate by key, else by cookie, else by peer process. Raises Unauthorized."""
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
-            raise _not_yours(peer.uid)
+            raise _foreign_user_error(peer.uid)
         with self._database.session() as session:
             if key is None:
-                found = self._with_cookie(session, cookie)
+                caller = self._with_cookie(session, cookie)
             else:
-                found = self._by_digest(session, digest_of(key))
-            if found is not None and Owners(session).is_put_out(found.owner):
-                raise Unauthorized(f"{found.owner} was put out of this service", hint=LET_IN)
-        if found is not None:
-            self._note_use(found.key_id)
-            return found
+                caller = self._by_digest(session, digest_of(key))
+            if caller is not None and Owners(session).is_put_out(caller.owner):
+                raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
+        if caller is not None:
+            self._note_use(caller.key_id)
+            return caller
         if key is None:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
         raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
-        """Whether who came in so still may; looked up once in AGAIN_SEC for all streams of the same key."""
+        """Return whether these credentials are still valid, checked once per AGAIN_SEC."""
         now_sec = time.monotonic()
-        if now_sec - self._good.get((key, cookie), -math.inf) < AGAIN_SEC:
+        if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True
         try:
             self.caller(key, cookie, peer)
@@ -97,21 +97,21 @@ class Authenticator:
             return False
         except Unavailable:
             return True
-        if len(self._good) >= MOST_KNOWN:
-            self._good.clear()
-        self._good[key, cookie] = now_sec
+        if len(self._admitted_sec) >= MOST_KNOWN:
+            self._admitted_sec.clear()
+        self._admitted_sec[key, cookie] = now_sec
         return True
 
     def _with_cookie(self, session: Session, cookie: str | None) -> Caller | None:
-        known = SignIns(session).of(cookie) if cookie else None
-        if known is None:
+        sign_in = SignIns(session).of(cookie) if cookie else None
+        if sign_in is None:
             return None
-        if known.key_digest is None:
-            return Caller(known.owner, scopes=known.scopes)
-        return self._by_digest(session, known.key_digest)
+        if sign_in.key_digest is None:
+            return Caller(sign_in.owner, scopes=sign_in.scopes)
+        return self._by_digest(session, sign_in.key_digest)
 
     def _by_digest(self, session: Session, digest: str) -> Caller | None:
-        # Every entry is compared, and in constant time, so that the answer's delay tells nothing.
+        # Compare every entry in constant time, so that the response time reveals nothing.
         owners = [
             name
             for name, expected in self._keys.items()
@@ -122,7 +122,7 @@ class Authenticator:
         key = ApiKeys(session).presented(digest)
         if key is None:
             return None
-        # Whoever presents the whole key may know why it opens nothing.
+        # A caller that presents the whole key may know why it is refused.
         if key.revoked_at is not None:
             raise Unauthorized(f"the API key {key.id} was revoked", hint=ANOTHER)
         if key.expires_at is not None and key.expires_at <= read_clock(session):
@@ -131,22 +131,22 @@ class Authenticator:
 
     def _note_use(self, key_id: str) -> None:
         now_sec = time.monotonic()
-        if not key_id or now_sec - self._noted.get(key_id, -math.inf) < USED_SEC:
+        if not key_id or now_sec - self._use_noted_sec.get(key_id, -math.inf) < USED_SEC:
             return
-        self._noted[key_id] = now_sec
-        # Nobody is kept out for want of it.
+        self._use_noted_sec[key_id] = now_sec
+        # A failure to record the use must not refuse the caller.
         with suppress(Unavailable), self._database.transaction() as session:
             ApiKeys(session).used(key_id)
 
 
-def _not_yours(uid: int | None) -> Unauthorized:
-    ours = user_name(os.getuid())
+def _foreign_user_error(uid: int | None) -> Unauthorized:
+    user = user_name(os.getuid())
     if uid is None:
         return Unauthorized(
-            f"this service is of {ours}, and the kernel does not say which user asks",
-            hint=f"ask {ours} for a key: mallorn keys create NAME --here",
+            f"this service is of {user}, and the kernel does not say which user asks",
+            hint=f"ask {user} for a key: mallorn keys create NAME --here",
         )
     return Unauthorized(
-        f"this service is of {ours}, and {user_name(uid)} asks",
-        hint=f"mallorn up --port 0   (or ask {ours} for a key: mallorn keys create NAME --here)",
+        f"this service is of {user}, and {user_name(uid)} asks",
+        hint=f"mallorn up --port 0   (or ask {user} for a key: mallorn keys create NAME --here)",
     )

@@ -1,4 +1,4 @@
-"""Who is asking, and whether they may."""
+"""FastAPI dependencies that authenticate the caller and check scopes."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,7 +16,7 @@ from services.coordinator.web.authenticator import LocalPeer
 from services.coordinator.web.caller_scopes import SCOPES, Caller
 
 COOKIE: Final = "mallorn_session"
-PEER: Final = "peer"  # where the server notes in a request's state who is at the other end
+PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
 _bearer = HTTPBearer(
     auto_error=False,
     description="An API key; where there are none, the user who runs the service needs none.",
@@ -25,13 +25,13 @@ Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 
 
 def cookie_name(request: Request, name: str) -> str:
-    """Return a cookie's name with the port that the browser asked: browsers keep one cookie for all ports."""
+    """Return a cookie's name with the request's port: browsers share cookies between ports."""
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"{name}_{port}" if port.isascii() and port.isdigit() and len(port) <= 5 else name
 
 
 def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
-    """Return the key and the cookie of a request, as they came, and which program sent it."""
+    """Return the unverified API key and cookie of a request, and its peer process."""
     scheme, key = get_authorization_scheme_param(request.headers.get("authorization"))
     cookie = request.cookies.get(cookie_name(request, COOKIE))
     peer: LocalPeer | None = getattr(request.state, PEER, None)  # None: this process
@@ -39,20 +39,20 @@ def shown(request: Request) -> tuple[str | None, str | None, LocalPeer | None]:
 
 
 def admit(parts: AppContext, request: Request) -> Caller:
-    """Return whose key, or whose sign-in, was presented, and count the request once.
+    """Authenticate the caller of a request, and count the request once for the rate limit.
 
-    Raises Unauthorized, and TooMany. The audit log has those alone who are admitted.
+    Raises Unauthorized and TooMany. The audit log contains admitted callers only.
     """
-    known: Caller | None = getattr(request.state, "caller", None)
-    if known is None:
-        known = parts.door.caller(*shown(request))
-        parts.rates.take((known.owner, known.key_id), known.owner)
-        request.state.caller = known
-    return known
+    caller: Caller | None = getattr(request.state, "caller", None)
+    if caller is None:
+        caller = parts.door.caller(*shown(request))
+        parts.rates.take((caller.owner, caller.key_id), caller.owner)
+        request.state.caller = caller
+    return caller
 
 
 def get_caller(request: Request, parts: PartsDep, _described: Presented) -> Caller:
-    """Admit whoever asks, if the scopes allow it. Raises Unauthorized, TooMany and Forbidden."""
+    """Admit the caller and check its scopes. Raises Unauthorized, TooMany and Forbidden."""
     caller = admit(parts, request)
     caller.check(tuple(map(Scope, request.scope["route"].openapi_extra[SCOPES])))
     return caller
@@ -62,7 +62,7 @@ CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
 def get_owner(caller: CallerDep) -> str:
-    """Whose things the request is about."""
+    """Return the owner whose data the request concerns: the caller's."""
     return caller.owner
 
 
@@ -70,17 +70,17 @@ OwnerDep = Annotated[str, Depends(get_owner)]
 
 
 def take_turn(parts: PartsDep, owner: OwnerDep) -> Iterator[None]:
-    """Let an answer that takes long be one of a few at a time. Raises TooMany."""
+    """Limit the owner's concurrent slow requests. Raises TooMany."""
     with parts.few.one(owner):
         yield
 
 
-#: What a route says whose answer takes long.
+#: Dependency for routes with slow responses.
 FewAtOnce = Depends(take_turn)
 
 
 def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
-    """Whose job a request means: the caller's own or, for an admin, anybody's by its whole id."""
+    """Return the owner of a job: the caller or, for admins and a full id, any owner."""
     if caller.sees is not None:
         return caller.owner
     with parts.database.session() as session:
@@ -89,5 +89,5 @@ def get_job_owner(parts: PartsDep, caller: CallerDep, job_id: str) -> str:
         return Jobs(session).get(job_id, None).owner
 
 
-#: For what an admin may do with everybody's jobs: see them, and stop them.
+#: For routes that admins may use on all jobs: to see and to stop them.
 JobOwnerDep = Annotated[str, Depends(get_job_owner)]

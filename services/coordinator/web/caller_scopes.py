@@ -1,7 +1,7 @@
-"""Who asks, and what a route asks for.
+"""The caller of a request, and the scopes that routes need.
 
-A route needs `read` where its method only shows things, else `submit`. One that changes what is everybody's
-says so with `openapi_extra=needs(Scope.ADMIN)`: there it is written in the API's description, too.
+A route with a safe method needs `read`, any other `submit`. Routes that change shared things
+declare `openapi_extra=needs(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
 """
 
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from mallorn.core.api_keys import ALL_SCOPES, Scope, allows
 from mallorn.core.errors import Forbidden
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-SCOPES: Final = "x-scopes"  # where the API's description says who may
+SCOPES: Final = "x-scopes"  # key in the OpenAPI document
 LOCAL_OWNER: Final = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose key was presented, and what it allows."""
+    """An authenticated owner, with the key and its scopes."""
 
     owner: str
-    key_id: str = ""  # as `mallorn keys` lists it; empty where no such key was presented
+    key_id: str = ""  # as `mallorn keys` lists it; empty without a stored key
     scopes: tuple[Scope, ...] = ALL_SCOPES
 
     @property
     def sees(self) -> str | None:
-        """Whose keys and deeds they see; None: everybody's."""
+        """The owner whose keys and audit entries the caller may see; None: all owners."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
     def check(self, needed: tuple[Scope, ...]) -> None:
@@ -52,13 +52,13 @@ LOCAL: Final = Caller(LOCAL_OWNER)
 
 
 def needs(*scopes: Scope) -> dict[str, Any]:
-    """What to write beside a route that needs one of these, and not what its method says."""
+    """Return the `openapi_extra` of a route that needs one of these scopes."""
     return {SCOPES: [str(scope) for scope in scopes]}
 
 
 def settle(router: APIRouter) -> None:
-    """Write beside every route what it needs, where it does not say so itself."""
+    """Set the default scope of every route that does not declare its own."""
     for route in router.routes:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
-        usual = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
-        route.openapi_extra = needs(usual) | (route.openapi_extra or {})
+        default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
+        route.openapi_extra = needs(default) | (route.openapi_extra or {})

@@ -1,8 +1,8 @@
-"""Keeps other web pages out, and tells browsers to be strict.
+"""Refuses requests of other web pages, and sets security headers for browsers.
 
-Without API keys the user who runs this service is let in, and so is each web page that their browser shows.
-So a request must name a loopback host (against DNS rebinding), and one that changes something must not come
-from another origin.
+Without API keys, the service trusts the user who runs it, and so every page in their browser.
+So a request must name a loopback host (against DNS rebinding), and a request that changes
+something must not come from another origin.
 """
 
 from contextlib import suppress
@@ -47,7 +47,7 @@ class CrossSiteMiddleware:
     async def _refusal(self, scope: Scope) -> MallornError | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not names_loopback(host) and not await self._asks():
+        if not names_loopback(host) and not await self._requires_key():
             return Forbidden(
                 f"this coordinator has no API keys and answers to loopback names only, not to {told(host)!r}",
                 hint="use http://127.0.0.1, or make a key there: mallorn keys create NAME --here",
@@ -61,15 +61,15 @@ class CrossSiteMiddleware:
             return InvalidRequest("the address contains the character NUL", hint="see /docs")
         return None
 
-    async def _asks(self) -> bool:
-        """Whether a key is needed; one that cannot be looked for is none."""
+    async def _requires_key(self) -> bool:
+        """Return whether a key is required; False if the database does not answer."""
         with suppress(Unavailable):
             return await run_in_threadpool(self._door.asks)
         return False
 
 
 def names_loopback(host: str) -> bool:
-    """Whether a Host header names this machine by a loopback address or as localhost."""
+    """Return whether a Host header is a loopback address or localhost."""
     try:
         name = urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -78,7 +78,7 @@ def names_loopback(host: str) -> bool:
 
 
 def is_cross_site(headers: Headers, host: str) -> bool:
-    """Whether a browser says that the request comes from another origin; other clients say nothing."""
+    """Return whether browser headers say that the request comes from another origin."""
     site = headers.get("sec-fetch-site")
     if site is not None:
         return site not in ("same-origin", "none")
@@ -87,11 +87,11 @@ def is_cross_site(headers: Headers, host: str) -> bool:
 
 
 def _with_headers(send: Send) -> Send:
-    async def wrapped(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers.setdefault(name, value)
         await send(message)
 
-    return wrapped
+    return send_with_headers

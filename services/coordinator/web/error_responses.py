@@ -1,4 +1,4 @@
-"""The one error shape: `{"error": class name, "detail": message, "hint": what to do next}`."""
+"""Error responses: `{"error": class name, "detail": message, "hint": what to do next}`."""
 
 import logging
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ NAMED_FIELDS: Final[dict[str, type[BaseModel]]] = {
 
 
 class BodyRefused(HTTPException):
-    """A body is not read, for this reason: FastAPI lets nothing but an HTTPException leave its reading."""
+    """Carries an error out of FastAPI's body reader, which passes only HTTPException on."""
 
     def __init__(self, error: MallornError) -> None:
         super().__init__(error.status_code)
@@ -54,20 +54,20 @@ def error_body(error: MallornError) -> dict[str, str]:
 
 
 def install(app: FastAPI) -> None:
-    """Let every failure of the app answer in the one shape."""
-    app.add_exception_handler(MallornError, _known)
-    app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(OSError, _refused)
-    app.add_exception_handler(MemoryError, _refused)
-    app.add_exception_handler(Exception, _unknown)
+    """Register handlers that turn every error of the app into an ErrorBody."""
+    app.add_exception_handler(MallornError, _respond)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(HTTPException, _on_http_error)
+    app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(OSError, _on_host_error)
+    app.add_exception_handler(MemoryError, _on_host_error)
+    app.add_exception_handler(Exception, _on_unexpected)
 
 
-def _known(request: Request, error: Exception) -> Response:
+def _respond(request: Request, error: Exception) -> Response:
     assert isinstance(error, MallornError)  # noqa: S101 - what it is registered for
     if error.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        # A part that does not answer explains itself; anything else needs its traceback.
+        # Errors such as Unavailable explain themselves; a 500 needs its traceback.
         trace = error if error.status_code == HTTPStatus.INTERNAL_SERVER_ERROR else None
         log.error("%s %s: %s", request.method, request.url.path, error.message, exc_info=trace)
     headers = ANSWER_HEADERS.get(error.status_code)
@@ -76,31 +76,32 @@ def _known(request: Request, error: Exception) -> Response:
     return JSONResponse(error_body(error), error.status_code, headers)
 
 
-def _malformed(request: Request, error: Exception) -> Response:
+def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
     problems = error.errors()
     words = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         words.append(f"and {len(problems) - MOST_PROBLEMS:,} more")
-    return _known(request, InvalidRequest("; ".join(words), hint=_known_names(problems[:MOST_PROBLEMS])))
+    hint = _valid_names(problems[:MOST_PROBLEMS])
+    return _respond(request, InvalidRequest("; ".join(words), hint=hint))
 
 
 def _problem(problem: ErrorDetails) -> str:
     _, *path = problem["loc"]
-    where = told(".".join(str(part) for part in path)) or "the body"
+    field = told(".".join(str(part) for part in path)) or "the body"
     if problem["type"] == "extra_forbidden":
-        return f"{where}: there is no such field"
+        return f"{field}: there is no such field"
     if problem["type"] == "json_invalid":
-        return f"the body is not JSON: {_within(problem['ctx']['error'])} at character {path[0]}"
-    return f"{where}: {_within(problem['msg'])}"
+        return f"the body is not JSON: {_clause(problem['ctx']['error'])} at character {path[0]}"
+    return f"{field}: {_clause(problem['msg'])}"
 
 
-def _within(sentence: str) -> str:
-    """A sentence as the second half of another."""
+def _clause(sentence: str) -> str:
+    """Return the sentence with a lower-case first letter, for use after a colon."""
     return f"{sentence[:1].lower()}{sentence[1:]}"
 
 
-def _known_names(problems: Sequence[ErrorDetails]) -> str:
+def _valid_names(problems: Sequence[ErrorDetails]) -> str:
     for problem in problems:
         if problem["type"] == "extra_forbidden":
             parent = NAMED_FIELDS.get(str(problem["loc"][-2]))
@@ -108,16 +109,16 @@ def _known_names(problems: Sequence[ErrorDetails]) -> str:
     return "see /docs"
 
 
-def _http(request: Request, error: Exception) -> Response:
+def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     if isinstance(error, BodyRefused):
-        return _known(request, error.error)
+        return _respond(request, error.error)
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return _known(request, NotFound(f"there is no {told(request.url.path)}", hint="see /docs"))
-    if error.status_code == HTTPStatus.BAD_REQUEST:  # a body that is no text, or nested without end
-        return _known(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
+        return _respond(request, NotFound(f"there is no {told(request.url.path)}", hint="see /docs"))
+    if error.status_code == HTTPStatus.BAD_REQUEST:  # no text, or nested too deeply
+        return _respond(request, InvalidRequest(f"the body cannot be read: {error.detail}", hint="see /docs"))
     headers = dict(error.headers or {})
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the first route of a path names its own alone
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # Starlette lists one route
         routes = (route for route in request.app.routes if isinstance(route, Route))
         fitting = (route for route in routes if route.matches(request.scope)[0] is not Match.NONE)
         headers["Allow"] = ", ".join(sorted({method for route in fitting for method in route.methods or ()}))
@@ -130,18 +131,18 @@ def _http(request: Request, error: Exception) -> Response:
     return JSONResponse(body, error.status_code, headers)
 
 
-def _gone(_request: Request, _error: Exception) -> Response:
+def _on_disconnect(_request: Request, _error: Exception) -> Response:
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-def _refused(request: Request, error: Exception) -> Response:
-    known = os_error(error)
-    if known is None:
+def _on_host_error(request: Request, error: Exception) -> Response:
+    host_error = os_error(error)
+    if host_error is None:
         raise error
-    return _known(request, known)
+    return _respond(request, host_error)
 
 
-def _unknown(request: Request, error: Exception) -> Response:
-    # Starlette raises it again behind this answer, and the server logs the traceback.
+def _on_unexpected(request: Request, error: Exception) -> Response:
+    # Starlette re-raises the error after this response, and the server logs the traceback.
     log.error("%s %s failed: %r", request.method, request.url.path, error)
     return JSONResponse(error_body(MallornError(hint="the coordinator's log tells more")), 500)

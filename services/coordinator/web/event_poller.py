@@ -1,4 +1,4 @@
-"""Which of the jobs that somebody follows have moved: one question for all of them, a few times a second."""
+"""Polls the database for news of all followed jobs, with one query every FRESH_SEC."""
 
 import asyncio
 import logging
@@ -19,12 +19,12 @@ from mallorn.core.surviving_loop import tell
 
 log = logging.getLogger(__name__)
 FRESH_SEC: Final = 0.25
-Mark = tuple[int, str] | None  # how many events, and the state; None: the job is gone
+Mark = tuple[int, str] | None  # (number of events, state); None: the job was deleted
 UNKNOWN: Final = (-1, "")
 
 
 class EventPoller:
-    """Of one app; whoever follows a job is woken when that has moved, and does nothing until then."""
+    """Wakes the streams that follow a job when it has new events; one per app."""
 
     def __init__(self, database: Database, stopping: Event) -> None:
         self._database = database
@@ -33,12 +33,12 @@ class EventPoller:
         self._marks: dict[str, Mark] = {}
         self._moves: dict[str, anyio.Event] = {}
         self._reading: dict[Hashable, asyncio.Future[Any]] = {}
-        self._beating: asyncio.Task[None] | None = None
-        self.trouble = ""  # why the last question brought nothing, in words
+        self._poll_task: asyncio.Task[None] | None = None
+        self.trouble = ""  # why the last poll failed, in words
 
     @contextmanager
     def following(self, job_id: str) -> Iterator[None]:
-        """As long as the block lasts, this job is asked about."""
+        """Poll this job while the block runs."""
         self._followed[job_id] += 1
         try:
             yield
@@ -48,9 +48,9 @@ class EventPoller:
                 del self._followed[job_id]
 
     async def moved(self, job_id: str, after: int, within_sec: float = 0.0) -> bool:
-        """Whether a job has events behind this one, has ended, or is gone; waits so long for that."""
-        if self._beating is None or self._beating.done():
-            self._beating = asyncio.create_task(self._beat())
+        """Wait up to `within_sec` for news of a job; return whether there is any."""
+        if self._poll_task is None or self._poll_task.done():
+            self._poll_task = asyncio.create_task(self._poll())
         if self._may_have(job_id, after):
             return True
         with anyio.move_on_after(within_sec):
@@ -58,17 +58,17 @@ class EventPoller:
         return self._may_have(job_id, after)
 
     async def together(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
-        """What is read; those who ask for the same while it is being read share it."""
+        """Return the result of `read`; concurrent calls with the same key share one call."""
         if key not in self._reading:
             self._reading[key] = reading = asyncio.ensure_future(read())
             reading.add_done_callback(lambda _: self._reading.pop(key))
         return await asyncio.shield(self._reading[key])
 
     def _may_have(self, job_id: str, after: int) -> bool:
-        mark = self._marks.get(job_id, UNKNOWN)  # the next beat tells
+        mark = self._marks.get(job_id, UNKNOWN)  # unknown until the next poll
         return mark is None or mark[0] > after or mark[1] in FINAL
 
-    async def _beat(self) -> None:
+    async def _poll(self) -> None:
         while self._followed:
             marks = await self._ask()
             for job_id in [*self._moves]:
@@ -86,7 +86,7 @@ class EventPoller:
         except Unavailable as error:
             self.trouble = error.message
             log.warning("the events of %s jobs wait for the database: %s", len(self._followed), error.message)
-        except Exception as error:  # whoever follows would be cut off, come again, and be cut off again
+        except Exception as error:  # streams would break, reconnect and break again
             self.trouble = f"{type(error).__name__}: {error}"
             tell("those who follow jobs hear nothing new", error)
         return self._marks

@@ -1,4 +1,4 @@
-"""What routes answer, in the words of the API's description."""
+"""Parts of the OpenAPI document that describe the responses of routes."""
 
 from typing import Any, Final
 
@@ -10,5 +10,5 @@ BYTES: Final[Schema] = {"type": "string", "format": "binary"}
 
 
 def described(media_type: str, words: str, schema: Schema) -> Responses:
-    """A success whose body is of this type."""
+    """Return the description of a 200 response with a body of this type."""
     return {200: {"description": words, "content": {media_type: {"schema": schema}}}}

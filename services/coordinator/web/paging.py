@@ -1,4 +1,4 @@
-"""Pages and lists of the API, and the largest numbers that requests may hold: columns hold no larger ones."""
+"""Pages and lists of the API, and the largest integers that database columns can hold."""
 
 from typing import Annotated, Final, Generic, TypeVar
 
@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from db.paging import MAX_LIMIT
 
-MAX_INT: Final = 2**31 - 1  # also a seed of TVM
+MAX_INT: Final = 2**31 - 1  # also the largest seed of TVM
 MAX_BIG_INT: Final = 2**63 - 1
 Item = TypeVar("Item")
 

@@ -1,4 +1,4 @@
-"""How much an owner may take up at a time, where the settings say so."""
+"""Quotas of an owner, as far as the settings define them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -13,35 +13,35 @@ from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 
 AGAIN_SEC: Final = 60
-MOST_AT_ONCE: Final = 4  # of the forty threads that answer all requests
+MOST_AT_ONCE: Final = 4  # of the 40 threads that serve all requests
 
 
 def check_work(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's jobs, those of this transaction too, are more than they may be."""
+    """Raise TooMany if the owner's jobs, this transaction's included, exceed the quotas."""
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
-    if jobs and (found := usage.jobs(owner)) > jobs:
+    if jobs and (total := usage.jobs(owner)) > jobs:
         raise TooMany(
-            f"{owner} may have {jobs} jobs at a time, and this would be {found}",
+            f"{owner} may have {jobs} jobs at a time, and this would be {total}",
             hint="wait until one ends, or: mallorn pause JOB",
             retry_sec=AGAIN_SEC,
         )
-    if trials and (found := usage.trials(owner)) > trials:
+    if trials and (total := usage.trials(owner)) > trials:
         raise TooMany(
-            f"{owner} may have {trials:,} trials ahead, and this would make {found:,}",
+            f"{owner} may have {trials:,} trials ahead, and this would make {total:,}",
             hint="ask for fewer with --trials, or wait until a job ends",
             retry_sec=AGAIN_SEC,
         )
 
 
 def check_storage(session: Session, settings: Settings, owner: str) -> None:
-    """Raise TooMany if the owner's models, those of this transaction too, take more than they may."""
+    """Raise TooMany if the owner's models, this transaction's included, exceed the quota."""
     _check_bytes(owner, settings.quota_model_bytes, Usage(session).model_bytes(owner))
 
 
 class ArrivingBytes:
-    """Bytes of models that are on their way into this coordinator, by owner; no more than those kept may be.
+    """Bytes of models being uploaded to this coordinator, by owner, up to the model quota.
 
-    They count apart from those kept: who sends a model again that is kept already, may.
+    They are counted apart from stored models, so that a stored model can be uploaded again.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -50,7 +50,7 @@ class ArrivingBytes:
 
     @contextmanager
     def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Give what to call with the size of an upload as it grows; it raises TooMany beyond the quota."""
+        """Yield a function to call with the upload's current size; it raises TooMany."""
         counted = 0
 
         def grow(size_bytes: int) -> None:
@@ -64,39 +64,39 @@ class ArrivingBytes:
             yield grow
         finally:
             self._arriving[owner] -= counted
-            self._arriving += Counter()  # drops those without any
+            self._arriving += Counter()  # drops owners with a count of 0
 
 
 class FewAtOnce:
-    """Lets an owner have a few answers at a time of the kind that takes long."""
+    """Limits the concurrent slow requests of each owner."""
 
     def __init__(self) -> None:
-        self._under_way: Counter[str] = Counter()
+        self._running: Counter[str] = Counter()
         self._lock = Lock()
 
     @contextmanager
     def one(self, owner: str) -> Iterator[None]:
-        """Count one more until the block ends. Raises TooMany."""
+        """Count a request until the block ends. Raises TooMany above MOST_AT_ONCE."""
         with self._lock:
-            if self._under_way[owner] >= MOST_AT_ONCE:
+            if self._running[owner] >= MOST_AT_ONCE:
                 raise TooMany(
                     f"{owner} waits for {MOST_AT_ONCE} such answers already",
                     hint="come again in a second",
                     retry_sec=1,
                 )
-            self._under_way[owner] += 1
+            self._running[owner] += 1
         try:
             yield
         finally:
             with self._lock:
-                self._under_way[owner] -= 1
-                self._under_way += Counter()
+                self._running[owner] -= 1
+                self._running += Counter()
 
 
-def _check_bytes(owner: str, most: int, found: int) -> None:
-    if most and found > most:
+def _check_bytes(owner: str, quota: int, total: int) -> None:
+    if quota and total > quota:
         raise TooMany(
-            f"{owner} may keep {most:,} bytes of models, and this would make {found:,}",
+            f"{owner} may keep {quota:,} bytes of models, and this would make {total:,}",
             hint="mallorn models rm MODEL",
             retry_sec=AGAIN_SEC,
         )

@@ -1,4 +1,4 @@
-"""How often somebody may ask: a bucket of a minute's requests that fills steadily, in each coordinator."""
+"""Rate limit: a token bucket per caller with a minute's requests, in each coordinator."""
 
 import math
 import time
@@ -8,21 +8,21 @@ from typing import Final
 
 from mallorn.core.errors import TooMany
 
-# The one that was used longest ago is forgotten when there are more, as addresses have no end.
+# Above this number the least recently used bucket is dropped, as addresses are unlimited.
 MOST_BUCKETS: Final = 10_000
 
 
 class RateLimit:
-    """Buckets by who asks; none where `per_minute` is 0."""
+    """Token buckets by caller; no limit if `per_minute` is 0."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = per_minute
         self._clock = clock
         self._lock = Lock()
-        self._left: dict[Hashable, tuple[float, float]] = {}  # requests, as of when
+        self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
 
     def take(self, who: Hashable, name: str) -> None:
-        """Count a request of whom errors call `name`. Raises TooMany, which says when to come again."""
+        """Count a request of `who` (`name` in errors). Raises TooMany with a retry delay."""
         if not self._most:
             return
         with self._lock:

@@ -1,6 +1,6 @@
-"""Bounds what a request costs before anything parses it: address, headers, and the body's bytes and seconds.
+"""Limits a request before it is parsed: URL, headers, and the body's size and duration.
 
-Nothing of a body is read before its sender is known and comes at a rate that is allowed.
+A body is read only after its sender was authenticated and passed the rate limit.
 """
 
 import math
@@ -23,13 +23,13 @@ from services.coordinator.web.error_responses import BodyRefused, error_body
 
 LONGEST_ADDRESS: Final = 16 * 1024  # bytes
 LARGEST_HEADERS: Final = 32 * 1024
-LARGEST_BODY: Final = 1 << 18  # the longest options and a target have a fifth of that
-#: A client may keep this server waiting for so long, and for as much longer as its bytes take at this rate.
+LARGEST_BODY: Final = 1 << 18  # five times the longest options with a target
+#: Time limit for receiving a body, plus the time that its bytes take at the slowest rate.
 WAIT_SEC: Final = 30.0
 SLOWEST_BYTES_PER_SEC: Final = 4 * 1024
 _OWN_COOKIE: Final = re.compile(rb"mallorn_[^\\]+")
 Headers = list[tuple[bytes, bytes]]
-UPLOAD: Final = "PUT", f"{API}/models"  # has a limit of its own, MALLORN_MAX_MODEL_BYTES
+UPLOAD: Final = "PUT", f"{API}/models"  # its limit is MALLORN_MAX_MODEL_BYTES
 
 
 class RequestLimits:
@@ -41,7 +41,7 @@ class RequestLimits:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope["headers"] = _without_strange_cookies(scope["headers"])
+        scope["headers"] = _without_foreign_cookies(scope["headers"])
         body, app = _LimitedBody(scope, receive, send, self._parts), self._app
         try:
             _check_head(scope)
@@ -52,7 +52,7 @@ class RequestLimits:
 
 
 class _LimitedBody:
-    """The body of one request, received within its limits."""
+    """Receives the body of one request within its limits."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
         self._request = Request(scope)
@@ -63,21 +63,21 @@ class _LimitedBody:
         self._limit_bytes = math.inf if is_upload else LARGEST_BODY
         self._received_bytes = 0
         self._waited_sec = 0.0
-        self._answered = False
+        self._has_response = False
         headers = self._request.headers
-        self.announced_bytes = int(headers.get("content-length", 0))  # the server takes digits alone
+        self.announced_bytes = int(headers.get("content-length", 0))  # always digits
         self._complete = not self.announced_bytes and "transfer-encoding" not in headers
 
     async def receive(self) -> Message:
         """Return the next piece. Raises BodyRefused with Unauthorized, TooLarge or TooSlow."""
         if self._complete:
             return await self._receive()
-        if self._answered:  # a stream waits for its client to leave, and this one sends a body instead
+        if self._has_response:  # a stream polls for a disconnect, not for body data
             return {"type": "http.disconnect"}
         try:
             if not self._received_bytes:
                 await run_in_threadpool(admit, self._parts, self._request)
-            message = await self._within_time()
+            message = await self._receive_in_time()
             self._received_bytes += len(message.get("body", b""))
             self.check_size(self._received_bytes)
         except MallornError as error:
@@ -86,35 +86,35 @@ class _LimitedBody:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer; one before the body's end closes, or the rest would be read for ever."""
+        """Send a response part; a response before the body's end closes the connection."""
         if message["type"] == "http.response.start":
-            self._answered = True
+            self._has_response = True
             if not self._complete:
                 MutableHeaders(scope=message)["Connection"] = "close"
         await self._send(message)
 
     def check_size(self, size_bytes: int) -> None:
-        """Raise TooLarge for more bytes than the route takes."""
+        """Raise TooLarge for more bytes than the route accepts."""
         if size_bytes > self._limit_bytes:
             raise TooLarge(
                 f"a request's body may have {LARGEST_BODY:,} bytes, and this one is larger", hint="see /docs"
             )
 
-    async def _within_time(self) -> Message:
-        allowed_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
+    async def _receive_in_time(self) -> Message:
+        limit_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
         began_sec = time.monotonic()
-        with anyio.move_on_after(max(0.0, allowed_sec - self._waited_sec)):
+        with anyio.move_on_after(max(0.0, limit_sec - self._waited_sec)):
             message = await self._receive()
             self._waited_sec += time.monotonic() - began_sec
             return message
         raise TooSlow(
-            f"{self._received_bytes:,} bytes of the body came in {allowed_sec:.0f} s, which is too slow",
+            f"{self._received_bytes:,} bytes of the body came in {limit_sec:.0f} s, which is too slow",
             hint="send it again over a faster line",
         )
 
 
-def _without_strange_cookies(headers: Headers) -> Headers:
-    """Leave out other services' cookies, and escapes, which Python before 3.11.10 reads in quadratic time."""
+def _without_foreign_cookies(headers: Headers) -> Headers:
+    """Drop foreign cookies, and escapes, which Python < 3.11.10 parses in quadratic time."""
     return [
         (name, b"; ".join(filter(_OWN_COOKIE.fullmatch, value.split(b"; "))) if name == b"cookie" else value)
         for name, value in headers
@@ -122,7 +122,7 @@ def _without_strange_cookies(headers: Headers) -> Headers:
 
 
 def _check_head(scope: Scope) -> None:
-    """Raise HeadTooLarge for an address or headers of which even looking at them takes long."""
+    """Raise HeadTooLarge for a URL or headers that are expensive even to parse."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
         raise HeadTooLarge(
             f"the address is longer than {LONGEST_ADDRESS:,} bytes", hint="ask for less in one request"

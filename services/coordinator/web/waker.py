@@ -1,4 +1,4 @@
-"""Wakes workers and control by task name, after the commit it is about."""
+"""Sends Celery tasks to workers and control, after the commit of the work."""
 
 import logging
 from typing import Final
@@ -10,7 +10,7 @@ from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
 
 CONNECT_TIMEOUT_SEC: Final = 2.0
-# Without these kombu tries for ever while a request waits.
+# Without these, kombu retries for ever while a request waits.
 QUICK: Final = {
     "max_retries": 1,
     "interval_start": 0.0,
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class Waker:
-    """Sends messages that hold ids. One that is lost costs time and no work: the sweeper sends it again."""
+    """Sends task messages that contain ids. The sweeper resends lost messages."""
 
     def __init__(self, redis_url: str) -> None:
         self._celery = Celery("mallorn", set_as_current=False)
@@ -31,7 +31,7 @@ class Waker:
         self._celery.conf.broker_transport_options |= QUICK
 
     def wake(self, task: str, *args: object) -> None:
-        """Send a task by name; a broker that is down is logged and forgiven."""
+        """Send a task by name; if the broker is down, only log a warning."""
         try:
             self._celery.send_task(task, args=list(args), retry=False)
         except OperationalError as error:

@@ -1,4 +1,4 @@
-"""The Families seam: which workloads of a target share measurements and a cost model."""
+"""The Families interface: which workloads of a target share measurements and a model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How well models ordered the fresh batch of one round, as shares of its pairs; 0.5 is chance."""
+    """Share of a round's pairs that each model ordered correctly; 0.5 is chance."""
 
     round: int  # orders the rounds of a target
     model: str  # the family whose model proposed the batch
@@ -18,15 +18,15 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A workload on a target, with its family so far and the evidence since."""
+    """A workload on a target, with its family and the rankings since it joined the family."""
 
-    id: int  # of the workload
+    id: int  # the workload's id
     key: str
     op: str  # its anchor operator
     structure: str  # hash of its loop structure without sizes
-    family: str = ""  # its family in the dataset, across jobs; empty: new
+    family: str = ""  # its family, the same for all jobs; empty if it is new
     why: str = ""
-    rankings: tuple[Ranking, ...] = ()  # of the rounds since it came to its family, oldest first
+    rankings: tuple[Ranking, ...] = ()  # of rounds since it joined its family, oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Families(ABC):
     - Unless it `revises`, members keep their family and `group` gets new members only.
     """
 
-    revises: ClassVar[bool] = False  # True if evidence may move members; `group` then runs after every round
+    revises: ClassVar[bool] = False  # True if evidence moves members: `group` runs after every round
 
     @abstractmethod
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
-        """A placement for every member, by its id."""
+        """Return a placement for every member, by its id."""

@@ -1,4 +1,4 @@
-"""The grouping `dynamic`: operators, split and merged by how models rank fresh batches."""
+"""Grouping `dynamic`: families of operators, split and merged by ranking quality."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -10,16 +10,16 @@ from services.planner.families.base import Families, Member, Placement
 
 BADLY_RANKED: Final = 0.6  # share of a batch's pairs in order, below which a model ranks badly
 WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a model ranks well
-ROUNDS: Final = 2  # in a row that a change needs
+ROUNDS: Final = 2  # consecutive rounds of evidence that a change needs
 PREFIX_CHARS: Final = 8
 
-Shares = Mapping[tuple[str, str], Sequence[float]]  # (whose batches, whose model): oldest first
+Shares = Mapping[tuple[str, str], Sequence[float]]  # (batches' family, model's family)
 
 
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """New placements for members whose last batches were ranked badly while other members' were not.
+    """Return placements for members ranked badly while other members were ranked well.
 
-    A model that ranks everyone badly is young or useless; less data would not help it.
+    A model that ranks all members badly is young or useless; less data would not help it.
     """
     families = defaultdict[str, list[Member]](list)
     for member in members:
@@ -43,17 +43,17 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def _own_shares(member: Member) -> list[float]:
-    """Return how its family's own model ranked a member's batches, where that is known."""
-    mine = [ranking for ranking in member.rankings if ranking.model == member.family]
-    return [ranking.own for ranking in mine if ranking.own is not None]
+    """Return the known shares by which a family's own model ranked a member's batches."""
+    own_rankings = [ranking for ranking in member.rankings if ranking.model == member.family]
+    return [ranking.own for ranking in own_rankings if ranking.own is not None]
 
 
 def _split_family(member: Member, family: Sequence[Member]) -> str:
-    """Return the family of a member's structure, or of the member only; empty if it is alone already."""
+    """Return the family of a member's structure, or its own; empty if it has that."""
     of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
-    alone = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
+    own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
     is_mixed = any((other.op, other.structure) != (member.op, member.structure) for other in family)
-    names = [of_structure, alone] if is_mixed else [alone]
+    names = [of_structure, own_family] if is_mixed else [own_family]
     return next((name for name in names if name != member.family), "")
 
 
@@ -63,7 +63,7 @@ def operator_family(op: str) -> str:
 
 
 def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
-    """New placements for the members of the first family that joins another; the smaller name stays."""
+    """Return placements for the first family to merge into another; the first name stays."""
     shares = _shares(members)
     for stays, goes in combinations(sorted({member.family for member in members}), 2):
         last = [*shares.get((stays, goes), ())[-ROUNDS:], *shares.get((goes, stays), ())[-ROUNDS:]]
@@ -78,30 +78,31 @@ def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
 
 
 def _shares(members: Sequence[Member]) -> Shares:
-    """How families' models ranked the batches of other families' members, in the order of the rounds."""
-    found: dict[tuple[str, str], list[float]] = {}
-    seen = [(ranking, member) for member in members for ranking in member.rankings]
-    for ranking, member in sorted(seen, key=lambda pair: pair[0].round):
+    """Return the shares by which families' models ranked other families' batches, in order."""
+    shares: dict[tuple[str, str], list[float]] = {}
+    pairs = [(ranking, member) for member in members for ranking in member.rankings]
+    for ranking, member in sorted(pairs, key=lambda pair: pair[0].round):
         if ranking.model == member.family:
             for other, share in ranking.others.items():
-                found.setdefault((member.family, other), []).append(share)
-    return found
+                shares.setdefault((member.family, other), []).append(share)
+    return shares
 
 
 REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
 
 
 class ByEvidence(Families):
-    """Splits off members that their family's model ranks badly; merges families that rank each other well.
+    """Splits off badly ranked members; merges families that rank each other well.
 
-    Splits and merges need clearly different shares, each twice in a row, and a moved member starts without
-    evidence, so nothing oscillates. A call ends: a member leaves once, and merges run out of families.
+    Splits and merges need clearly different shares, each twice in a row, and a moved member
+    starts without evidence, so nothing oscillates. A call terminates: each member splits off at
+    most once, and every merge removes a family.
     """
 
     revises = True
 
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
-        # By key, not by id: the same workloads get the same answer in every database.
+        # Sorted by key, not by id: the result must be the same in every database.
         before = sorted(members, key=lambda member: member.key)
         placed = [member for member in before if member.family]
         after = _apply(before, {each.id: _first_place(each, placed) for each in before if not each.family})
@@ -122,16 +123,16 @@ def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequenc
 
 
 def _first_place(member: Member, placed: Sequence[Member]) -> Placement:
-    """The family of known workloads of the same structure, else of the same operator."""
+    """Return the family of placed workloads of the same structure, or else operator."""
     operator = [other for other in placed if other.op == member.op]
     alike = [other.family for other in operator if other.structure == member.structure]
     if alike:
         return Placement(_most(alike), f"joins workloads of its operator, {member.op}, and of its structure")
     start = operator_family(member.op)
-    # What was split off is for its structure only; a family of another operator merged with ours.
-    whole = [other.family for other in operator if not other.family.startswith(f"{start}/")]
-    if whole:
-        return Placement(_most(whole), f"joins workloads of its operator, {member.op}")
+    # Split-off families keep to their structure; other names come from merges.
+    merged = [other.family for other in operator if not other.family.startswith(f"{start}/")]
+    if merged:
+        return Placement(_most(merged), f"joins workloads of its operator, {member.op}")
     return Placement(start, f"starts with its operator, {member.op}")
 
 

@@ -11,7 +11,7 @@ class FixedFamilies(Families):
 
     @abstractmethod
     def place(self, member: Member) -> Placement:
-        """The placement of a member, independent of all others."""
+        """Return the placement of a member, independent of all other members."""
 
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
         return {
@@ -21,7 +21,7 @@ class FixedFamilies(Families):
 
 
 class NoFamilies(FixedFamilies):
-    """Each workload learns from its own measurements alone, as in Ansor with one model per task."""
+    """One family per workload, as in Ansor with one model per task."""
 
     def place(self, member: Member) -> Placement:
         return Placement(f"none:{member.key}", "shares nothing with other workloads")

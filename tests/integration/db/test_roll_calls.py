@@ -94,7 +94,7 @@ def test_what_changed_is_written_however_lately_it_was_seen(database: Database) 
 def test_a_device_keeps_what_is_known_of_its_machine_until_it_is_another(database: Database) -> None:
     tracker, met = fleet(4), []
     call = Heartbeat(database, tracker, "w")
-    call._meet = met.append
+    call._on_unmeasured = met.append
     call._report_devices()
     assert met == ["pod-000", "pod-001", "pod-002", "pod-003"]
     with database.transaction() as session:
@@ -149,7 +149,7 @@ def test_whatever_ends_one_turn_the_next_one_is_taken_and_the_worker_says_so(
     assert "OverflowError" in caplog.text
     with database.session() as session:
         assert Workers(session).list()[0].info.roll_call_error.startswith("OverflowError: cannot convert")
-    tracker.devices, call._look_again = fleet(1).devices, 0.0
+    tracker.devices, call._next_device_poll_sec = fleet(1).devices, 0.0
     call._turn()
     call._report_worker()
     with database.session() as session:

@@ -226,14 +226,14 @@ def test_few_at_once_counts_each_owner() -> None:
     holders = [Thread(target=hold) for _ in range(quotas.MOST_AT_ONCE)]
     for holder in holders:
         holder.start()
-    wait_for(lambda: few._under_way["ada"] == quotas.MOST_AT_ONCE, "all to have come")
+    wait_for(lambda: few._running["ada"] == quotas.MOST_AT_ONCE, "all to have come")
     with pytest.raises(TooMany), few.one("ada"):
         pass
     with few.one("bob"):
         leave.set()
     for holder in holders:
         holder.join()
-    assert few._under_way == {}
+    assert few._running == {}
 
 
 def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:
