@@ -1,4 +1,4 @@
-"""Measure a machine: build probes here, run them on a device or this host without other load."""
+"""Measure a machine: build probes here and run them on an otherwise idle device or host."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -149,8 +149,8 @@ def caches(curve: Mapping[int, float]) -> Iterator[Cache]:
     levels = list(_levels(rates))
     for (begin, end), (next_begin, next_end) in pairwise(levels):
         rate, next_rate = median(rates[begin:end]), median(rates[next_begin:next_end])
-        capacity = max(size for size, each in zip(sizes, rates, strict=True) if each >= sqrt(rate * next_rate))
-        yield Cache(bytes=capacity, gbytes_per_sec=_rounded(rate))
+        holds = max(size for size, each in zip(sizes, rates, strict=True) if each >= sqrt(rate * next_rate))
+        yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
 
 
 def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:

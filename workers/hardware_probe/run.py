@@ -202,7 +202,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
-    """Yield each workload's share of the peak of its data types, reached by its fastest trial."""
+    """Yield the share of its data types' peak that each workload's fastest trial reaches."""
     for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():

@@ -139,12 +139,7 @@ def apart(one: Workload, other: Workload) -> float:
 
 
 def _carried(
-    session: Session,
-    question: ZeroShotQuery,
-    neighbour: Workload,
-    doublings: float,
-    target_id: int,
-    words: str,
+    session: Session, question: ZeroShotQuery, neighbour: Workload, steps: float, target_id: int, words: str
 ) -> Iterator[ZeroShotAnswer]:
     own = question.context_id
     here = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW_NEAR, own)
@@ -155,6 +150,6 @@ def _carried(
         sketch = sketches[trial.candidate.sketch]
         candidate = carry(trial.candidate, sketch, question.space.sketches)
         if candidate is not None:
-            times_apart = f"{exp2(doublings):.1f} times apart{words}"
+            times_apart = f"{exp2(steps):.1f} times apart{words}"
             because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
             yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)
