@@ -1,9 +1,10 @@
 """The view `executed` (Tuna): a candidate's executed instructions and its cache-line traffic.
 
-Instructions count once per iteration of their loops (`workers.features.trip_counts`). Bounds of
-parallel loops are unknown, for example, so all counts are scaled to match the program's number
-of operations. Traffic comes from the lowered program: for the accesses that touch most cache
-lines, the lines touched, the lines left after cache reuse, and the bytes between two uses.
+Instructions count once per iteration of their loops (`workers.features.trip_counts`). Bounds
+of parallel loops are unknown, for example, so all counts are scaled to match the program's
+number of operations. Traffic comes from the lowered program: for the accesses that touch most
+cache lines, the lines touched, the lines left after cache reuse, and the bytes between two
+uses.
 """
 
 from typing import Final

@@ -57,7 +57,8 @@ class RankedByModel(AnswerSource):
     """Ranks other sources' answers by the operator's pretrained model that reads `decisions`.
 
     Models of similar targets are not used: on recordings they chose worse than Roller. Nor are
-    thousands of candidates sampled: a model's favourite is often misjudged (docs/knowledge.md).
+    thousands of candidates sampled: a model's favourite is often misjudged
+    (docs/knowledge.md).
     """
 
     others: Sequence[AnswerSource]
