@@ -51,7 +51,7 @@ class InstructionSet:
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
     def accesses(self, each: MachineInstruction) -> tuple[bool, bool]:
-        """Return whether the instruction loads from memory, and whether it stores to memory."""
+        """Return whether the instruction loads from memory, and whether it stores there."""
         text = f"{each.mnemonic} {each.operands}"
         if not self.memory.search(text) or self.no_access.match(each.mnemonic):
             return False, False

@@ -40,7 +40,7 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Line 0 holds the workload's descriptors; each other line holds a program-changing step."""
+    """Line 0 holds the workload's descriptors, each other line a step that is not a look-up."""
 
     view = PRIMITIVES
 
@@ -97,7 +97,7 @@ class _Names:
 
 
 def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tuple[int, Number]]:
-    """Fill a line's constants; return the columns that decisions fill, each with its number."""
+    """Fill a line's constants; return the columns that decisions fill, with their numbers."""
     row = table[line]
     row[0] = 1
     annotated = step.kind == "Annotate"

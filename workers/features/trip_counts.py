@@ -72,7 +72,7 @@ def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> fl
             return TOGGLED
         if match := counting.compare.match(text):
             return _counted(texts, start, end, _register(match["r"]), float(match["n"]), counting)
-        if match := counting.step.match(text) or counting.one.match(text):  # down to 0 without a compare
+        if match := counting.step.match(text) or counting.one.match(text):  # down to 0
             return _counted(texts, start, end, _register(match["r"]), 0.0, counting)
     return UNKNOWN
 

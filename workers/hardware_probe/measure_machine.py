@@ -108,7 +108,7 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
 
 
 def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
-    """Derive a machine from timed probes. Raises Unavailable if a kind of probe lacks times."""
+    """Derive a machine from timed probes. Raises Unavailable if a kind of probe is missing."""
     peaks = [each for each in timed if each.probe.finds is Finds.PEAK]
     one_core: dict[int, list[Timed]] = defaultdict(list)  # float32 on a single core, by lanes
     for each in peaks:

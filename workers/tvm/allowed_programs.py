@@ -170,7 +170,7 @@ class _Graph:
     """The untrusted node graph of a text in the format of `tvm.ir.save_json`."""
 
     def __init__(self, text: str, allowed: Collection[str]) -> None:
-        graph = json.loads(text, object_pairs_hook=_unique)
+        graph = json.loads(text, object_pairs_hook=_json_object)
         self._nodes: list[Mapping[str, object]] = graph["nodes"]
         self._root: int = graph["root_index"]
         self._allowed = allowed
@@ -280,8 +280,8 @@ class _Graph:
         return self._text(self._data(index)["value"])
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    """Build a JSON object. Raises ValueError for duplicate keys: TVM might use the other value."""
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+    """Build a JSON object. Raises ValueError for a key that is there twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key is there twice")

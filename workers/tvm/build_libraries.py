@@ -71,7 +71,7 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """Pass instrument that aborts lowering of a body that is too large; `refused` is the error."""
+    """Pass instrument that aborts lowering of too large a body; `refused` is the error."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes

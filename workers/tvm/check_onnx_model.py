@@ -84,7 +84,7 @@ def refuse_text(graph: GraphProto) -> None:
 
 
 def _checkable(model: ModelProto) -> ModelProto:
-    """Copy a model for ONNX's checker: external weights become inputs, missing types are set."""
+    """Copy a model for ONNX's checker: external weights become inputs; add missing types."""
     result = ModelProto()
     result.CopyFrom(model)
     input_names = {value.name for value in model.graph.input}
@@ -147,7 +147,7 @@ def _is_known(node: NodeProto) -> bool:
 
 
 def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
-    """Raise InvalidModel if a simplified model has operators without a converter; name them."""
+    """Raise InvalidModel, naming them, if a simplified model has unsupported operators."""
     unknown = sorted({node.op_type for node in _nodes(model)}.difference(known))
     if unknown:
         raise _unknown(unknown)

@@ -53,7 +53,7 @@ def behaviour(
 def with_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
 ) -> dict[str, list[int | str]]:
-    """Replace dimensions without a range by the growing one plus another, if the model runs so.
+    """Replace dimensions without a range by the growing plus another one, if that model runs.
 
     An attention mask is as long as the cache and the new tokens, but mostly has its own
     dimension.
@@ -126,13 +126,13 @@ def _split(run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part:
     halves = [run(_cut(arrays, inputs, name, where)) for where in (slice(0, part), slice(part, None))]
     expected = run(arrays)
     joined = [
-        np.concatenate(pair, _axis_of(pair[0], all_)) for *pair, all_ in zip(*halves, expected, strict=True)
+        np.concatenate(pair, _axis_of(pair[0], full)) for *pair, full in zip(*halves, expected, strict=True)
     ]
     return joined, expected
 
 
 def _axis_of(part: Array, full: Array) -> int:
-    """Return the one axis on which the shapes differ. Raises ValueError unless there is one."""
+    """Return the one axis on which the shapes differ. Raises ValueError unless one does."""
     (axis,) = (n for n, sizes in enumerate(zip(part.shape, full.shape, strict=True)) if sizes[0] != sizes[1])
     return axis
 

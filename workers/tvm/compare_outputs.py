@@ -61,7 +61,7 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
 
 
 def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-    """Compare outputs with the expected ones, with the tolerance of each output's data type."""
+    """Compare outputs with those expected, with the tolerance of each output's data type."""
     errors, limits = [], []
     ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
     for name in (f"arg_{index}" for index in by.outputs):

@@ -53,12 +53,12 @@ def compile_model(
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
         found, missing = stock.count_hits(mods, scratch, tvm_target)
-        dynamic_json = None if dynamic is None else dynamic.model_dump(mode="json")
+        ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         if stock.is_cpu(tvm_target):
-            export_kernels(stock.scheduled(mods, dynamic_json, after, tvm_target, scratch), out_so, tvm_target)
+            export_kernels(stock.scheduled(mods, ranges, after, tvm_target, scratch), out_so, tvm_target)
         else:
             with collecting(tvm_target):
-                built = stock.build(mods, dynamic_json, after, tvm_target, scratch)
+                built = stock.build(mods, ranges, after, tvm_target, scratch)
             export_with_pool(built, out_so, tvm_target)
     return Compiled(
         found=len(found),
@@ -83,7 +83,7 @@ def read_ahead(
 def networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
-    """Return the model after the recipe's first half; repeat the last call's result if equal."""
+    """Return the model after the recipe's first half; the last call's result is cached."""
     options = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest:

@@ -81,7 +81,7 @@ def _origin(var: Any, values: Mapping[int, Any]) -> int:
 
 
 def kind_of_copy(function: Any) -> str:
-    """Return transpose, concatenation, pad, slice or copy; empty if it computes or looks up."""
+    """Return transpose, concatenation, pad, slice or copy; empty for computing or lookups."""
     stores = collect(function, BufferStore) if static(function) else []
     values = [value for store in stores for value in _stored(store.value)]
     loads = [value for value in values if isinstance(value, TensorLoad)]

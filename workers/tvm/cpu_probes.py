@@ -55,7 +55,7 @@ def dots(target: Any) -> Iterator[Dot]:
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
-    """Write probe libraries into `folder`; return the probes of all types that the target has."""
+    """Write probe libraries into `folder`; return the probes of all types of the target."""
     libraries = {
         "float32": list(_products(target)),
         "float64": [
@@ -177,7 +177,7 @@ ATTRS
 
 
 def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
-    """Return a probe in which each core repeatedly reads the first `size` bytes of its share."""
+    """Return a probe in which each core rereads the first `size` bytes of its share."""
     floats, turns, block = share // 4, max(1, READ_BYTES // size), BESIDE * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
          turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {BESIDE}, {lanes}), "float32")) -> None:

@@ -137,7 +137,7 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Run a compiler and return its output. Raises KernelRefused with the output, HostFault."""
+    """Run a compiler and return its output. Raises KernelRefused with it, HostFault."""
     try:
         completed = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder

@@ -28,7 +28,7 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the workload's fastest trials: of the job's context, others, similar targets."""
+    """Proposes the workload's fastest trials: the job's context, others, similar targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id

@@ -32,7 +32,7 @@ class FromRoller(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByMachine(AnswerSource):
-    """Ranks guesses by the job's cost model if that needs no measurements (`draft`, `tuna`)."""
+    """Ranks guesses by the job's cost model if it needs no measurements (`draft`, `tuna`)."""
 
     cost_model: str
     search: str
