@@ -156,13 +156,13 @@ def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
     """Remove loops of one iteration; their children move to the nearest remaining ancestor."""
     loops = np.array([line.loop is not None for line in lines])
     remains = ~loops | (table[:, :, EXTENT] > 0)
-    place = np.cumsum(remains, axis=1) - 1
-    nearest = place.copy()
+    new_index = np.cumsum(remains, axis=1) - 1
+    nearest = new_index.copy()
     table[:, 0, PARENT] = -1
     for index, line in enumerate(lines[1:], start=1):
-        nearest[:, index] = np.where(remains[:, index], place[:, index], nearest[:, line.parent])
+        nearest[:, index] = np.where(remains[:, index], new_index[:, index], nearest[:, line.parent])
         table[:, index, PARENT] = nearest[:, line.parent]
-    row, column = np.nonzero(remains & (place < LINES))
+    row, column = np.nonzero(remains & (new_index < LINES))
     packed = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
-    packed[row, place[row, column]] = table[row, column]
+    packed[row, new_index[row, column]] = table[row, column]
     return packed.reshape(len(table), -1)

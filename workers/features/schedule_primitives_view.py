@@ -40,17 +40,17 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Line 0 holds the workload's descriptors, each other line a step that is not a look-up."""
+    """Line 0 has the workload's descriptors, each other line a step that is not a look-up."""
 
     view = PRIMITIVES
 
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        constant, places = _layout(sketch)
+        constant, entries = _layout(sketch)
         matrix = np.tile(constant, (len(rows), 1))
         scalars = descriptors[:NUMBERS]
         matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(scalars)] = scalars
-        for place, number in places:
-            matrix[:, place] = _scaled(number.of(rows))
+        for column, number in entries:
+            matrix[:, column] = _scaled(number.of(rows))
         return matrix
 
 
@@ -59,20 +59,20 @@ def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
     """Return a sketch's constants as a flat row, and the columns of it that decisions fill."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
-    places: list[tuple[int, Number]] = []
+    entries: list[tuple[int, Number]] = []
     names = _Names()
     line = 1
     for step in steps_of(sketch):
         names.add_outputs(step)
         if step.kind not in SAYS_NOTHING and line < LINES:
-            places += _write(table, line, step, names)
+            entries += _write(table, line, step, names)
             line += 1
-    return table.reshape(-1), places
+    return table.reshape(-1), entries
 
 
 @dataclass
 class _Names:
-    """Numbers blocks and loops in order of appearance; parts of a loop share its number."""
+    """Assigns numbers to blocks and loops in order; parts of a loop share its number."""
 
     blocks: dict[str, int] = field(default_factory=dict)
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -105,13 +105,13 @@ def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tup
     row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
     numbers = names.numbers(step)
     row[DECIDED] = any(number.column is not None for number in numbers)
-    places = []
+    entries = []
     for column, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
         if number.column is None:
             row[column] = _scaled(np.array(number.constant))
         else:
-            places.append((line * COLUMNS + column, number))
-    return places
+            entries.append((line * COLUMNS + column, number))
+    return entries
 
 
 def _scaled(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Matrix:

@@ -1,7 +1,7 @@
 """Replay a schedule trace to derive the resulting loop nest approximately.
 
 A trace does not say which block reads which, nor how much of a producer a tile of the consumer
-needs. The follower takes the next block that is not inlined for it, and keeps the inner
+needs. The follower takes the next block that is not inlined as consumer, and keeps the inner
 loops of a block that moves into another's loops. The error is the same for all candidates.
 """
 
@@ -173,9 +173,9 @@ class Follower:
     def _reorder(self, step: TraceStep) -> None:
         ordered = [self._loops[name] for name in step.names]
         for block in self._nest.blocks:
-            places = [index for index, loop in enumerate(block.path) if loop in ordered]
-            if len(places) == len(ordered):
-                for index, loop in zip(places, ordered, strict=True):
+            indices = [index for index, loop in enumerate(block.path) if loop in ordered]
+            if len(indices) == len(ordered):
+                for index, loop in zip(indices, ordered, strict=True):
                     block.path[index] = loop
 
     def _rfactor(self, step: TraceStep) -> None:

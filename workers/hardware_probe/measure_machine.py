@@ -66,10 +66,10 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
 
 
 def _on_device(
-    runtime: Runtime, target: Target, like: DeviceClass, folder: str, probes: Sequence[Probe]
+    runtime: Runtime, target: Target, device_class: DeviceClass, folder: str, probes: Sequence[Probe]
 ) -> tuple[Endpoint, list[Timed]]:
     tracker, runner = runtime.settings.tracker, runtime.runner
-    endpoint = runner.identity(tracker, target.text, like=like)
+    endpoint = runner.identity(tracker, target.text, like=device_class)
     is_local = endpoint.host_id == host_id()
     timed: list[Timed] = []
     # The device is acquired before the exclusive host lock; this order avoids a deadlock.
@@ -77,7 +77,7 @@ def _on_device(
         if not has_lock:
             raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
         for group in by_library(probes):
-            runner.identity(tracker, target.text, hold=not is_local, like=like)
+            runner.identity(tracker, target.text, hold=not is_local, like=device_class)
             runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
             timed += [Timed(*each) for each in zip(group, runs, strict=False)]
     return endpoint, timed

@@ -57,12 +57,12 @@ def ensure_machine(
         target = Target(Targets(session).get(job.target_id).text)
         if job.machine is not None or stand_in(target):
             return
-        like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
+        machine_key = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     if not measuring:
         with runtime.database.session() as session:
             stored = Devices(session).machine_seen(job.target_id)
     else:
-        stored = None if like is None else _await_machine(runtime, like, target, patience_sec)
+        stored = None if machine_key is None else _await_machine(runtime, machine_key, target, patience_sec)
     measured = None if stored is None else stored.seen_by(builder())
     machine = measured or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
@@ -70,7 +70,7 @@ def ensure_machine(
 
 
 def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """Return the machine that times a job's candidates; None unless this code measured it."""
+    """Return the machine that times a job's candidates, or None unless this code measured it."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
@@ -85,34 +85,34 @@ def measure_device(runtime: Runtime, name: str) -> None:
         device = Devices(session).get(name)
         if device is None:
             return
-        like, target = like_of(device), Target(Targets(session).get(device.target_id).text)
-    if _fresh_machine(runtime, like) is None:
-        measured_by_us(runtime, like, target)
+        machine_key, target = like_of(device), Target(Targets(session).get(device.target_id).text)
+    if _fresh_machine(runtime, machine_key) is None:
+        measured_by_us(runtime, machine_key, target)
 
 
 def _await_machine(
-    runtime: Runtime, like: MachineKey, target: Target, patience_sec: float
+    runtime: Runtime, machine_key: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
     """Return the stored machine; measure it first, or wait until another worker has done so.
 
     After `patience_sec`, return what other code measured, or None.
     """
     deadline_sec = time.monotonic() + patience_sec
-    while (stored := _fresh_machine(runtime, like)) is None:
-        stored = measured_by_us(runtime, like, target)
+    while (stored := _fresh_machine(runtime, machine_key)) is None:
+        stored = measured_by_us(runtime, machine_key, target)
         if stored is not None:
             return stored
         if time.monotonic() >= deadline_sec:
             with runtime.database.session() as session:
-                return Devices(session).machine_of(like)
+                return Devices(session).machine_of(machine_key)
         STOP.check()
         time.sleep(LOOK_SEC)
     return stored
 
 
-def _fresh_machine(runtime: Runtime, like: MachineKey) -> DeviceMachine | None:
+def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
-        return Devices(session).fresh_machine_of(like, AGAIN_SEC, builder())
+        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, builder())
 
 
 def measured_by_us(
@@ -133,14 +133,14 @@ def measured_by_us(
         is_given_up = Leases(session).get(hold.item).deaths >= MAX_LOSSES
         stored = Devices(session).machine_of(like) or DeviceMachine()
     try:
-        machine, why = (None, DIED) if is_given_up else _attempt(runtime, hold, like, target)
+        machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, like, target)
         measured_by, before, is_ours = builder(), stored.machine, stored.builder == builder()
         if before is not None and machine is None:
-            machine, measured_by, why = before, stored.builder, "" if is_ours else why
+            machine, measured_by, reason = before, stored.builder, "" if is_ours else reason
         elif machine is not None and doubted and is_ours and before and not _is_better(machine, before):
             machine = before
         with runtime.database.transaction() as session:
-            return Devices(session).found_out(like, machine, why, measured_by)
+            return Devices(session).found_out(like, machine, reason, measured_by)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)
@@ -152,7 +152,7 @@ def _is_better(machine: Machine, before: Machine) -> bool:
 
 
 def _attempt(
-    runtime: Runtime, hold: LeaseToken, like: MachineKey, target: Target
+    runtime: Runtime, hold: LeaseToken, machine_key: MachineKey, target: Target
 ) -> tuple[Machine | None, str]:
     """Return the machine, or None and the reason why it could not be measured."""
     if target.kind != MEASURED_KIND:
@@ -167,13 +167,13 @@ def _attempt(
             runtime.working_on("measuring what a machine computes"),
             LeaseKeeper(renew, runtime.settings.lease_sec),
         ):
-            endpoint, machine = measure(runtime, target, class_of(like))
+            endpoint, machine = measure(runtime, target, class_of(machine_key))
     except ShutdownRequested:
         raise
     except MallornError as error:
-        log.warning("the machine of %s is not measured: %s", like.host_class, error)
+        log.warning("the machine of %s is not measured: %s", machine_key.host_class, error)
         return None, error.headline
-    if replace(like, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != like:
+    if replace(machine_key, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != machine_key:
         return None, f"{endpoint.name} answered, which is another machine"
     return machine, ""
 
@@ -187,8 +187,8 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None or job.state != JobState.DONE:
             return
-        like = like_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).machine_before(like, SURE_SEC, builder())
+        machine_key = like_of(Contexts(session).get(job.context_id))
+        machine = Devices(session).machine_before(machine_key, SURE_SEC, builder())
         if machine is None:
             return
         # If the measured peak is far too low, honest times are refused and cannot beat it.
@@ -197,8 +197,8 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         if not (machine.disturbed or is_beaten):
             return
         target = Target(Targets(session).get(job.target_id).text)
-    log.warning("%s: what its machine computes is measured once more", like.host_class)
-    measured_by_us(runtime, like, target, doubted=True)
+    log.warning("%s: what its machine computes is measured once more", machine_key.host_class)
+    measured_by_us(runtime, machine_key, target, doubted=True)
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:

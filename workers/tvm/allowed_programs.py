@@ -112,9 +112,9 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
         for kind, inputs, attributes, outputs in steps:
             _check_step(kind, inputs, attributes)
             _check_values(outputs, _VARIABLE)
-        for place, decision in decisions:
+        for index, decision in decisions:
             # TVM checks the rest itself, but crashes on an index that is out of range.
-            if not 0 <= place < len(steps):
+            if not 0 <= index < len(steps):
                 raise ValueError("a decision for an instruction that is not there")
             _check_values(decision, _NO_TEXT)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -218,8 +218,8 @@ class _Graph:
                 if name != "dtype" or not _DTYPE.fullmatch(value):
                     raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
             elif value is not None and not isinstance(value, float):
-                least = -(2**63) if name in ("ndim", "value") else 0
-                if not least <= value < 2**63:
+                minimum = -(2**63) if name in ("ndim", "value") else 0
+                if not minimum <= value < 2**63:
                     raise ValueError(f"a node at {index} has {value} as its {name}")
 
     def _check_call(self, call: Mapping[str, int], defined: Collection[str]) -> None:

@@ -97,7 +97,7 @@ def size_of(module: Any) -> int:
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """Compile a scheduled module to a library in memory.
 
-    Raises BodyTooLarge if `sizes` says so; for CUDA KernelRefused, CannotLaunch and HostFault.
+    Raises BodyTooLarge if `sizes` refuses it; for CUDA KernelRefused, CannotLaunch, HostFault.
     """
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}

@@ -51,8 +51,8 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 
 
 def _check(model: ModelProto) -> None:
-    own = {(function.domain, function.name) for function in model.functions}
-    unknown = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
+    function_names = {(function.domain, function.name) for function in model.functions}
+    unknown = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - function_names
     if unknown:
         raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in unknown))
     versions = {

@@ -35,7 +35,7 @@ def sizes_of(low: int, high: int, count: int) -> list[int]:
     """Return at most `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
     if count >= high - low + 1:
         return list(range(low, high + 1))
-    ratios = [(high / low) ** (place / (count - 1)) for place in range(count - 1)] if count > 1 else []
+    ratios = [(high / low) ** (index / (count - 1)) for index in range(count - 1)] if count > 1 else []
     return sorted({*(low if ratio == 1 else _rounded(low * ratio, high) for ratio in ratios), high})
 
 

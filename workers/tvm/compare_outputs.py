@@ -37,16 +37,16 @@ def _steps(theirs: Array, largest: float) -> Array:
     """Return the largest change of each number that rounding the other way can cause."""
     if np.issubdtype(theirs.dtype, np.integer):
         return np.ones(1)
-    values, places = np.unique(np.asarray(theirs, "float64"), return_inverse=True)
+    values, inverse = np.unique(np.asarray(theirs, "float64"), return_inverse=True)
     if not 1 < len(values) <= _FEW_VALUES:
         return np.full(1, largest * _INNER_STEP)
     gaps = np.diff(values)
     wider: Array = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))
-    return wider[places.reshape(-1)]
+    return wider[inverse.reshape(-1)]
 
 
 def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> float:
-    """Return the relative error that rounding may cause in a sum of so many terms.
+    """Return the relative error that rounding may cause in a sum of terms; 0 for integers.
 
     `float16_error` is the error from float16 rounding inside the program; a float16 result of
     float32 sums is rounded once.

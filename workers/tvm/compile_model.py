@@ -52,7 +52,7 @@ def compile_model(
     mods, inputs, outputs = networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        found, missing = stock.count_hits(mods, scratch, tvm_target)
+        hits, missing = stock.count_hits(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         if stock.is_cpu(tvm_target):
             export_kernels(stock.scheduled(mods, ranges, after, tvm_target, scratch), out_so, tvm_target)
@@ -61,8 +61,8 @@ def compile_model(
                 built = stock.build(mods, ranges, after, tvm_target, scratch)
             export_with_pool(built, out_so, tvm_target)
     return Compiled(
-        found=len(found),
-        of=len(found) + len(missing),
+        found=len(hits),
+        of=len(hits) + len(missing),
         missing=missing,
         problems=problems,
         inputs=inputs,

@@ -43,8 +43,8 @@ def _moves(mod: Any) -> Iterator[tuple[str, str, str]]:
     for name, *ends in _calls(mod["main"]):
         if kind := kinds.get(name):
             made_by, read_by = (operators.get(end, end) for end in ends)
-            turned = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
-            yield name, kind, made_by if turned else read_by
+            blames_maker = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
+            yield name, kind, made_by if blames_maker else read_by
 
 
 def _operator(name: str, function: Any) -> str:

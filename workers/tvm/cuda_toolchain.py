@@ -131,8 +131,8 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
         text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
         text.write_text(source)
-        places = ["--keep", f"--keep-dir={folder}", "-o", str(cubin), str(text)]
-        log = _run([nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, *places], folder)
+        options = ["--keep", f"--keep-dir={folder}", "-o", str(cubin), str(text)]
+        log = _run([nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, *options], folder)
         return DeviceCode(cubin.read_bytes(), cubin.with_suffix(".ptx").read_text(), log)
 
 

@@ -95,8 +95,8 @@ def library_calls(target_kind: str, text: str) -> list[str]:
     code = [each for function in functions for each in function.instructions]
     jumps = [each for each in code if isa.does(each) in (Does.CALL, Does.JUMP)]
     names = {each.operands.partition("@")[0] for each in jumps}
-    own = {function.name for function in functions}
-    return sorted(filter(_LIBRARY.match, names - own))
+    function_names = {function.name for function in functions}
+    return sorted(filter(_LIBRARY.match, names - function_names))
 
 
 def strided_loads(function: Any, weights: Collection[int]) -> list[str]:

@@ -77,7 +77,7 @@ def extract_range(
 def _inputs(
     path: str, model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds
 ) -> dict[str, list[int | str]]:
-    """Return the inputs' dimensions. Raises InvalidModel unless only free ones have bounds."""
+    """Return the inputs' dimensions. Raises InvalidModel unless bounds match the free ones."""
     inputs = dispatch_by_shape.named_dims(model, input_shapes)
     open_ = dispatch_by_shape.grows(bounds)
     if len(open_) > 1:

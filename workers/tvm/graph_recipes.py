@@ -141,7 +141,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
     faulty: list[T] = []
     suspects = list(parts)
     for _ in range(MOST_FAULTY):
-        # It works without `faulty` and suspects[:high], and fails without only suspects[:low].
+        # Works without [*faulty, *suspects[:high]], fails without [*faulty, *suspects[:low]].
         low, high = 0, len(suspects)
         while high - low > 1:
             middle = (low + high) // 2

@@ -136,7 +136,7 @@ class Ends:
 def load_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
-    """Import the model at a point, and return its shapes at the point's sample sizes.
+    """Import a model at a point; also return its shapes at the point's sample sizes.
 
     The returned model's own shapes have the growing dimension at its largest size.
     """
@@ -160,10 +160,10 @@ def load_point(
     return replace(first, mod=mod, inputs=inputs, outputs=outputs), ends
 
 
-def _at_length(one: TensorSpec, other: TensorSpec, length: int) -> TensorSpec:
-    least, most = generalize_two_lengths.LENGTHS
+def _at_length(first: TensorSpec, last: TensorSpec, length: int) -> TensorSpec:
+    shortest, longest = generalize_two_lengths.LENGTHS
     sizes = [
-        low + (high - low) // (most - least) * (length - least)
-        for low, high in zip(one.shape, other.shape, strict=True)
+        low + (high - low) // (longest - shortest) * (length - shortest)
+        for low, high in zip(first.shape, last.shape, strict=True)
     ]
-    return one.model_copy(update={"shape": sizes})
+    return first.model_copy(update={"shape": sizes})

@@ -44,39 +44,39 @@ def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int
 
 def _nest(block: ProgramBlock, relaid: Set[int], intermediate: Set[int]) -> Nest:
     iters = (*block.spatial, *block.reduced)
-    places = {hash(axis.var): index for index, axis in enumerate(iters)}
+    axis_numbers = {hash(axis.var): index for index, axis in enumerate(iters)}
     axes = tuple(Axis(extent(axis), index >= len(block.spatial)) for index, axis in enumerate(iters))
     (store,) = block.stores
     loads = [
-        _access(load.source, load.indices, places, relaid, intermediate)
+        _access(load.source, load.indices, axis_numbers, relaid, intermediate)
         for load in block.loads
         if hash(load.source) != hash(store.buffer)
     ]
-    return Nest(axes, tuple(dict.fromkeys(loads)), _access(store.buffer, store.indices, places))
+    return Nest(axes, tuple(dict.fromkeys(loads)), _access(store.buffer, store.indices, axis_numbers))
 
 
 def _access(
     buffer: Any,
     indices: Any,
-    places: dict[int, int],
+    axis_numbers: dict[int, int],
     relaid: Set[int] = frozenset(),
     intermediate: Set[int] = frozenset(),
 ) -> Access:
     shape = tuple(int(size) for size in buffer.shape)
-    index = tuple(_coefficients(expression, places) for expression in indices)
+    index = tuple(_coefficients(expression, axis_numbers) for expression in indices)
     name = hash(buffer)
     return Access(shape, index, element_bytes(str(buffer.dtype)), name in relaid, name in intermediate)
 
 
-def _coefficients(expression: Any, places: dict[int, int]) -> Index:
+def _coefficients(expression: Any, axis_numbers: dict[int, int]) -> Index:
     """Return an index's axes and factors; treat non-affine parts as sums of variables."""
     factors: dict[int, int] = {}
 
     def walk(node: Any, factor: int) -> None:
         match node:
             case Var():
-                if hash(node) in places:
-                    factors[places[hash(node)]] = factors.get(places[hash(node)], 0) + factor
+                if hash(node) in axis_numbers:
+                    factors[axis_numbers[hash(node)]] = factors.get(axis_numbers[hash(node)], 0) + factor
             case Add() | Sub():
                 walk(node.a, factor)
                 walk(node.b, factor)

@@ -65,7 +65,7 @@ def _terms(block: Any) -> int:
 
 
 def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
-    """Split off an inner loop of the largest extent up to `largest` that divides its own."""
+    """Split a loop; the inner extent is the largest divisor of its extent up to `largest`."""
     factor = _divisor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split
@@ -94,6 +94,6 @@ def _store_along(schedule: Any, block: Any, stored: Any, row: Any) -> None:
             schedule.parallel(schedule.get_loops(copy)[0])
 
 
-def _with_last(place: int, *indices: Any) -> list[Any]:
-    """Return the indices with the one at `place` moved to the end."""
-    return [*indices[:place], *indices[place + 1 :], indices[place]]
+def _with_last(position: int, *indices: Any) -> list[Any]:
+    """Return the indices with the one at `position` moved to the end."""
+    return [*indices[:position], *indices[position + 1 :], indices[position]]

@@ -120,8 +120,8 @@ def _sliding(block: ProgramBlock, shared: Names) -> Names:
     """Return reduction axes that share an index of a load with an unshared spatial axis."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
     reduced = frozenset(hash(axis.var) for axis in block.reduced)
-    used = [variables(index) for load in block.loads for index in load.indices]
-    return frozenset().union(*(names & reduced for names in used if names & spatial))
+    index_vars = [variables(index) for load in block.loads for index in load.indices]
+    return frozenset().union(*(names & reduced for names in index_vars if names & spatial))
 
 
 def _rows(block: ProgramBlock) -> str:

@@ -96,8 +96,8 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     if wide is not None:
         float16_error = rounding_error(mod)
         if sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL:
-            own = _run(mod, poisoned)
-            errors = [relative_error(own[index], results[index]) for index in args.outputs]
+            narrow = _run(mod, poisoned)
+            errors = [relative_error(narrow[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
     return Reference(list(args.outputs), reduction_length(mod), rounds(mod), float16_error)
 

@@ -181,8 +181,8 @@ class RemoteDevice:
     ) -> SliceTimes:
         """Return `count` slices of `number` runs each, and what disturbed them.
 
-        With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed for
-        garbage.
+        With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed if the
+        device's answer is invalid.
         """
         call = library, function or self.entry, self.kind, number, count
         answer = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
@@ -222,7 +222,10 @@ class RemoteDevice:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Raise CandidateFailed if the session answers or surely died, else Unavailable."""
+        """Raise CandidateFailed for errors that the candidate caused, else Unavailable.
+
+        The candidate is at fault if its session still answers, or its server saw it die.
+        """
         try:
             yield
         except _BROKEN as error:
@@ -275,7 +278,7 @@ class RemoteModel:
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Return the microseconds per run in each kernel, timed in a machine of its own."""
+        """Return the microseconds per run in each kernel, from a separate virtual machine."""
         if self._kernel_vm is None:
             self._kernel_vm = self._create_machine(uses_graphs=False)
         answer = self._device.call("mallorn.kernel_times", self._kernel_vm.module, self._device.kind, seconds)
@@ -336,9 +339,9 @@ def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | Non
         try:
             return _session(opened)
         except _BROKEN as error:
-            _, refused, why = str(error).partition(NO_SESSION)
-            if refused or time.monotonic() > deadline_sec:
-                raise _lost(why.strip() or str(error)) from None
+            _, marker, reason = str(error).partition(NO_SESSION)
+            if marker or time.monotonic() > deadline_sec:
+                raise _lost(reason.strip() or str(error)) from None
             log.warning("a device gave no session: %s", error)
             time.sleep(0.1)
 

@@ -19,7 +19,7 @@ from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, naming_the_
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
-    """Run the first half of a recipe, and return the reports of the passes that make one.
+    """Run the first half of a recipe, and return the reports of its passes.
 
     The module after each phase is written to `dump_dir` as TVMScript. Raises InvalidModel,
     InvalidRequest; UnknownName if `without` has a name that is no pass's.
@@ -39,9 +39,9 @@ def report_passes(
 def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:
     stored = {entry.stored_name for entry in pass_table()}
     of_tvm = {step.name for phase in phases for step in phase.steps} - stored
-    known = {entry.name for entry in pass_table()} | of_tvm
-    if unknown := sorted({*without} - known - stored):
-        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
+    valid_names = {entry.name for entry in pass_table()} | of_tvm
+    if unknown := sorted({*without} - valid_names - stored):
+        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
 
 def _run_phase(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:

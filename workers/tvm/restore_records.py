@@ -78,8 +78,8 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
         raise ValueError("its schedule was not timed")
-    run_sec = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
-    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), run_sec, target_text, 0)
+    runs = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), runs, target_text, 0)
 
 
 def plain_target(written_for: Any) -> str:
@@ -105,8 +105,8 @@ def _split_trace(tir: str, steps: Sequence[Any], sampled: Sequence[Any]) -> tupl
     insts = instructions(tir, json.dumps(steps[:end]))
     values = dict(sampled)
     decisions: list[int] = []
-    for place, inst in enumerate(insts):
+    for index, inst in enumerate(insts):
         if is_choice(inst):
-            value = values[place]
+            value = values[index]
             decisions += value if isinstance(value, list) else [value]
     return trace_text(Trace(insts, {})), decisions

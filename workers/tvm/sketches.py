@@ -119,15 +119,15 @@ def plain(value: Any) -> Any:
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tuple[Choice, ...]:
     """Return the free choices of a sketch; `seen` caches samples between calls."""
-    places = [place for place, inst in enumerate(insts) if is_choice(inst)]
-    if not places:
+    indices = [index for index, inst in enumerate(insts) if is_choice(inst)]
+    if not indices:
         return ()
-    choices = [insts[place] for place in places]
+    choices = [insts[index] for index in indices]
     # The place where a cached result is written back does not change any loop.
     steps = plain(trace.as_json()[0])
     key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
     if key not in seen:
-        seen[key] = list(_samples(tir, insts[: places[-1] + 1], choices))
+        seen[key] = list(_samples(tir, insts[: indices[-1] + 1], choices))
     described = [
         _describe(inst, [sample[position] for sample in seen[key]]) for position, inst in enumerate(choices)
     ]
@@ -173,9 +173,9 @@ def _describe(inst: Any, decisions: list[Any]) -> Choice:
             # If the extent depends on earlier choices, TVM adapts the outermost factor to it.
             return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
         case "SamplePartitionedTile":
-            width, place, multiple = plain(inst.attrs)
+            width, position, multiple = plain(inst.attrs)
             extent = math.prod(decisions[0])
-            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(place, multiple))
+            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(position, multiple))
         case "SampleCategorical":
             labels, weights = map(tuple, plain(inst.attrs))
             return Choice(

@@ -11,7 +11,7 @@ from workers.device.random_and_saved_arrays import random_values
 from workers.device.slice_timing_result import Slice
 from workers.interfaces.hardware_probes import Probe
 
-# So many short runs that one is undisturbed even on a busy host.
+# Seconds of runs per probe, enough for one undisturbed run even on a busy host.
 PROBE_SEC: Final = 0.06
 LEAST_RUNS, MOST_RUNS = 8, 2000
 # Attempts to find a moment in which no other program uses the cores.

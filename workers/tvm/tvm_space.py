@@ -77,18 +77,18 @@ class TvmSpace(DecisionSpace):
     def likeliest(self, count: int) -> list[Candidate]:
         """Return the first `count` defaults without rebuilding more candidates than needed."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
-        found: list[Candidate] = []
-        while guesses and len(found) < count:
-            missing = count - len(found)
-            found += self._only_valid(guesses[:missing])
+        defaults: list[Candidate] = []
+        while guesses and len(defaults) < count:
+            missing = count - len(defaults)
+            defaults += self._only_valid(guesses[:missing])
             guesses = guesses[missing:]
-        return found or self._first_valid_samples()[:count]
+        return defaults or self._first_valid_samples()[:count]
 
     def _first_valid_samples(self) -> list[Candidate]:
         rng = np.random.default_rng(0)
         for _ in range(_MAX_DRAWS):
-            if found := self._only_valid(self.sample(rng, _DRAW)):
-                return found
+            if valid := self._only_valid(self.sample(rng, _DRAW)):
+                return valid
         return []
 
     def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:

@@ -33,8 +33,8 @@ class SameWorkload(AnswerSource):
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
         target_id, context_id = question.target_id, question.context_id
-        here = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
-        for trial in here:
+        own_trials = [] if context_id is None else trials.best(workload_id, target_id, FEW, context_id)
+        for trial in own_trials:
             yield _answer(session, trial, "the fastest that was measured here", Sure.MEASURED)
         for trial, conditions in ranked(session, question, workload_id, target_id):
             yield _answer(session, trial, f"among the fastest that were timed {conditions}", Sure.LIKELY)
@@ -50,8 +50,9 @@ def ranked(
     """Yield the fastest trials of a workload from every context except the question's own.
 
     Times of two contexts are not comparable, so within a group the first of each context come
-    before the second of each. Groups with the question's host class, threads and TVM precede,
-    then its builder's, then those with fewer programs beside it; imported trials come last.
+    before the second of each. Groups with the question's host class, threads and TVM are
+    first, then its builder's, then those with fewer concurrent programs; imported trials come
+    last.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
@@ -81,20 +82,20 @@ def _by_rank(
 
 def _words(context: Context, imported: bool) -> str:
     programs = programs_beside(context)
-    where = "alone" if programs is None else "inside a model"
-    beside = f" beside {programs} other programs" if programs else ""
+    setting = "alone" if programs is None else "inside a model"
+    load = f" beside {programs} other programs" if programs else ""
     host = (
         f"on {context.host_class}, {context.threads} threads, TVM {context.built_by or context.tvm_version}"
     )
-    return f"{where}{beside} {host}{', in another dataset' if imported else ''}"
+    return f"{setting}{load} {host}{', in another dataset' if imported else ''}"
 
 
 def kin_of(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
     """Return other targets with the same vectors and cores to tile for, nearest first."""
     others = [(row.id, Target(row.text)) for row in Targets(session).list() if row.id != question.target_id]
     distances = [(distance(question.target, target), id_, target) for id_, target in others]
-    alike = [(far, id_, target) for far, id_, target in distances if far is not None and far.cuts_alike]
-    return [(id_, target) for _, id_, target in sorted(alike, key=lambda each: each[:2])]
+    similar = [(gap, id_, target) for gap, id_, target in distances if gap is not None and gap.cuts_alike]
+    return [(id_, target) for _, id_, target in sorted(similar, key=lambda each: each[:2])]
 
 
 def words_of(target: Target) -> str:
@@ -119,8 +120,8 @@ class SimilarWorkload(AnswerSource):
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
-        alike = Workloads(session).of_structure(workload.structure, question.owner)
-        distances = [(apart(workload, other), other) for other in alike if other.id != workload.id]
+        related = Workloads(session).of_structure(workload.structure, question.owner)
+        distances = [(apart(workload, other), other) for other in related if other.id != workload.id]
         nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
         neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
         targets = [
@@ -139,17 +140,17 @@ def apart(one: Workload, other: Workload) -> float:
 
 
 def _carried(
-    session: Session, question: ZeroShotQuery, neighbour: Workload, steps: float, target_id: int, words: str
+    session: Session, question: ZeroShotQuery, neighbour: Workload, gap: float, target_id: int, words: str
 ) -> Iterator[ZeroShotAnswer]:
     own = question.context_id
-    here = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW_NEAR, own)
+    own_trials = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW_NEAR, own)
     elsewhere = islice(ranked(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR)
-    trials = [*((trial, "here") for trial in here), *elsewhere]
+    trials = [*((trial, "here") for trial in own_trials), *elsewhere]
     sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
     for trial, conditions in trials:
         sketch = sketches[trial.candidate.sketch]
         candidate = carry(trial.candidate, sketch, question.space.sketches)
         if candidate is not None:
-            times_apart = f"{exp2(steps):.1f} times apart{words}"
+            times_apart = f"{exp2(gap):.1f} times apart{words}"
             because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
             yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)
