@@ -70,7 +70,7 @@ def ensure_machine(
 
 
 def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """Return the machine that times a job's candidates, or None unless this code measured it."""
+    """Return the machine that times a job's candidates, if this code measured it, else None."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:

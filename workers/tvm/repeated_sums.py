@@ -28,17 +28,17 @@ def initialize_repeated_sums(schedule: Any) -> bool:
             loops.insert(0, parent.stmt)
             parent = parent.parent
         names = [hash(loop.loop_var) for loop in loops]
-        start, own_start = (
+        start, own = (
             next((index for index, name in enumerate(names) if name in loop_vars), len(loops))
             for loop_vars in (frozenset().union(*terms), own_terms)
         )
         bound = variables(*realize.iter_values)
-        repeats = (int(loop.extent) > 1 and hash(loop.loop_var) not in bound for loop in loops[start:own_start])
+        repeats = (int(loop.extent) > 1 and hash(loop.loop_var) not in bound for loop in loops[start:own])
         # A sum that several threads compute together is initialized by a later pass of TVM.
-        if any(loop.thread_binding is not None for loop in loops[own_start:]) or not any(repeats):
+        if any(loop.thread_binding is not None for loop in loops[own:]) or not any(repeats):
             continue
-        if own_start == len(loops):
+        if own == len(loops):
             return False
         block = schedule.get_sblock(realize.block.name_hint)
-        schedule.decompose_reduction(block, schedule.get_loops(block)[own_start])
+        schedule.decompose_reduction(block, schedule.get_loops(block)[own])
     return True
