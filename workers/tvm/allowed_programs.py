@@ -78,7 +78,7 @@ _VARIABLE: Final = re.compile(r"[a-z]\d{1,6}|_|None", re.ASCII)
 
 
 class TraceRefused(InvalidRequest):
-    """Raised when a trace contains an instruction or value that no schedule needs."""
+    """A trace holds an instruction that no schedule needs."""
 
 
 def check_program(tir: str) -> None:

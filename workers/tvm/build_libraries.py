@@ -44,7 +44,7 @@ UNROLLED: Final = "tirx.UnrollLoop"  # the pass after which a body has its size
 
 
 class BodyTooLarge(InvalidRequest):
-    """The unrolled candidate is many times larger than others of its program.
+    """Unrolled, the candidate is many times as large as others of its program.
 
     Compiling such a body takes seconds, and none was ever close to its task's best.
     """
@@ -121,7 +121,7 @@ def _codegen_target(target: str) -> Any:
 
 
 class InvalidCandidate(InvalidRequest):
-    """The decisions yield no valid schedule, for example since a postprocessor refused it."""
+    """The decisions do not make a program; a postprocessor refused them."""
 
 
 def build(

@@ -45,7 +45,7 @@ class Toolchain:
 
 
 class KernelRefused(InvalidRequest):
-    """Raised when nvcc or ptxas does not compile a kernel."""
+    """nvcc or ptxas does not compile a kernel."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ _models: dict[DeviceModel, "RemoteModel"] = {}
 
 
 class CannotRun(MallornError):
-    """A device failed to load or run a whole model."""
+    """A device does not load or run a whole model."""
 
 
 def identity(
