@@ -1,1 +1,1 @@
-"""The views of candidates that need no compiler, one extractor each."""
+"""Feature extractors of candidates, one module per view, and the parsers that they share."""

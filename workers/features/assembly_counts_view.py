@@ -1,7 +1,7 @@
-"""The view `code` (Tuna): counts over the assembly of a candidate, which is not run.
+"""The view `code` (Tuna): static instruction counts of a candidate's assembly.
 
-Columns are log counts. Arithmetic and memory traffic are counted three times: plainly, in innermost loops,
-and weighted by a guess of how often they run.
+Columns are log2(1 + count). Arithmetic and memory traffic are counted three times: once per
+instruction, in innermost loops only, and weighted by the estimated number of executions.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ COLUMNS: Final = (
     *("instructions", "functions", "loops", "deepest", "registers", "bytes"),
     *(str(kind) for kind in KINDS),
     *(f"of {width} bytes" for width in WIDTHS_BYTES),
-    *(f"{what} {how}" for how in WEIGHTS for what in TRAFFIC),
+    *(f"{traffic} {weight}" for weight in WEIGHTS for traffic in TRAFFIC),
     "fma per load",  # in innermost loops
 )
 
 
 def describe_code(target_kind: str, text: str) -> Matrix:
-    """The row of one candidate's assembly."""
+    """Return the feature row (a 1 x width matrix) of one candidate's assembly."""
     isa = instruction_set(target_kind, text)
     functions = functions_of(text)
     instructions = [each for function in functions for each in function.instructions]
@@ -41,16 +41,16 @@ def describe_code(target_kind: str, text: str) -> Matrix:
     widths = [isa.width_bytes(each) for each in instructions]
     vectors = [width for kind, width in zip(does, widths, strict=True) if kind in ARITHMETIC]
     registers = {number for each in instructions for number in isa.register.findall(each.operands)}
-    moved = _traffic(isa, instructions, does, widths)
+    traffic = _traffic(isa, instructions, does, widths)
     counts = [
         *(len(instructions), len(functions), sum(len(function.loops) for function in functions)),
         *(max((each.depth for each in instructions), default=0), len(registers), len(text)),
         *(does.count(kind) for kind in KINDS),
         *(vectors.count(width) for width in WIDTHS_BYTES),
-        *moved.reshape(-1).tolist(),
+        *traffic.reshape(-1).tolist(),
     ]
     logs = np.log2(1 + np.array(counts, dtype=np.float64))
-    inner = dict(zip(TRAFFIC, np.log2(1 + moved[WEIGHTS.index("innermost")]), strict=True))
+    inner = dict(zip(TRAFFIC, np.log2(1 + traffic[WEIGHTS.index("innermost")]), strict=True))
     row = np.array([*logs, inner["fma"] - inner["loads"]], dtype=np.float32)
     return row.reshape(1, CODE.width)
 
@@ -61,18 +61,18 @@ def _traffic(
     does: Sequence[Does],
     widths: Sequence[int],
 ) -> Column:
-    """The sums of TRAFFIC over all instructions, a row for each of WEIGHTS."""
+    """Sum each kind of TRAFFIC over all instructions; return one row per entry of WEIGHTS."""
     table = np.zeros((len(instructions), len(TRAFFIC)))
-    for at, each in enumerate(instructions):
+    for index, each in enumerate(instructions):
         loads, stores = isa.accesses(each)
-        arithmetic = does[at] in ARITHMETIC
-        table[at] = (
-            arithmetic and widths[at] > 0,
-            does[at] is Does.FMA,
-            arithmetic and widths[at] >= VECTOR_BYTES,
+        arithmetic = does[index] in ARITHMETIC
+        table[index] = (
+            arithmetic and widths[index] > 0,
+            does[index] is Does.FMA,
+            arithmetic and widths[index] >= VECTOR_BYTES,
             *(loads, stores),
             (loads or stores) and isa.on_stack(each),
-            does[at] is Does.BRANCH,
+            does[index] is Does.BRANCH,
         )
     depths = np.array([min(each.depth, DEEPEST) for each in instructions], dtype=np.float64)
     innermost = np.array([each.innermost for each in instructions], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Extractor seam, a view of candidates that depends on sketch and decisions alone, and its first view."""
+"""Base class of extractors, which compute views from sketch and decisions, and the first."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -13,25 +13,25 @@ from searchers.tile_factorizations import Rows
 
 
 class Extractor(ABC):
-    """Fills one view (`costmodels.views`) for candidates of one workload.
+    """Computes the rows of one view (`costmodels.views`) for candidates of one workload.
 
     Contract
-    - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and decisions: it does
-      not depend on which other candidates are asked about, nor on their order.
-    - Nothing is lowered and no compiler is asked, so that searchers can screen thousands.
-    - Where the sketch is the same and decisions make another program, the rows differ.
+    - A row is `view.width` wide, finite, and a pure function of sketch, descriptors and
+      decisions: other candidates in the call, and their order, do not change it.
+    - Extractors neither lower nor compile, so searchers can screen thousands of candidates.
+    - Candidates of one sketch whose decisions yield different programs have different rows.
     """
 
     view: ClassVar[View]
 
     @abstractmethod
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        """One row of features for each decision vector of a sketch."""
+        """Return one row of features for each decision vector of the sketch."""
 
     def extract(
         self, sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
     ) -> Matrix:
-        """One row of features per candidate of any of the sketches."""
+        """Return one row of features per candidate; their sketches may differ."""
         matrix = np.zeros((len(candidates), self.view.width), dtype=np.float32)
         for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             rows = decision_rows(sketches[key], candidates, lines)
@@ -40,7 +40,7 @@ class Extractor(ABC):
 
 
 class AlignedDecisions(Extractor):
-    """Descriptors, the sketch's structure, tiles, listed choices and derived columns."""
+    """Extracts descriptors, sketch structure, tiles, listed choices and derived columns."""
 
     view = DECISIONS
 

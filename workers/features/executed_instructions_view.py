@@ -1,9 +1,10 @@
-"""The view `executed` (Tuna): what runs of a candidate's code, and the lines that it moves.
+"""The view `executed` (Tuna): a candidate's executed instructions and its cache-line traffic.
 
-Instructions are counted as often as their loops run (`workers.features.trip_counts`). Where a loop's bounds
-come from elsewhere, as those of a parallel loop do, all counts are scaled so that the products are as many
-as in the program. What moves is taken from the lowered program: each of the accesses with the most lines, the
-lines that are left if what is read again is still in the cache, and how many bytes come between.
+Instructions count once per iteration of their loops (`workers.features.trip_counts`). Bounds
+of parallel loops are unknown, for example, so all counts are scaled to match the program's
+number of operations. Traffic comes from the lowered program: for the accesses that touch most
+cache lines, the lines touched, the lines left after cache reuse, and the bytes between two
+uses.
 """
 
 from typing import Final
@@ -19,15 +20,15 @@ from workers.features.instruction_sets import ARM64, X86, Does, InstructionSet, 
 from workers.features.trip_counts import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, runs_of
 
 FLOAT_BYTES: Final = 4
-# MetaSchedule's numbers of a statement, behind the mark that it is there.
+# Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.
 FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
 PARALLEL: Final = 1 + 16 + 2 * 11 + 1  # the product of parallel extents
 FIRST_BUFFER, BUFFERS, BUFFER = 1 + 57, 5, 18
-LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # of a buffer; bytes between uses, lines over uses
+LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # APART: bytes between uses; LEFT: lines / uses
 
 
 def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix:
-    """The row of one candidate: its assembly, and its row of the view `statements`."""
+    """Return a candidate's feature row from its assembly and its row of `statements`."""
     isa = instruction_set(target_kind, text)
     table = np.exp2(STATEMENTS.tables(statements)[0].astype(np.float64)) - 1
     present = table[:, 0] > 0
@@ -35,17 +36,17 @@ def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix
     for function in functions_of(text):
         if isa in (X86, ARM64):
             runs = np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
-        else:  # how loops are written is not known
+        else:  # trip counts are read on x86 and AArch64 only
             runs = np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
         counts += _counts(function, runs, isa)
         hottest = max(hottest, _hottest(function, runs, isa))
-    known = (2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]).sum()
-    found = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
-    if known > 0 and found > 0:  # the code computes as much as the program does
-        counts *= known / found
+    program_flops = (2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]).sum()
+    code_flops = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
+    if program_flops > 0 and code_flops > 0:
+        counts *= program_flops / code_flops
     counts[Count.ACCUMULATORS] = hottest[1]
     counts[Count.PIECES] = max(table[present, PARALLEL].max(initial=0.0), 1.0)
-    row = np.concatenate([counts, _moved(table[present]).reshape(-1)])
+    row = np.concatenate([counts, _cache_traffic(table[present]).reshape(-1)])
     logs: Matrix = np.log2(1 + row).astype(np.float32)
     return logs.reshape(1, EXECUTED.width)
 
@@ -67,20 +68,20 @@ def _counts(function: MachineFunction, runs: Column, isa: InstructionSet) -> Col
 
 
 def _hottest(function: MachineFunction, runs: Column, isa: InstructionSet) -> tuple[float, int]:
-    """How often the products of the innermost loop that runs most are begun, and in how many registers."""
+    """Return FMA executions and accumulator count of the innermost loop with the most FMAs."""
     best = 0.0, 0
     for start, end in function.loops:
         body = function.instructions[start : end + 1]
-        sums = [each.operands.rsplit("%", 1)[-1] for each in body if isa.does(each) is Does.FMA]
-        if sums and body[-1].innermost:
-            best = max(best, (float(runs[end]) * len(sums), len(set(sums))))
+        targets = [each.operands.rsplit("%", 1)[-1] for each in body if isa.does(each) is Does.FMA]
+        if targets and body[-1].innermost:
+            best = max(best, (float(runs[end]) * len(targets), len(set(targets))))
     return best
 
 
-def _moved(statements: Column) -> Column:
-    """The accesses with the most lines: lines, those left by reuse, distinct ones, bytes between."""
+def _cache_traffic(statements: Column) -> Column:
+    """Return four columns for each of the accesses that touch most cache lines."""
     buffers = statements[:, FIRST_BUFFER : FIRST_BUFFER + BUFFERS * BUFFER].reshape(-1, BUFFER)
-    most = buffers[np.argsort(-buffers[:, LINES], kind="stable")[:ACCESSES]]
-    moved = np.zeros((ACCESSES, 4))
-    moved[: len(most)] = most[:, [LINES, LEFT, DISTINCT, APART]]
-    return moved
+    largest = buffers[np.argsort(-buffers[:, LINES], kind="stable")[:ACCESSES]]
+    traffic = np.zeros((ACCESSES, 4))
+    traffic[: len(largest)] = largest[:, [LINES, LEFT, DISTINCT, APART]]
+    return traffic

@@ -1,4 +1,4 @@
-"""What the instructions of x86 (AT&T), AArch64 and PTX do, for cost models."""
+"""Classify the instructions of x86 (AT&T syntax), AArch64 and PTX for cost models."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from workers.features.assembly_parser import MachineInstruction
 
 
 class Does(StrEnum):
-    """The kinds of work that are counted."""
+    """Kinds of instructions that are counted separately."""
 
     FMA = "fma"
     MULTIPLY = "multiply"
@@ -30,10 +30,10 @@ class Does(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """Patterns of mnemonics, of which the first match decides, and of operands."""
+    """Regular expressions for mnemonics and operands; the first matching entry decides."""
 
     work: tuple[tuple[Does, re.Pattern[str]], ...]
-    vectors: tuple[tuple[int, re.Pattern[str]], ...]  # bytes that one works on, by mnemonic and operands
+    vectors: tuple[tuple[int, re.Pattern[str]], ...]  # vector width in bytes
     memory: re.Pattern[str]
     stack: re.Pattern[str]
     store: re.Pattern[str]
@@ -41,17 +41,17 @@ class InstructionSet:
     register: re.Pattern[str]
 
     def does(self, each: MachineInstruction) -> Does:
-        """The kind of an instruction; a guarded jump is a branch."""
-        found = next((does for does, names in self.work if names.match(each.mnemonic)), Does.OTHER)
-        return Does.BRANCH if found is Does.JUMP and each.guarded else found
+        """Return the kind of an instruction; a guarded jump is a branch."""
+        kind = next((does for does, names in self.work if names.match(each.mnemonic)), Does.OTHER)
+        return Does.BRANCH if kind is Does.JUMP and each.guarded else kind
 
     def width_bytes(self, each: MachineInstruction) -> int:
-        """The bytes of the widest vector that it uses; 0 for none."""
+        """Return the bytes of the widest vector that the instruction uses; 0 if none."""
         text = f"{each.mnemonic} {each.operands}"
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
     def accesses(self, each: MachineInstruction) -> tuple[bool, bool]:
-        """Two flags: it loads, it stores."""
+        """Return whether the instruction loads from memory, and whether it stores there."""
         text = f"{each.mnemonic} {each.operands}"
         if not self.memory.search(text) or self.no_access.match(each.mnemonic):
             return False, False
@@ -59,7 +59,7 @@ class InstructionSet:
         return not stores, stores
 
     def on_stack(self, each: MachineInstruction) -> bool:
-        """True if it accesses the stack, mostly for a spilled register."""
+        """Return True if the instruction accesses the stack, mostly for a spilled register."""
         return bool(self.stack.search(f"{each.mnemonic} {each.operands}"))
 
 

@@ -1,7 +1,7 @@
 """The view `loops`: the loop tree of a candidate in preorder, as a padded table.
 
-Loops of one iteration are left out, as compilers do. All candidates of a sketch with the same compute
-locations share a tree; only its numbers differ.
+Loops of one iteration are removed, as compilers do. Candidates of a sketch with equal compute
+locations have the same tree and differ in its numbers only.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ LINES, COLUMNS = LOOPS.shape
 (PARALLEL, VECTOR, UNROLL, ORDINAL, TILED, INLINED, STAGE, DEPTH, FLOPS, LANES) = range(10, 20)
 MOST_LANES: Final = 64
 
-Numbers = NDArray[np.float64]  # a row a candidate, a column a line
+Numbers = NDArray[np.float64]  # one row per candidate, one column per line of the tree
 Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A node of the tree: the root, a loop, or a block. `alone` if it has no siblings."""
+    """A node of the tree: the root, a loop, or a block. `alone`: it has no siblings."""
 
-    parent: int  # the line of its parent; -1 at the root
+    parent: int  # index of the parent's line; -1 at the root
     alone: bool = True
     loop: Loop | None = None
     block: TracedBlock | None = None
@@ -48,40 +48,40 @@ class _Node:
 
 
 def lines_of(nest: TracedNest) -> list[Line]:
-    """The lines of a nest; inlined blocks are children of the root."""
+    """Return the nodes of a nest in preorder; inlined blocks are children of the root."""
     root = _Node()
     for ordinal, block in enumerate(nest.blocks):
         node = root
         for loop in () if block.inlined else block.path:
-            found = next((child for child in node.children if child.loop is loop), None)
-            if found is None:
-                found = _Node(loop)
-                node.children.append(found)
-            node = found
+            shared = next((child for child in node.children if child.loop is loop), None)
+            if shared is None:
+                shared = _Node(loop)
+                node.children.append(shared)
+            node = shared
         node.children.append(_Node(block=block, ordinal=ordinal))
     lines = [Line(-1)]
     _append_below(root, 0, lines)
     return lines
 
 
-def _append_below(node: _Node, at: int, lines: list[Line]) -> None:
+def _append_below(node: _Node, parent: int, lines: list[Line]) -> None:
     for child in node.children:
-        lines.append(Line(at, len(node.children) == 1, child.loop, child.block, child.ordinal))
+        lines.append(Line(parent, len(node.children) == 1, child.loop, child.block, child.ordinal))
         _append_below(child, len(lines) - 1, lines)
 
 
 class LoopsView(Extractor):
-    """Root, loops, and a leaf for each block."""
+    """Extracts one line per node: the root, the loops, and a leaf for each block."""
 
     view = LOOPS
 
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        places = _locations(sketch)
+        columns = _locations(sketch)
         matrix = np.zeros((len(rows), LOOPS.width), dtype=np.float32)
-        depths, group = np.unique(rows[:, places], axis=0, return_inverse=True)
-        for number, chosen in enumerate(depths.tolist()):
+        depths, group = np.unique(rows[:, columns], axis=0, return_inverse=True)
+        for number, locations in enumerate(depths.tolist()):
             lines = np.flatnonzero(group.reshape(-1) == number)
-            matrix[lines] = _describe(sketch, tuple(descriptors), tuple(chosen), rows[lines])
+            matrix[lines] = _describe(sketch, tuple(descriptors), tuple(locations), rows[lines])
         return matrix
 
 
@@ -100,20 +100,20 @@ def _describe(sketch: Sketch, descriptors: tuple[float, ...], depths: tuple[int,
     lines = lines_of(nest)
     table = np.zeros((len(rows), len(lines), COLUMNS))
     table[:, :, PRESENT] = 1
-    for at, line in enumerate(lines):
-        _fill(table[:, at], line, rows)
+    for index, line in enumerate(lines):
+        _fill(table[:, index], line, rows)
     table[:, 0, FLOPS] = descriptors[0] if descriptors else 0.0
     table[:, 0, UNROLL] = np.log2(1 + nest.unroll.of(rows))
     table[:, :, REACH] = table[:, :, EXTENT]
-    for at, line in enumerate(lines[1:], start=1):
-        table[:, at, REACH] += table[:, line.parent, REACH]
+    for index, line in enumerate(lines[1:], start=1):
+        table[:, index, REACH] += table[:, line.parent, REACH]
     table[:, :, PARALLEL] = _parallel(lines, table[:, :, REACH], np.log2(nest.parallel.of(rows)))
     table[:, :, VECTOR] = _vector(lines, table[:, :, EXTENT], np.log2(nest.vector.of(rows)))
     return _compact(lines, table)
 
 
 def _fill(column: Numbers, line: Line, rows: Rows) -> None:
-    """Fill the columns that depend on one line alone."""
+    """Fill the columns that depend on this line only."""
     if line.loop is not None:
         extent = np.prod([np.maximum(factor.of(rows), 1) for factor in line.loop.factors], axis=0)
         column[:, REDUCTION if line.loop.kind is AxisKind.REDUCTION else SPATIAL] = 1
@@ -129,40 +129,40 @@ def _fill(column: Numbers, line: Line, rows: Rows) -> None:
 
 
 def _parallel(lines: Sequence[Line], reach: Numbers, limit: Numbers) -> Flags:
-    """The outermost spatial loops, up to the limit of parallel iterations."""
+    """Flag the outermost spatial loops, up to the limit on parallel iterations."""
     flags = np.zeros(reach.shape, dtype=np.bool_)
     flags[:, 0] = True
-    for at, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.loop is not None and line.loop.kind is AxisKind.SPATIAL and (line.alone or line.parent == 0):
-            flags[:, at] = flags[:, line.parent] & (reach[:, at] <= limit)
+            flags[:, index] = flags[:, line.parent] & (reach[:, index] <= limit)
     flags[:, 0] = False
     return flags
 
 
 def _vector(lines: Sequence[Line], extents: Numbers, limit: Numbers) -> Flags:
-    """The innermost spatial loops around a single block, up to the limit of a vector."""
+    """Flag the innermost spatial loops around a single block, up to the limit on vectors."""
     flags = np.zeros(extents.shape, dtype=np.bool_)
     for line in lines:
-        held, total, at = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
-        while line.block is not None and at.alone and (loop := lines[at.parent].loop) is not None:
-            total = total + extents[:, at.parent]
-            held &= (total <= limit) & (loop.kind is AxisKind.SPATIAL) | (extents[:, at.parent] == 0)
-            flags[:, at.parent] |= held
-            at = lines[at.parent]
+        fits, total, node = np.ones(len(extents), dtype=np.bool_), np.zeros(len(extents)), line
+        while line.block is not None and node.alone and (loop := lines[node.parent].loop) is not None:
+            total = total + extents[:, node.parent]
+            fits &= (total <= limit) & (loop.kind is AxisKind.SPATIAL) | (extents[:, node.parent] == 0)
+            flags[:, node.parent] |= fits
+            node = lines[node.parent]
     return flags
 
 
 def _compact(lines: Sequence[Line], table: Numbers) -> Matrix:
-    """Remove loops of one iteration; their children move to the nearest loop that stays."""
+    """Remove loops of one iteration; their children move to the nearest remaining ancestor."""
     loops = np.array([line.loop is not None for line in lines])
-    kept = ~loops | (table[:, :, EXTENT] > 0)
-    place = np.cumsum(kept, axis=1) - 1
-    nearest = place.copy()
+    remains = ~loops | (table[:, :, EXTENT] > 0)
+    new_index = np.cumsum(remains, axis=1) - 1
+    nearest = new_index.copy()
     table[:, 0, PARENT] = -1
-    for at, line in enumerate(lines[1:], start=1):
-        nearest[:, at] = np.where(kept[:, at], place[:, at], nearest[:, line.parent])
-        table[:, at, PARENT] = nearest[:, line.parent]
-    row, column = np.nonzero(kept & (place < LINES))
+    for index, line in enumerate(lines[1:], start=1):
+        nearest[:, index] = np.where(remains[:, index], new_index[:, index], nearest[:, line.parent])
+        table[:, index, PARENT] = nearest[:, line.parent]
+    row, column = np.nonzero(remains & (new_index < LINES))
     packed = np.zeros((len(table), LINES, COLUMNS), dtype=np.float32)
-    packed[row, place[row, column]] = table[row, column]
+    packed[row, new_index[row, column]] = table[row, column]
     return packed.reshape(len(table), -1)

@@ -1,4 +1,4 @@
-"""A sketch's trace with its sampling resolved: the numbers of each step that decisions fill in."""
+"""A sketch's trace whose sampled values are replaced by columns of the decision vector."""
 
 import json
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ _SAMPLES = "Sample"
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A constant, or the value of a column of the decision vector."""
+    """A constant, or a column of the decision vector (an index into `labels`, if any)."""
 
     constant: float = 0.0
     column: int | None = None
     labels: tuple[int, ...] = ()
 
     def of(self, rows: Rows) -> Column:
-        """The value for each decision vector."""
+        """Return the value for each decision vector."""
         if self.column is None:
             return np.full(len(rows), self.constant)
         values = rows[:, self.column]
@@ -33,7 +33,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """An instruction that is not sampling; inputs are names of blocks and loops, texts, or numbers."""
+    """A non-sampling instruction; inputs are block or loop names, strings, or numbers."""
 
     kind: str
     inputs: tuple[str | Number, ...]
@@ -42,18 +42,18 @@ class TraceStep:
 
     @property
     def numbers(self) -> list[Number]:
-        return [given for given in self.inputs if isinstance(given, Number)]
+        return [value for value in self.inputs if isinstance(value, Number)]
 
     @property
     def names(self) -> list[str]:
-        return [given for given in self.inputs if isinstance(given, str)]
+        return [value for value in self.inputs if isinstance(value, str)]
 
 
 @lru_cache(maxsize=1024)
 def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
-    """The steps of a sketch in order, without its sampling instructions."""
-    traced = sketch.trace.startswith("[")  # synthetic spaces have names instead of traces, or nothing
-    instructions = json.loads(sketch.trace) if traced else list(_made_up(sketch))
+    """Return the steps of a sketch in order, without its sampling instructions."""
+    has_trace = sketch.trace.startswith("[")  # synthetic spaces have a name or nothing there
+    instructions = json.loads(sketch.trace) if has_trace else list(_synthetic_steps(sketch))
     sampled: dict[str, Number] = {}
     choices = iter(sketch.choices)
     column = 0
@@ -61,38 +61,38 @@ def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
     for kind, inputs, attrs, outputs in instructions:
         if kind.startswith(_SAMPLES):
             choice = next(choices)
-            sampled |= {name: Number(0.0, column + at, choice.labels) for at, name in enumerate(outputs)}
+            sampled |= {name: Number(0.0, column + i, choice.labels) for i, name in enumerate(outputs)}
             column += choice.width
         else:
-            given = tuple(_given(inputs, sampled))
-            steps.append(TraceStep(kind, given, tuple(attrs), tuple(outputs)))
+            resolved = tuple(_resolved_inputs(inputs, sampled))
+            steps.append(TraceStep(kind, resolved, tuple(attrs), tuple(outputs)))
     return tuple(steps)
 
 
-def _given(inputs: list[Any], sampled: dict[str, Number]) -> Iterator[str | Number]:
-    """The inputs in one list; a missing factor is inferred."""
+def _resolved_inputs(inputs: list[Any], sampled: dict[str, Number]) -> Iterator[str | Number]:
+    """Flatten nested inputs and replace sampled names; a missing factor (None) counts as 1."""
     for value in inputs:
         if isinstance(value, list):
-            yield from _given(value, sampled)
+            yield from _resolved_inputs(value, sampled)
         elif isinstance(value, str):
             yield sampled.get(value, value)
         else:
             yield Number(1.0 if value is None else float(value))
 
 
-def _made_up(sketch: Sketch) -> Iterator[list[Any]]:
-    """Steps for a sketch without a trace: one block, tiled axis by axis."""
-    axes = [f"l{at}" for at, choice in enumerate(sketch.choices) if choice.kind is ChoiceKind.TILE]
+def _synthetic_steps(sketch: Sketch) -> Iterator[list[Any]]:
+    """Yield instructions for a sketch without a trace: one block, tiled axis by axis."""
+    axes = [f"l{index}" for index, choice in enumerate(sketch.choices) if choice.kind is ChoiceKind.TILE]
     yield ["GetSBlock", [], ["main", "main"], ["b0"]]
     yield ["GetSBlock", [], ["root", "main"], ["b1"]]
     yield ["GetLoops", ["b0"], [], axes]
-    for at, choice in enumerate(sketch.choices):
-        drawn = [f"v{at}.{level}" for level in range(choice.width)]
-        yield [f"{_SAMPLES}{choice.kind}", [], [], drawn]
+    for index, choice in enumerate(sketch.choices):
+        samples = [f"v{index}.{level}" for level in range(choice.width)]
+        yield [f"{_SAMPLES}{choice.kind}", [], [], samples]
         match choice.kind:
             case ChoiceKind.TILE:
-                yield ["Split", [f"l{at}", *drawn], [], [f"l{name}" for name in drawn]]
+                yield ["Split", [f"l{index}", *samples], [], [f"l{name}" for name in samples]]
             case ChoiceKind.CATEGORICAL:
-                yield ["Annotate", ["b1", *drawn], ["meta_schedule.unroll_explicit"], []]
+                yield ["Annotate", ["b1", *samples], ["meta_schedule.unroll_explicit"], []]
             case ChoiceKind.LOCATION:
-                yield ["ComputeAt", ["b0", *drawn], [], []]
+                yield ["ComputeAt", ["b0", *samples], [], []]

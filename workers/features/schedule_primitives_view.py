@@ -1,4 +1,4 @@
-"""The view `primitives` (TLP): the steps of a schedule with their numbers, one per line."""
+"""The view `primitives` (TLP): a schedule's steps with their numbers, one step per line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,64 +40,64 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Line 0 has the workload's descriptors; each further line is a step that changes the program."""
+    """Line 0 has the workload's descriptors, each other line a step that is not a look-up."""
 
     view = PRIMITIVES
 
     def describe(self, sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-        constant, places = _form(sketch)
+        constant, entries = _layout(sketch)
         matrix = np.tile(constant, (len(rows), 1))
-        known = descriptors[:NUMBERS]
-        matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(known)] = known
-        for place, number in places:
-            matrix[:, place] = _scaled(number.of(rows))
+        scalars = descriptors[:NUMBERS]
+        matrix[:, FIRST_NUMBER : FIRST_NUMBER + len(scalars)] = scalars
+        for column, number in entries:
+            matrix[:, column] = _scaled(number.of(rows))
         return matrix
 
 
 @lru_cache(maxsize=1024)
-def _form(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
-    """Return a sketch's constant numbers in one flat row, and the columns there of numbers to be decided."""
+def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
+    """Return a sketch's constants as a flat row, and the columns of it that decisions fill."""
     table = np.zeros((LINES, COLUMNS), dtype=np.float32)
     table[0, 0] = 1
-    places: list[tuple[int, Number]] = []
+    entries: list[tuple[int, Number]] = []
     names = _Names()
     line = 1
     for step in steps_of(sketch):
-        names.learn(step)
+        names.add_outputs(step)
         if step.kind not in SAYS_NOTHING and line < LINES:
-            places += _write(table, line, step, names)
+            entries += _write(table, line, step, names)
             line += 1
-    return table.reshape(-1), places
+    return table.reshape(-1), entries
 
 
 @dataclass
 class _Names:
-    """Numbers blocks and loops in order of appearance; parts of a loop share its number and have a level."""
+    """Assigns numbers to blocks and loops in order; parts of a loop share its number."""
 
     blocks: dict[str, int] = field(default_factory=dict)
     loops: dict[str, tuple[int, int]] = field(default_factory=dict)
     axes: int = 0
 
-    def learn(self, step: TraceStep) -> None:
-        whole = next((self.loops[name] for name in step.names if name in self.loops), None)
+    def add_outputs(self, step: TraceStep) -> None:
+        source = next((self.loops[name] for name in step.names if name in self.loops), None)
         for level, name in enumerate(step.outputs):
             if name.startswith("b"):
                 self.blocks[name] = len(self.blocks) + 1
-            elif step.kind == "Split" and whole is not None:
-                self.loops[name] = whole[0], level
+            elif step.kind == "Split" and source is not None:
+                self.loops[name] = source[0], level
             else:
                 self.axes += 1
                 self.loops[name] = self.axes, 0
 
     def numbers(self, step: TraceStep) -> list[Number]:
-        """The loops of a step, its own numbers, and its location if it has one."""
+        """Return the numbers of a step's loops, its numeric inputs and integer attributes."""
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
-        places = [value for value in step.attrs if type(value) is int]
-        return [*map(Number, loops), *step.numbers, *map(Number, places)]
+        integers = [value for value in step.attrs if type(value) is int]
+        return [*map(Number, loops), *step.numbers, *map(Number, integers)]
 
 
 def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tuple[int, Number]]:
-    """Fill a line's constants; return the numbers that decisions fill in, with their places."""
+    """Fill a line's constants; return the columns that decisions fill, with their numbers."""
     row = table[line]
     row[0] = 1
     annotated = step.kind == "Annotate"
@@ -105,13 +105,13 @@ def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tup
     row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
     numbers = names.numbers(step)
     row[DECIDED] = any(number.column is not None for number in numbers)
-    places = []
-    for at, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
+    entries = []
+    for column, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
         if number.column is None:
-            row[at] = _scaled(np.array(number.constant))
+            row[column] = _scaled(np.array(number.constant))
         else:
-            places.append((line * COLUMNS + at, number))
-    return places
+            entries.append((line * COLUMNS + column, number))
+    return entries
 
 
 def _scaled(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Matrix:

@@ -1,8 +1,8 @@
-"""Follows a trace to the loop nest that it makes.
+"""Replay a schedule trace to derive the resulting loop nest approximately.
 
-A trace does not say which block reads which, nor how much of a producer a tile of its consumer needs. So the
-next block that is not inlined stands for the consumer, and a block that moves into another's loops keeps its
-own inner loops. The error is the same for all candidates of a sketch.
+A trace does not say which block reads which, nor how much of a producer a tile of the consumer
+needs. The follower takes the next block that is not inlined as consumer, and keeps the inner
+loops of a block that moves into another's loops. The error is the same for all candidates.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ class Loop:
     """A loop, shared by the blocks inside it. Its extent is the product of its factors."""
 
     factors: tuple[Number, ...]
-    axis: int = 0  # the axis of its block that it is a part of, counted from the innermost
-    level: int = 0  # the part of that axis, counted from the outermost
+    axis: int = 0  # which axis of its block the loop is a part of, counted from the innermost
+    level: int = 0  # which part of that axis, counted from the outermost
     kind: AxisKind = AxisKind.SPATIAL
 
 
@@ -43,15 +43,15 @@ class TracedBlock:
     """A computation and the loops around it, outermost first."""
 
     path: list[Loop] = field(default_factory=list)
-    structure: str = ""  # of its tiles, such as SSRSRS; empty where it is not tiled
-    stage: bool = False  # made by the schedule: a cached copy, or a part of a reduction
+    structure: str = ""  # of its tiles, such as SSRSRS; empty if the block is not tiled
+    stage: bool = False  # created by the schedule: a cached copy, or a part of a reduction
     inlined: bool = False
-    depth: int = 0  # how many of another block's loops it was moved into
+    depth: int = 0  # number of another block's loops that the block was moved into
 
 
 @dataclass(slots=True)
 class TracedNest:
-    """The blocks in program order, and the program's limits for parallel, vectorised and unrolled loops."""
+    """Blocks in program order, and the limits on parallel, vectorised and unrolled loops."""
 
     blocks: list[TracedBlock] = field(default_factory=list)
     parallel: Number = ONE
@@ -59,25 +59,25 @@ class TracedNest:
     unroll: Number = NONE
 
     def beside(self, block: TracedBlock, way: int) -> TracedBlock:
-        """The nearest block after (1) or before (-1) a block that is not inlined; itself if there is none."""
+        """Return the next (1) or previous (-1) block that is not inlined, else `block`."""
         others = self.blocks[self.blocks.index(block) :: way]
         return next((other for other in others[1:] if not other.inlined), block)
 
     def host(self, loop: Loop) -> TracedBlock | None:
-        """The first block in this loop."""
+        """Return the first block inside this loop, or None."""
         return next((block for block in self.blocks if loop in block.path), None)
 
     def replace(self, loop: Loop, parts: list[Loop]) -> None:
         for block in self.blocks:
             if loop in block.path:
-                at = block.path.index(loop)
-                block.path[at : at + 1] = parts
+                index = block.path.index(loop)
+                block.path[index : index + 1] = parts
 
 
 class Follower:
-    """Follows a trace step by step; primitives without a method here do not change loops.
+    """Replays a trace step by step; ignores primitives that do not change loops.
 
-    `extents` are those of the work's main block, `depths` the compute locations by column.
+    `extents` are the main block's loop extents, `depths` the compute locations by column.
     """
 
     def __init__(self, extents: Sequence[float], depths: Mapping[int, int]) -> None:
@@ -86,10 +86,10 @@ class Follower:
         self._nest = TracedNest()
         self._blocks: dict[str, TracedBlock] = {}
         self._loops: dict[str, Loop] = {}
-        self._ways: dict[str, Callable[[TraceStep], None]] = {
-            "GetSBlock": self._meet,
-            "GetChildBlocks": self._children,
-            "GetLoops": self._loops_of,
+        self._handlers: dict[str, Callable[[TraceStep], None]] = {
+            "GetSBlock": self._get_block,
+            "GetChildBlocks": self._get_child_blocks,
+            "GetLoops": self._get_loops,
             "GetConsumers": lambda step: self._name_neighbour(step, 1),
             "GetProducers": lambda step: self._name_neighbour(step, -1),
             "Split": self._split,
@@ -105,36 +105,36 @@ class Follower:
             "CacheWrite": lambda step: self._cache(step, 1),
             "ComputeInline": self._inline,
             "ReverseComputeInline": self._inline,
-            "ComputeAt": self._move,
-            "ReverseComputeAt": self._move,
+            "ComputeAt": self._compute_at,
+            "ReverseComputeAt": self._compute_at,
             "Blockize": self._blockize,
             "Annotate": self._annotate,
         }
 
     def follow(self, steps: Sequence[TraceStep]) -> TracedNest:
         for step in steps:
-            if step.kind in self._ways:
-                self._ways[step.kind](step)
+            if step.kind in self._handlers:
+                self._handlers[step.kind](step)
         for block in self._nest.blocks:
             self._path(block)
         return self._nest
 
-    def _meet(self, step: TraceStep) -> None:
+    def _get_block(self, step: TraceStep) -> None:
         block = self._blocks[step.outputs[0]] = TracedBlock()
         if step.attrs[0] != "root":
             self._nest.blocks.append(block)
 
-    def _children(self, step: TraceStep) -> None:
-        """The children of the root: every block that is not inlined yet.
+    def _get_child_blocks(self, step: TraceStep) -> None:
+        """Bind the outputs to the root's children: every block that is not inlined yet.
 
-        DLight asks for no block by its name before.
+        DLight's traces begin with this step, so it may have to create the blocks.
         """
         if not self._nest.blocks:
             self._nest.blocks = [TracedBlock() for _ in step.outputs]
-        found = [block for block in self._nest.blocks if not block.inlined]
-        self._blocks |= dict(zip(step.outputs, found, strict=False))
+        children = [block for block in self._nest.blocks if not block.inlined]
+        self._blocks |= dict(zip(step.outputs, children, strict=False))
 
-    def _loops_of(self, step: TraceStep) -> None:
+    def _get_loops(self, step: TraceStep) -> None:
         block = self._blocks[step.names[0]]
         if len(block.path) != len(step.outputs):
             extents = self._extents if len(self._extents) == len(step.outputs) else [1.0] * len(step.outputs)
@@ -142,18 +142,18 @@ class Follower:
         self._loops |= dict(zip(step.outputs, block.path, strict=True))
 
     def _name_neighbour(self, step: TraceStep, way: int) -> None:
-        found = self._nest.beside(self._blocks[step.names[0]], way)
-        self._blocks |= dict.fromkeys(step.outputs, found)
+        neighbour = self._nest.beside(self._blocks[step.names[0]], way)
+        self._blocks |= dict.fromkeys(step.outputs, neighbour)
 
     def _split(self, step: TraceStep) -> None:
-        whole = self._loops[step.names[0]]
-        host = self._nest.host(whole)
-        # A missing factor (the text "None") is inferred.
-        factors = [given if isinstance(given, Number) else ONE for given in step.inputs[1:]]
+        loop = self._loops[step.names[0]]
+        host = self._nest.host(loop)
+        # A missing factor (the text "None"), which TVM infers, counts as 1.
+        factors = [value if isinstance(value, Number) else ONE for value in step.inputs[1:]]
         summed = host is not None and len(factors) == host.structure.count("R")
-        kind = AxisKind.REDUCTION if summed else whole.kind
-        parts = [Loop((factor,), whole.axis, level, kind) for level, factor in enumerate(factors)]
-        self._nest.replace(whole, parts)
+        kind = AxisKind.REDUCTION if summed else loop.kind
+        parts = [Loop((factor,), loop.axis, level, kind) for level, factor in enumerate(factors)]
+        self._nest.replace(loop, parts)
         self._loops |= dict(zip(step.outputs, parts, strict=True))
 
     def _add_unit_loop(self, step: TraceStep) -> None:
@@ -164,22 +164,22 @@ class Follower:
     def _fuse(self, step: TraceStep) -> None:
         loops = [self._loops[name] for name in step.names]
         factors = tuple(factor for loop in loops for factor in loop.factors)
-        whole = dataclasses.replace(loops[-1], factors=factors)
-        self._nest.replace(loops[0], [whole])
+        fused = dataclasses.replace(loops[-1], factors=factors)
+        self._nest.replace(loops[0], [fused])
         for loop in loops[1:]:
             self._nest.replace(loop, [])
-        self._loops[step.outputs[0]] = whole
+        self._loops[step.outputs[0]] = fused
 
     def _reorder(self, step: TraceStep) -> None:
-        wanted = [self._loops[name] for name in step.names]
+        ordered = [self._loops[name] for name in step.names]
         for block in self._nest.blocks:
-            places = [at for at, loop in enumerate(block.path) if loop in wanted]
-            if len(places) == len(wanted):
-                for at, loop in zip(places, wanted, strict=True):
-                    block.path[at] = loop
+            indices = [index for index, loop in enumerate(block.path) if loop in ordered]
+            if len(indices) == len(ordered):
+                for index, loop in zip(indices, ordered, strict=True):
+                    block.path[index] = loop
 
     def _rfactor(self, step: TraceStep) -> None:
-        """The loop becomes an axis of partial sums, which the block itself then adds up."""
+        """Insert a block of partial sums along the loop, which the old block then adds up."""
         factored = self._loops[step.names[0]]
         block = self._nest.host(factored)
         if block is None:
@@ -194,7 +194,7 @@ class Follower:
         self._blocks[step.outputs[0]] = partial
 
     def _decompose(self, step: TraceStep) -> None:
-        """The block that sets a sum to zero belongs to no pass of its own."""
+        """Create the block that initialises the sum, without loops of its own."""
         self._blocks[step.outputs[0]] = TracedBlock(stage=True, inlined=True)
 
     def _copy_at(self, step: TraceStep, after: int) -> None:
@@ -204,7 +204,7 @@ class Follower:
         self._nest.blocks.insert(self._nest.blocks.index(block) + after, copy)
 
     def _blockize(self, step: TraceStep) -> None:
-        """A tensorised block has no loops of its own."""
+        """Remove the loops that become part of the tensorised block."""
         loop = self._loops[step.names[0]]
         if (host := self._nest.host(loop)) is not None:
             host.path = host.path[: host.path.index(loop)]
@@ -212,13 +212,13 @@ class Follower:
 
     def _cache(self, step: TraceStep, after: int) -> None:
         copy = self._blocks[step.outputs[0]] = TracedBlock(stage=True)
-        at = self._nest.blocks.index(self._blocks[step.names[0]])
-        self._nest.blocks.insert(at + after, copy)
+        index = self._nest.blocks.index(self._blocks[step.names[0]])
+        self._nest.blocks.insert(index + after, copy)
 
     def _inline(self, step: TraceStep) -> None:
         self._blocks[step.names[0]].inlined = True
 
-    def _move(self, step: TraceStep) -> None:
+    def _compute_at(self, step: TraceStep) -> None:
         block = self._blocks[step.names[0]]
         if step.numbers:
             depth = self._depths[step.numbers[0].column or 0] + 1
@@ -230,11 +230,11 @@ class Follower:
             depth = host.path.index(loop) + 1
         block.depth = max(0, depth)
         if block.depth and host is not block:
-            # Reductions and tiles stay; the other loops shrink to what is needed there.
+            # Reductions and tiled loops stay; other loops shrink to what the consumer needs.
             block.path = self._path(host)[: block.depth] + [
                 loop
-                for at, loop in enumerate(self._path(block))
-                if at >= block.depth
+                for index, loop in enumerate(self._path(block))
+                if index >= block.depth
                 or loop.kind is AxisKind.REDUCTION
                 or any(factor.column is not None for factor in loop.factors)
             ]
@@ -247,7 +247,7 @@ class Follower:
             setattr(self._nest, _LIMITS[key], step.numbers[0])
 
     def _path(self, block: TracedBlock) -> list[Loop]:
-        """The loops of a block; if the trace never asked for them, those of the main block's result."""
+        """Return a block's loops; if the trace names none, use the main block's extents."""
         if not block.path and not block.inlined:
             tiled = next((other for other in self._nest.blocks if other.structure), None)
             spatial = {loop.axis for loop in tiled.path if loop.kind is AxisKind.SPATIAL} if tiled else ()
@@ -257,4 +257,4 @@ class Follower:
 
 def _axes(extents: Sequence[float]) -> list[Loop]:
     last = len(extents) - 1
-    return [Loop((Number(extent),), last - at) for at, extent in enumerate(extents)]
+    return [Loop((Number(extent),), last - index) for index, extent in enumerate(extents)]

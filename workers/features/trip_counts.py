@@ -1,4 +1,4 @@
-"""How often the loops of generated code run, as far as their bounds are written into them."""
+"""Trip counts of loops in generated code whose bounds are constants in the assembly."""
 
 import re
 from collections.abc import Sequence
@@ -7,25 +7,25 @@ from typing import Final
 
 from workers.features.assembly_parser import MachineFunction
 
-UNKNOWN: Final = 8.0  # runs of a loop whose bounds come from elsewhere
-TOGGLED: Final = 2.0  # runs of a loop over a flag
-NEAR: Final = 8  # instructions before the jump back, among which it is decided
-BEFORE: Final = 60  # instructions before a loop, among which its counter begins
-MOST: Final = 1e7  # more is no loop of a program that ends soon
+UNKNOWN: Final = 8.0  # assumed trip count of a loop whose bounds are not constants
+TOGGLED: Final = 2.0  # trip count of a loop that toggles a flag
+NEAR: Final = 8  # instructions before the backward jump that are searched for its condition
+BEFORE: Final = 60  # instructions before a loop that are searched for the start of its counter
+MOST: Final = 1e7  # larger counts are misread: no candidate has such a loop
 
 _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p)l?$|^(r\d+)[dwb]?$")
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """How an instruction set writes a counter: number and register are the groups `n` and `r`."""
+    """Patterns of loop counters; the groups `n` and `r` are number and register."""
 
-    again: re.Pattern[str]  # jumps back that count; others come from code that was moved out of the way
+    again: re.Pattern[str]  # backward jumps that end counted loops, not relocated code
     compare: re.Pattern[str]
     flag: re.Pattern[str]
     step: re.Pattern[str]
     one: re.Pattern[str]
-    moved: re.Pattern[str]  # a step whose result is kept elsewhere
+    moved: re.Pattern[str]  # a step that writes its result to another register
     begin: re.Pattern[str]
     zero: re.Pattern[str]
 
@@ -53,27 +53,27 @@ COUNTS_ON_ARM64: Final = Counting(
 
 
 def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
-    """How often each instruction runs when the function is called once."""
+    """Return how often each instruction runs in one call of the function."""
     texts = [f"{each.mnemonic} {' '.join(each.operands.split())}" for each in function.instructions]
     runs = [1.0] * len(texts)
     for start, end in function.loops:
         trips = _trips(texts, start, end, counting)
-        for at in range(start, end + 1):
-            runs[at] = min(MOST, runs[at] * trips)
+        for index in range(start, end + 1):
+            runs[index] = min(MOST, runs[index] * trips)
     return runs
 
 
 def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
-    """Where the counter ends, less where it begins, by its steps."""
+    """Return (end - start) / step of the loop's counter; UNKNOWN if they cannot be read."""
     if not counting.again.match(texts[end]):
         return 1.0
     for text in reversed(texts[max(start, end - NEAR) : end]):
         if counting.flag.match(text):
             return TOGGLED
-        if found := counting.compare.match(text):
-            return _counted(texts, start, end, _register(found["r"]), float(found["n"]), counting)
-        if found := counting.step.match(text) or counting.one.match(text):  # down to zero, without a compare
-            return _counted(texts, start, end, _register(found["r"]), 0.0, counting)
+        if match := counting.compare.match(text):
+            return _counted(texts, start, end, _register(match["r"]), float(match["n"]), counting)
+        if match := counting.step.match(text) or counting.one.match(text):  # down to 0
+            return _counted(texts, start, end, _register(match["r"]), 0.0, counting)
     return UNKNOWN
 
 
@@ -87,10 +87,10 @@ def _counted(
 
 
 def _step(text: str, register: str, counting: Counting) -> float | None:
-    found = counting.step.match(text) or counting.one.match(text) or counting.moved.match(text)
-    if not found or _register(found["r"]) != register:
+    match = counting.step.match(text) or counting.one.match(text) or counting.moved.match(text)
+    if not match or _register(match["r"]) != register:
         return None
-    parts = found.groupdict()
+    parts = match.groupdict()
     size = float(parts.get("n") or 1.0)
     return -size if parts.get("sign") in ("sub", "dec") else size
 
@@ -106,6 +106,6 @@ def _first(before: Sequence[str], register: str, counting: Counting) -> float:
 
 
 def _register(name: str) -> str:
-    """One name for all widths of a register."""
-    found = _X86_NAMES.match(name)
-    return next(filter(None, found.groups())) if found else name.lstrip("xw")
+    """Return one name for all widths of a register."""
+    match = _X86_NAMES.match(name)
+    return next(filter(None, match.groups())) if match else name.lstrip("xw")

@@ -1,1 +1,1 @@
-"""Finds out once what a device's machine computes and moves."""
+"""Measure each device's machine once: peak, cache and memory bandwidths."""

@@ -1,4 +1,4 @@
-"""Measures a machine: probes are built here and run on a device or this host, which is theirs meanwhile."""
+"""Measure a machine: build probes here and run them on an otherwise idle device or host."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,10 +27,10 @@ from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.errors import ChildError
 
 LIBRARY_SEC: Final = 60.0
-PAYS: Final = 1.05  # narrower vectors must be so much faster to be taken
-UNSPILLED: Final = 0.8  # of the peak: up to so many sums none is spilled
-FALLS: Final = 0.04  # log2 of the bandwidth from one size to the next, where a cache begins to overflow
-LEVEL: Final = 0.15  # log2 of the bandwidth between two levels
+PAYS: Final = 1.05  # narrower vectors are preferred only if they are faster by this factor
+UNSPILLED: Final = 0.8  # share of the peak; slower sums count as spilled
+FALLS: Final = 0.04  # drop of log2(bandwidth) between two sizes at which a cache overflows
+LEVEL: Final = 0.15  # least difference of log2(bandwidth) between two levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class Timed:
 
     @property
     def giga(self) -> float:
-        """Operations or bytes a second, in billions."""
+        """Billions of operations or bytes per second."""
         return self.probe.work / self.seconds / 1e9
 
 
 def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoint, Machine]:
-    """Who was measured, and what it computes and moves. Raises MallornError where that is not to be had."""
-    runtime.fleet.describe(target)  # else nothing is built
-    runtime.runner.start()  # meanwhile
+    """Return the measured endpoint and its machine. Raises MallornError if measuring fails."""
+    runtime.fleet.describe(target)  # raises before anything is built
+    runtime.runner.start()  # starts while the probes are built
     with untrusted_folder("probes-", runtime.builds) as probing:
         folder = str(probing)
         with HostLock().shared():
@@ -66,35 +66,35 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
 
 
 def _on_device(
-    runtime: Runtime, target: Target, like: DeviceClass, folder: str, probes: Sequence[Probe]
+    runtime: Runtime, target: Target, device_class: DeviceClass, folder: str, probes: Sequence[Probe]
 ) -> tuple[Endpoint, list[Timed]]:
     tracker, runner = runtime.settings.tracker, runtime.runner
-    endpoint = runner.identity(tracker, target.text, like=like)
-    here = endpoint.host_id == host_id()
+    endpoint = runner.identity(tracker, target.text, like=device_class)
+    is_local = endpoint.host_id == host_id()
     timed: list[Timed] = []
-    # Taken before the host is ours alone: nobody waits in a circle.
-    with HostLock().alone() if here else nullcontext(True) as alone:
-        if not alone:
+    # The device is acquired before the exclusive host lock; this order avoids a deadlock.
+    with HostLock().alone() if is_local else nullcontext(True) as has_lock:
+        if not has_lock:
             raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
         for group in by_library(probes):
-            runner.identity(tracker, target.text, hold=not here, like=like)
+            runner.identity(tracker, target.text, hold=not is_local, like=device_class)
             runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
             timed += [Timed(*each) for each in zip(group, runs, strict=False)]
     return endpoint, timed
 
 
 def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
-    """What the cores of this host, as many as the target has, compute and move: without service and device.
+    """Measure as many cores of this host as the target has, without a service or a device.
 
-    Raises Unavailable where the target's probes do not run here.
+    Raises Unavailable if the target is no CPU or its probes do not run here.
     """
     if not target.is_cpu:
         raise Unavailable(f"what {target.kind} computes is not measured")
     with TemporaryDirectory(prefix="mallorn-probes-") as folder:
-        return machine_of(list(_here(target, folder, dict(env or {}))), target.num_cores)
+        return machine_of(list(_on_this_host(target, folder, dict(env or {}))), target.num_cores)
 
 
-def _here(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
+def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
     with CandidateCompiler(env=env, room=Path(folder)) as compiler:
         probes = compiler.build_probes(target.text, folder)
     with (
@@ -102,28 +102,28 @@ def _here(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
         HostLock().alone(),
     ):
         for group in by_library(probes):
-            with suppress(ChildError):  # an instruction that this machine lacks
+            with suppress(ChildError):  # crashes if the machine lacks one of its instructions
                 runs = engine.clock(folder, group)
                 yield from (Timed(*each) for each in zip(group, runs, strict=True))
 
 
 def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
-    """The machine that took these times. Raises Unavailable where a part of them is missing."""
+    """Derive a machine from timed probes. Raises Unavailable if a kind of probe is missing."""
     peaks = [each for each in timed if each.probe.finds is Finds.PEAK]
-    alone: dict[int, list[Timed]] = defaultdict(list)  # on one core, by lanes
+    one_core: dict[int, list[Timed]] = defaultdict(list)  # float32 on a single core, by lanes
     for each in peaks:
         if each.probe.cores == 1 and each.probe.dtype == "float32":
-            alone[each.probe.lanes].append(each)
+            one_core[each.probe.lanes].append(each)
     curve = {each.probe.bytes: each.giga for each in timed if each.probe.finds is Finds.BANDWIDTH}
     memory = [each.giga for each in timed if each.probe.finds is Finds.MEMORY]
     forks = [each.seconds for each in timed if each.probe.finds is Finds.FORK]
-    if not (alone and curve and memory and forks):
+    if not (one_core and curve and memory and forks):
         raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
-    widest, *narrower = sorted(alone, reverse=True)
-    best = {lanes: max(each.giga for each in found) for lanes, found in alone.items()}
+    widest, *narrower = sorted(one_core, reverse=True)
+    best = {lanes: max(each.giga for each in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
-    in_flight, registers = _sums(alone[lanes])
-    gflops = {"float32": best[lanes]}  # never less than one core alone
+    in_flight, registers = _sums(one_core[lanes])
+    gflops = {"float32": best[lanes]}  # at least the peak of a single core
     for each in peaks:
         gflops[each.probe.dtype] = max(each.giga, gflops.get(each.probe.dtype, 0.0))
     return Machine(
@@ -142,45 +142,45 @@ def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
 
 
 def caches(curve: Mapping[int, float]) -> Iterator[Cache]:
-    """The levels before memory, of the bandwidth by the size of what is read again and again."""
+    """Yield the cache levels from a curve of bandwidth (GB/s) by working-set size (bytes)."""
     sizes = sorted(curve)
-    # What is smaller cannot be slower: where it was, something else ran.
-    rates = [max(curve[size] for size in sizes[at:]) for at in range(len(sizes))]
+    # A smaller working set cannot be slower; if it was, another program disturbed the probe.
+    rates = [max(curve[size] for size in sizes[start:]) for start in range(len(sizes))]
     levels = list(_levels(rates))
-    for (begin, end), (beyond, until) in pairwise(levels):
-        rate, next_rate = median(rates[begin:end]), median(rates[beyond:until])
-        holds = max(size for size, at in zip(sizes, rates, strict=True) if at >= sqrt(rate * next_rate))
+    for (begin, end), (next_begin, next_end) in pairwise(levels):
+        rate, next_rate = median(rates[begin:end]), median(rates[next_begin:next_end])
+        holds = max(size for size, each in zip(sizes, rates, strict=True) if each >= sqrt(rate * next_rate))
         yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
 
 
 def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """Where the bandwidth stays what it is, from and to; the last level is memory."""
-    flat = [log2(before / after) <= FALLS for before, after in pairwise(rates)]
+    """Yield (begin, end) indices where the bandwidth is constant; the last range is memory."""
+    is_flat = [log2(before / after) <= FALLS for before, after in pairwise(rates)]
     begin, last = 0, len(rates) - 1
-    for at in range(last):
-        ends = flat[at - 1 : at + 1] == [True, False] or (at == begin and not flat[at])
-        if ends and log2(rates[at] / rates[_settled(flat, at)]) > LEVEL:
-            yield begin, at + 1
-            begin = _settled(flat, at)
+    for i in range(last):
+        ends = is_flat[i - 1 : i + 1] == [True, False] or (i == begin and not is_flat[i])
+        if ends and log2(rates[i] / rates[_end_of_fall(is_flat, i)]) > LEVEL:
+            yield begin, i + 1
+            begin = _end_of_fall(is_flat, i)
     yield begin, last + 1
 
 
-def _settled(flat: Sequence[bool], at: int) -> int:
-    """Where a fall that begins at a size is over."""
-    return next((later for later in range(at + 1, len(flat)) if flat[later]), len(flat))
+def _end_of_fall(is_flat: Sequence[bool], start: int) -> int:
+    """Return the index after `start` at which the bandwidth is flat again."""
+    return next((i for i in range(start + 1, len(is_flat)) if is_flat[i]), len(is_flat))
 
 
-def _sums(found: Sequence[Timed]) -> tuple[int, int]:
-    """Below how many sums at once a core waits for them, and beyond how many they are spilled."""
-    by_sums = sorted(found, key=lambda each: each.probe.sums)
+def _sums(timed: Sequence[Timed]) -> tuple[int, int]:
+    """Return how many parallel sums hide the latency, and the most sums without spilling."""
+    by_sums = sorted(timed, key=lambda each: each.probe.sums)
     peak = max(by_sums, key=lambda each: each.giga)
-    # So few always wait for each other; where many stop to is chance.
+    # The fewest sums are always latency-bound; where exactly rates stop growing is noise.
     in_flight = round(by_sums[0].probe.sums * peak.giga / by_sums[0].giga)
-    beyond = by_sums[by_sums.index(peak) :]
-    *_, last = takewhile(lambda each: each.giga >= UNSPILLED * peak.giga, beyond)
+    from_peak = by_sums[by_sums.index(peak) :]
+    *_, last = takewhile(lambda each: each.giga >= UNSPILLED * peak.giga, from_peak)
     return in_flight, last.probe.sums
 
 
 def _rounded(value: float) -> float:
-    """To three digits: more than that is chance."""
+    """Round to three significant digits; further digits are noise."""
     return float(f"{value:.3g}")

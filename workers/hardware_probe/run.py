@@ -1,4 +1,4 @@
-"""Each machine is measured once, by one worker; what cannot be measured is assumed, and says why."""
+"""Have one worker measure each machine once; assume a machine, and say why, if that fails."""
 
 import logging
 import time
@@ -33,95 +33,95 @@ from workers.subprocesses.shutdown import STOP, ShutdownRequested
 from workers.tvm.code_digest import builder
 from workers.tvm.tvm_space import assumed_of
 
-AGAIN_SEC: Final = 3600.0  # after which a machine that could not be measured is tried again
-PATIENCE_SEC: Final = 120.0  # with another worker that measures it
-PROBES_SEC: Final = 30.0  # that measuring takes at most where nothing disturbs it
+AGAIN_SEC: Final = 3600.0  # time until a failed or disturbed measurement is repeated
+PATIENCE_SEC: Final = 120.0  # longest wait for another worker that measures the machine
+PROBES_SEC: Final = 30.0  # longest duration of an undisturbed measurement
 LOOK_SEC: Final = 0.5
 MEASURED_KIND: Final = "llvm"
 OF_A_HOST: Final = ("host_class", "tvm_version", "threads")
 DIED: Final = f"its workers died {MAX_LOSSES} times while they measured it"
-BEATEN: Final = 1.05  # times the peak: a clock varies by less
-SURE_SEC: Final = 600.0  # for which what was just measured is not doubted: operations may be counted wrongly
+BEATEN: Final = 1.05  # share of the peak that is implausible: clock rates vary by less
+SURE_SEC: Final = 600.0  # newer measurements are trusted: operations may be miscounted instead
 log = logging.getLogger(__name__)
 
 
 def ensure_machine(
     runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
 ) -> None:
-    """Bind a job to what its candidates are proposed for, before the first of them and for all.
+    """Bind a job, for its whole life, to the machine that its candidates are proposed for.
 
-    Without `measuring` it is that of any device of the target that was measured before, or an assumed one.
+    Without `measuring`, use any measured machine of the job's target, else an assumed one.
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
         if job.machine is not None or stand_in(target):
             return
-        like = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
+        machine_key = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
     if not measuring:
         with runtime.database.session() as session:
-            found = Devices(session).machine_seen(job.target_id)
+            stored = Devices(session).machine_seen(job.target_id)
     else:
-        found = None if like is None else _found_out(runtime, like, target, patience_sec)
-    known = None if found is None else found.seen_by(builder())
-    machine = known or assumed_of(target, runtime.compiler)
+        stored = None if machine_key is None else _await_machine(runtime, machine_key, target, patience_sec)
+    measured = None if stored is None else stored.seen_by(builder())
+    machine = measured or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
 
 
 def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """What was measured, by now, of the machine that times a job's candidates."""
+    """Return the machine that times a job's candidates, if this code measured it, else None."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
             return None
-        known = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
-    return known.machine if known is not None and known.builder == builder() else None
+        stored = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
+    return stored.machine if stored is not None and stored.builder == builder() else None
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
-    """Measure the machine of a device that came, unless it is known, or another worker is at it."""
+    """Measure a new device's machine, unless it is known or another worker is measuring it."""
     with runtime.database.session() as session:
         device = Devices(session).get(name)
         if device is None:
             return
-        like, target = like_of(device), Target(Targets(session).get(device.target_id).text)
-    if _known(runtime, like) is None:
-        measured_by_us(runtime, like, target)
+        machine_key, target = like_of(device), Target(Targets(session).get(device.target_id).text)
+    if _fresh_machine(runtime, machine_key) is None:
+        measured_by_us(runtime, machine_key, target)
 
 
-def _found_out(
-    runtime: Runtime, like: MachineKey, target: Target, patience_sec: float
+def _await_machine(
+    runtime: Runtime, machine_key: MachineKey, target: Target, patience_sec: float
 ) -> DeviceMachine | None:
-    """Return what is known in the end: by us, or by another worker, for which we wait.
+    """Return the stored machine; measure it first, or wait until another worker has done so.
 
-    What other code measured serves where that takes too long.
+    After `patience_sec`, return what other code measured, or None.
     """
     deadline_sec = time.monotonic() + patience_sec
-    while (known := _known(runtime, like)) is None:
-        known = measured_by_us(runtime, like, target)
-        if known is not None:
-            return known
+    while (stored := _fresh_machine(runtime, machine_key)) is None:
+        stored = measured_by_us(runtime, machine_key, target)
+        if stored is not None:
+            return stored
         if time.monotonic() >= deadline_sec:
             with runtime.database.session() as session:
-                return Devices(session).machine_of(like)
+                return Devices(session).machine_of(machine_key)
         STOP.check()
         time.sleep(LOOK_SEC)
-    return known
+    return stored
 
 
-def _known(runtime: Runtime, like: MachineKey) -> DeviceMachine | None:
+def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
     with runtime.database.session() as session:
-        return Devices(session).fresh_machine_of(like, AGAIN_SEC, builder())
+        return Devices(session).fresh_machine_of(machine_key, AGAIN_SEC, builder())
 
 
 def measured_by_us(
     runtime: Runtime, like: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
-    """Measure a machine and return what is stored of it then; None where another worker is at it.
+    """Measure a machine and return what is then stored; None if another worker measures it.
 
-    What was measured before stays where this attempt fails, and where it is `doubted` but of the same code
-    and the machine does not compute more.
+    An earlier result stays if this attempt fails. A `doubted` one that this code measured also
+    stays unless the new result is better.
     """
     words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
     with runtime.database.transaction() as session:
@@ -130,31 +130,31 @@ def measured_by_us(
         )
         if hold is None:
             return None
-        died = Leases(session).get(hold.item).deaths >= MAX_LOSSES
-        known = Devices(session).machine_of(like) or DeviceMachine()
+        is_given_up = Leases(session).get(hold.item).deaths >= MAX_LOSSES
+        stored = Devices(session).machine_of(like) or DeviceMachine()
     try:
-        machine, why = (None, DIED) if died else _attempt(runtime, hold, like, target)
-        ours, before, is_ours = builder(), known.machine, known.builder == builder()
+        machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, like, target)
+        measured_by, before, is_ours = builder(), stored.machine, stored.builder == builder()
         if before is not None and machine is None:
-            machine, ours, why = before, known.builder, "" if is_ours else why
-        elif machine is not None and doubted and is_ours and before and not _better(machine, before):
+            machine, measured_by, reason = before, stored.builder, "" if is_ours else reason
+        elif machine is not None and doubted and is_ours and before and not _is_better(machine, before):
             machine = before
         with runtime.database.transaction() as session:
-            return Devices(session).found_out(like, machine, why, ours)
+            return Devices(session).found_out(like, machine, reason, measured_by)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)
 
 
-def _better(machine: Machine, before: Machine) -> bool:
-    now, then = (peak_gflops(each, ["float32"]) for each in (machine, before))
-    return now >= then or (before.disturbed and not machine.disturbed)
+def _is_better(machine: Machine, before: Machine) -> bool:
+    peak, old_peak = (peak_gflops(each, ["float32"]) for each in (machine, before))
+    return peak >= old_peak or (before.disturbed and not machine.disturbed)
 
 
 def _attempt(
-    runtime: Runtime, hold: LeaseToken, like: MachineKey, target: Target
+    runtime: Runtime, hold: LeaseToken, machine_key: MachineKey, target: Target
 ) -> tuple[Machine | None, str]:
-    """The machine, or why there is none."""
+    """Return the machine, or None and the reason why it could not be measured."""
     if target.kind != MEASURED_KIND:
         return None, f"what {target.kind} computes is not measured"
 
@@ -167,42 +167,42 @@ def _attempt(
             runtime.working_on("measuring what a machine computes"),
             LeaseKeeper(renew, runtime.settings.lease_sec),
         ):
-            endpoint, machine = measure(runtime, target, class_of(like))
+            endpoint, machine = measure(runtime, target, class_of(machine_key))
     except ShutdownRequested:
         raise
     except MallornError as error:
-        log.warning("the machine of %s is not measured: %s", like.host_class, error)
+        log.warning("the machine of %s is not measured: %s", machine_key.host_class, error)
         return None, error.headline
-    if replace(like, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != like:
+    if replace(machine_key, **{name: getattr(endpoint, name) for name in OF_A_HOST}) != machine_key:
         return None, f"{endpoint.name} answered, which is another machine"
     return machine, ""
 
 
 def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
-    """Measure the machine of a job that is over again, if that was disturbed, or a trial beat the peak.
+    """Measure a finished job's machine again if it was disturbed or a trial beat its peak.
 
-    Jobs keep what they are bound to.
+    Jobs stay bound to the machine that they have.
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None or job.state != JobState.DONE:
             return
-        like = like_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).machine_before(like, SURE_SEC, builder())
+        machine_key = like_of(Contexts(session).get(job.context_id))
+        machine = Devices(session).machine_before(machine_key, SURE_SEC, builder())
         if machine is None:
             return
-        # A peak that was measured far too low has honest times refused, which then beat nothing.
-        refused = Trials(session).any_failed_with(job.id, REFUSED)
-        beaten = refused or max(_shares(session, job, machine), default=0.0) > BEATEN
-        if not (machine.disturbed or beaten):
+        # If the measured peak is far too low, honest times are refused and cannot beat it.
+        has_refused = Trials(session).any_failed_with(job.id, REFUSED)
+        is_beaten = has_refused or max(_shares(session, job, machine), default=0.0) > BEATEN
+        if not (machine.disturbed or is_beaten):
             return
         target = Target(Targets(session).get(job.target_id).text)
-    log.warning("%s: what its machine computes is measured once more", like.host_class)
-    measured_by_us(runtime, like, target, doubted=True)
+    log.warning("%s: what its machine computes is measured once more", machine_key.host_class)
+    measured_by_us(runtime, machine_key, target, doubted=True)
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
-    """What the fastest trial of each workload computes, beside the peak of its types where that is known."""
+    """Yield the share of its data types' peak that each workload's fastest trial reaches."""
     for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():

@@ -1,1 +1,1 @@
-"""The one room that speaks TVM: spaces, traces, recipes, builds, RPC. All of it runs in child processes."""
+"""All that needs TVM's compiler: spaces, traces, recipes, builds, RPC, in child processes."""

@@ -1,12 +1,12 @@
-"""Refuses programs and traces that hold more than arithmetic in loops, before TVM reads them.
+"""Refuse programs and traces that are more than arithmetic in loops, before TVM reads them.
 
-Programs, sketches and tuning records come from other people's datasets, logs and directories, and TVM makes
-machine code of everything that they say: calls of any C function, sources of C or LLVM in a pragma. This
-module reads the two texts themselves, the graph of nodes that `tvm.ir.save_json` writes and the JSON of a
-trace, and refuses everything that is not on one of its lists.
+Programs, sketches and tuning records come from other people's datasets, logs and directories,
+and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
+This module parses both formats itself, the node graph that `tvm.ir.save_json` writes and the
+JSON of a trace, and refuses everything that is not on one of its allow-lists.
 
-Functions in LLVM's words are the exception, since passes of ours write some. Such a text is allowed if the
-pass would write exactly the same text here.
+LLVM IR functions are the exception, because some of our passes insert them. Such a text is
+allowed if the pass of this version would write exactly the same text.
 """
 
 import json
@@ -29,22 +29,22 @@ LARGEST: Final = 2**31  # extents, factors and lengths of vectors in a trace
 _LARGEST_BLOCK: Final = 1 << 12
 
 
-#: What is allowed, by the list that says it: `allowed_programs.toml`.
+#: The allow-lists of `allowed_programs.toml`, by name.
 _LISTS: Final = {
     name: frozenset(words.split())
     for name, words in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
 }
 NODES: Final = _LISTS["nodes"]
-_OF_MAPS: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
+_MAP_NODES: Final = frozenset(kind for kind in NODES if kind.startswith("prim.")) | _LISTS["nodes_of_maps"]
 _EXTERN, _PACKED = frozenset({"tirx.call_extern", "tirx.call_pure_extern"}), "tirx.tvm_call_packed"
 OPS: Final = _LISTS["operators"]
 _SORTS: Final = _LISTS["sorts"]
 _ATTRIBUTES: Final = _LISTS["attributes"]
-_OF_OURS: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
+_OWN_KEY: Final = re.compile(r"mallorn[_.]\w{1,40}", re.ASCII)
 _IMPORT: Final = "pragma_import_llvm"
-_NAMED: Final = re.compile(r"""[^;{}"'\\#=]{0,1000}""")
+_SAFE_NAME: Final = re.compile(r"""[^;{}"'\\#=]{0,1000}""")
 _DTYPE: Final = re.compile(r"(void|(bool|(u?int|b?float)\d{1,3}(_\w{1,12})?)(x\d{1,4})?)?", re.ASCII)
-_DEFINED: Final = re.compile(r"^define linkonce_odr [^@]*@(\w+)\(", re.MULTILINE)
+_DEFINITION: Final = re.compile(r"^define linkonce_odr [^@]*@(\w+)\(", re.MULTILINE)
 _BLOCK: Final = re.compile(r"@mallorn_(?:split|block_\d)_(\d{1,5})_")
 
 KINDS: Final = _LISTS["instructions"]
@@ -54,7 +54,7 @@ _SCOPE: Final = re.compile(
     r"|metal\.simdgroup"
 )
 _NO_TEXT: Final = re.compile("(?!)")
-#: The texts that instructions take beside numbers. TVM looks a tensor intrinsic's name up in its registry.
+#: Strings that instructions accept. TVM looks up a tensor intrinsic's name in its registry.
 _WORDS: Final = {
     "Bind": re.compile(r"(blockIdx|threadIdx|vthread)(\.[xyz])?"),
     "CacheRead": _SCOPE,
@@ -65,7 +65,7 @@ _WORDS: Final = {
     "Tensorize": _NAME,
     "WriteAt": _SCOPE,
 }
-#: The keys of annotations, and the texts that they take beside numbers.
+#: Keys of annotations, and the strings that they accept.
 ANNOTATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     **dict.fromkeys(_LISTS["annotations"], _NO_TEXT),
     "meta_schedule.auto_tensorize": _NAME,
@@ -82,7 +82,7 @@ class TraceRefused(InvalidRequest):
 
 
 def check_program(tir: str) -> None:
-    """Raise Unschedulable for a program that is more than loops, or whose graph of nodes TVM cannot read."""
+    """Raise Unschedulable if a program is more than loops, or its node graph is malformed."""
     try:
         _Graph(tir, NODES).check_function()
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -90,20 +90,20 @@ def check_program(tir: str) -> None:
 
 
 def read_trace(trace: str) -> Any:
-    """The instructions of a sketch's trace, as values of JSON. Raises TraceRefused as `check_trace`."""
+    """Return a sketch trace's instructions. Raises TraceRefused if one is not allowed."""
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):
         raise TraceRefused("a trace is refused: it is no JSON", hint=HINT) from None
     check_trace(steps)
     if any(kind == "EnterPostproc" or _RELAID in attributes for kind, _, attributes, _ in steps):
-        # What is marked as re-laid ahead of time is not timed: postprocessing alone marks weights.
+        # A re-layout marked here would not be timed; only postprocessing may mark weights.
         raise TraceRefused("a trace is refused: it holds steps that only follow a sketch", hint=HINT)
     return steps
 
 
 def check_trace(steps: Any, decisions: Any = ()) -> None:
-    """Raise TraceRefused unless the instructions of a trace, given as values of JSON, are allowed."""
+    """Raise TraceRefused unless a trace's instructions and decisions (as JSON) are allowed."""
     try:
         if not isinstance(steps, list):
             raise ValueError("it is no list of instructions")
@@ -112,9 +112,9 @@ def check_trace(steps: Any, decisions: Any = ()) -> None:
         for kind, inputs, attributes, outputs in steps:
             _check_step(kind, inputs, attributes)
             _check_values(outputs, _VARIABLE)
-        for place, decision in decisions:
-            # TVM checks everything else itself; this it follows into a segmentation fault.
-            if not 0 <= place < len(steps):
+        for index, decision in decisions:
+            # TVM checks the rest itself, but crashes on an index that is out of range.
+            if not 0 <= index < len(steps):
                 raise ValueError("a decision for an instruction that is not there")
             _check_values(decision, _NO_TEXT)
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -133,7 +133,7 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
         raise ValueError(f"the instruction {kind} is not allowed")
     if kind in ("Annotate", "Unannotate"):
         (key,) = attributes
-        if key not in ANNOTATIONS and not _OF_OURS.fullmatch(key):
+        if key not in ANNOTATIONS and not _OWN_KEY.fullmatch(key):
             raise ValueError(f"the annotation {key} is not allowed")
         block, *values = inputs
         words = ANNOTATIONS.get(key, _NO_TEXT)
@@ -150,7 +150,7 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
     elif kind == "TransformBlockLayout":
         maps, attributes = list(attributes), []
     for text in maps:
-        _Graph(text, _OF_MAPS).check_nodes()
+        _Graph(text, _MAP_NODES).check_nodes()
     _check_values(inputs, _VARIABLE)
     _check_values(attributes, _WORDS.get(kind, _NO_TEXT))
 
@@ -167,10 +167,10 @@ def _check_values(value: Any, words: re.Pattern[str]) -> None:
 
 
 class _Graph:
-    """The nodes of a text that `tvm.ir.save_json` wrote, or that somebody else did."""
+    """The untrusted node graph of a text in the format of `tvm.ir.save_json`."""
 
     def __init__(self, text: str, allowed: Collection[str]) -> None:
-        graph = json.loads(text, object_pairs_hook=_unique)
+        graph = json.loads(text, object_pairs_hook=_json_object)
         self._nodes: list[Mapping[str, object]] = graph["nodes"]
         self._root: int = graph["root_index"]
         self._allowed = allowed
@@ -180,47 +180,47 @@ class _Graph:
             raise ValueError(f"it has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
     def check_function(self) -> None:
-        """Raise ValueError unless it is a module of one function that calls nothing but what is allowed."""
+        """Raise ValueError unless the graph is a module of one function with allowed calls."""
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("it is no module of one function")
-        texts = {self._imported(statement) for statement in self._of_kind("tirx.AttrStmt")}
-        defined = {name for text in texts for name in _DEFINED.findall(text)}
+        texts = {self._llvm_text(statement) for statement in self._of_kind("tirx.AttrStmt")}
+        defined = {name for text in texts for name in _DEFINITION.findall(text)}
         for call in self._of_kind("ir.Call"):
             self._check_call(call, defined)
         for entries in self._of_kind("ffi.Map"):
             self._check_map(entries)
         for name in self._of_kind("ffi.String"):
-            # Some code generators write names into sources as they are.
-            if name not in texts and not (_NAMED.fullmatch(name) and name.isprintable()):
+            # Some code generators write names into sources without escaping them.
+            if name not in texts and not (_SAFE_NAME.fullmatch(name) and name.isprintable()):
                 raise ValueError(f"it has the name {name[:80]!r}")
 
     def check_nodes(self) -> None:
-        """Raise ValueError for a node of a type that is not allowed, or that refers to one behind it."""
-        for at, node in enumerate(self._nodes):
+        """Raise ValueError if a node's type is not allowed, or it refers to a later node."""
+        for index, node in enumerate(self._nodes):
             kind, data = node["type"], node.get("data")
             if kind not in self._allowed or node.keys() - {"type", "data"}:
                 raise ValueError(f"a node is a {kind}, which is not allowed")
             match data:
                 case dict():
-                    self._check_fields(at, data)
-                case list() if not all(isinstance(each, int) and 0 <= each < at for each in data):
+                    self._check_fields(index, data)
+                case list() if not all(isinstance(each, int) and 0 <= each < index for each in data):
                     raise ValueError("a node refers to one behind it")
                 case str() if kind == "ir.Op" and data not in OPS:
                     raise ValueError(f"it calls {data}, which is not allowed")
                 case int() if not -(2**63) <= data < 2**63:
                     raise ValueError("a whole number has more than 64 bits")
 
-    def _check_fields(self, at: int, fields: Mapping[str, str | int | float | None]) -> None:
-        """Fields hold places of nodes or plain numbers; the only text among them names a data type."""
+    def _check_fields(self, index: int, fields: Mapping[str, str | int | float | None]) -> None:
+        """Raise ValueError unless fields are node indices, numbers or a data type's name."""
         for name, value in fields.items():
             if isinstance(value, str):
                 if name != "dtype" or not _DTYPE.fullmatch(value):
-                    raise ValueError(f"a node at {at} has the text {value!r} as its {name}")
+                    raise ValueError(f"a node at {index} has the text {value!r} as its {name}")
             elif value is not None and not isinstance(value, float):
-                least = -(2**63) if name in ("ndim", "value") else 0
-                if not least <= value < 2**63:
-                    raise ValueError(f"a node at {at} has {value} as its {name}")
+                minimum = -(2**63) if name in ("ndim", "value") else 0
+                if not minimum <= value < 2**63:
+                    raise ValueError(f"a node at {index} has {value} as its {name}")
 
     def _check_call(self, call: Mapping[str, int], defined: Collection[str]) -> None:
         if self._kind(call["op"]) != "ir.Op" or self._kind(call["attrs"]) != "None":
@@ -234,14 +234,14 @@ class _Graph:
         if function not in (_SORTS if operator == _PACKED else defined):
             raise ValueError(f"it calls the function {function}, which is not allowed")
 
-    def _imported(self, statement: Mapping[str, int]) -> str:
-        """The LLVM text of a pragma. Raises ValueError for any other attribute or text."""
+    def _llvm_text(self, statement: Mapping[str, int]) -> str:
+        """Return a pragma's LLVM IR. Raises ValueError for other attributes or foreign IR."""
         key = self._text(statement["attr_key"])
         if key != _IMPORT:
             raise ValueError(f"the attribute {key} is not allowed")
         text = self._immediate(statement["value"])
         block = _BLOCK.search(text)
-        if text not in _texts_of_ours(int(block[1]) if block else 0):
+        if text not in _own_llvm_texts(int(block[1]) if block else 0):
             raise ValueError("it holds code in LLVM's words that no pass of this version writes")
         return text
 
@@ -250,7 +250,7 @@ class _Graph:
             if self._kind(key) == "ir.GlobalVar" or self._kind(value) == "ir.GlobalVar":
                 continue
             name = self._text(key)
-            if name not in _ATTRIBUTES and not _OF_OURS.fullmatch(name):
+            if name not in _ATTRIBUTES and not _OWN_KEY.fullmatch(name):
                 raise ValueError(f"the attribute {name} is not allowed")
             if name == "global_symbol" and self._text(value) != "main":
                 raise ValueError(f"it takes the symbol {self._text(value)}")
@@ -258,30 +258,30 @@ class _Graph:
     def _of_kind(self, kind: str) -> list[Any]:
         return [node["data"] for node in self._nodes if node["type"] == kind]
 
-    def _node(self, at: int) -> Mapping[str, object]:
-        if at < 0:  # the last nodes for Python, and memory before the first one for TVM
+    def _node(self, index: int) -> Mapping[str, object]:
+        if index < 0:  # Python would count from the end; TVM would read before the first node
             raise ValueError("a node refers to one before the first")
-        return self._nodes[at]
+        return self._nodes[index]
 
-    def _kind(self, at: int) -> str:
-        return str(self._node(at)["type"])
+    def _kind(self, index: int) -> str:
+        return str(self._node(index)["type"])
 
-    def _data(self, at: int) -> Any:
-        return self._node(at)["data"]
+    def _data(self, index: int) -> Any:
+        return self._node(index)["data"]
 
-    def _text(self, at: int) -> str:
-        if self._kind(at) != "ffi.String" or not isinstance(self._data(at), str):
+    def _text(self, index: int) -> str:
+        if self._kind(index) != "ffi.String" or not isinstance(self._data(index), str):
             raise ValueError("a name is no text")
-        return str(self._data(at))
+        return str(self._data(index))
 
-    def _immediate(self, at: int) -> str:
-        if self._kind(at) != "ir.StringImm":
+    def _immediate(self, index: int) -> str:
+        if self._kind(index) != "ir.StringImm":
             raise ValueError("it calls a function whose name is no text")
-        return self._text(self._data(at)["value"])
+        return self._text(self._data(index)["value"])
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    """An object of JSON; of two values of one key TVM might take the other."""
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
+    """Build a JSON object. Raises ValueError for a key that is there twice."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key is there twice")
@@ -289,13 +289,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 
 @lru_cache(maxsize=64)
-def _texts_of_ours(block: int) -> frozenset[str]:
-    """All functions in LLVM's words that passes write into programs, for products in blocks of this size."""
-    tiles = {by.text for by in tile_instructions.BY_TYPE.values()}
+def _own_llvm_texts(block: int) -> frozenset[str]:
+    """Return all LLVM IR texts that passes insert, for dot products in blocks of this size."""
+    tiles = {each.text for each in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)
     bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
-    every = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
+    pairs = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
     return frozenset(
-        tiles.union(*({split(by, block, each).text, total(by, block, each).text} for by, each in every))
+        tiles.union(*({split(dot, block, each).text, total(dot, block, each).text} for dot, each in pairs))
     )

@@ -1,10 +1,11 @@
-"""Candidates and reference programs as shared libraries.
+"""Compile candidates to shared libraries.
 
-A candidate's machine code goes without what costs a compiler time and a kernel nothing:
+Two things are reduced that cost compile time but do not make a candidate faster:
 
-- No checks of arguments, most of a small kernel's code: the runner makes them as they are wanted.
-- LLVM's scheduler compares each access to memory with up to 1,000 before it in its block: most of
-  the time of huge unrolled bodies. A fifth of it gives nearly the same order.
+- Argument checks, most of a small kernel's code, are omitted: the runner makes valid
+  arguments.
+- LLVM's scheduler compares each memory access with up to 1,000 earlier ones in its block: most
+  of the compile time of huge unrolled bodies. A fifth as many give nearly the same order.
 """
 
 import json
@@ -35,30 +36,30 @@ from workers.tvm.program_arguments import tensor_args
 from workers.tvm.rebuild_schedule import rebuild
 
 COMPARED_ACCESSES: Final = 200
-FEWEST: Final = 5  # candidates of a program, before which nothing is usual
-KEPT: Final = 64  # all that came last count, those refused too: what a search turns to becomes usual
+FEWEST: Final = 5  # candidates of a program from which a median size is known
+KEPT: Final = 64  # latest candidates in the median, refused ones too: it follows the search
 TOO_LARGE: Final = 8.0
-CHEAP: Final = 200  # places; fewer are compiled in no time, however few are usual
+CHEAP: Final = 200  # stores; smaller bodies are never refused
 UNROLLED: Final = "tirx.UnrollLoop"  # the pass after which a body has its size
 
 
 class BodyTooLarge(InvalidRequest):
     """Unrolled, the candidate is many times as large as others of its program.
 
-    Such a body takes a compiler seconds, and was never seen near its task's best.
+    Compiling such a body takes seconds, and none was ever close to its task's best.
     """
 
 
 class CandidateSizes:
-    """The sizes of a program's candidates, as this process has seen them."""
+    """Sizes (numbers of stores) of a program's latest candidates in this process."""
 
     def __init__(self) -> None:
-        self._known: deque[int] = deque(maxlen=KEPT)
+        self._latest: deque[int] = deque(maxlen=KEPT)
 
     def judge(self, size: int) -> None:
-        """Raise BodyTooLarge for what is not worth compiling."""
-        usual = median(self._known) if len(self._known) >= FEWEST else inf
-        self._known.append(size)
+        """Record a candidate's size; raise BodyTooLarge if it is far above the median."""
+        usual = median(self._latest) if len(self._latest) >= FEWEST else inf
+        self._latest.append(size)
         if size > max(CHEAP, TOO_LARGE * usual):
             raise BodyTooLarge(
                 f"{NOT_COMPILED}unrolled it writes in {size} places, where {usual:g} are usual"
@@ -70,7 +71,7 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """Ends the lowering of a body that is too large; `refused` says why."""
+    """Pass instrument that aborts lowering of too large a body; `refused` is the error."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes
@@ -87,24 +88,24 @@ class Watch:
 
 
 def size_of(module: Any) -> int:
-    """How many stores a module has."""
-    found: list[None] = []
-    tvm_ffi.structural_walk(module, (BufferStore, lambda _: found.append(None)), order="pre")
-    return len(found)
+    """Return the number of stores in a module."""
+    stores: list[None] = []
+    tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
+    return len(stores)
 
 
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
     """Compile a scheduled module to a library in memory.
 
-    Raises BodyTooLarge compared with `sizes`; for CUDA KernelRefused, CannotLaunch and HostFault.
+    Raises BodyTooLarge if `sizes` refuses it; for CUDA KernelRefused, CannotLaunch, HostFault.
     """
     watches = [] if sizes is None else [Watch(sizes)]
-    compiling_for, options = _compiled_for(target), {"tirx.disable_assert": True}
+    tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
-        if compiling_for.kind.name == "cuda":
-            return compile_for_cuda(module, compiling_for, watches, **options).library
-        return compiled(module, compiling_for, watches, **options)
-    except RuntimeError as error:  # TVM's own, whatever the watch raised
+        if tvm_target.kind.name == "cuda":
+            return compile_for_cuda(module, tvm_target, watches, **options).library
+        return compiled(module, tvm_target, watches, **options)
+    except RuntimeError as error:  # TVM replaces the error that the watch raised by its own
         for watch in watches:
             if watch.refused is not None:
                 raise watch.refused from error
@@ -112,7 +113,7 @@ def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> A
 
 
 @lru_cache(maxsize=8)
-def _compiled_for(target: str) -> Any:
+def _codegen_target(target: str) -> Any:
     parsed, attrs = parse_tvm_target(target), json.loads(target)
     if parsed.kind.name != "llvm" or "tag" in attrs:
         return parsed
@@ -128,14 +129,14 @@ def build(
 ) -> Library:
     """Compile a candidate to a library at `out_path`.
 
-    Raises InvalidCandidate, TraceRefused, what `generate` raises and, without `any_size`, BodyTooLarge.
+    Raises InvalidCandidate, TraceRefused, and as `generate`; with `any_size` no BodyTooLarge.
     """
     started_sec = time.perf_counter()
-    instructions(tir, trace)  # says why a trace is refused; `rebuild` takes it for an invalid candidate
+    instructions(tir, trace)  # raises TraceRefused, for which `rebuild` only returns None
     schedule = rebuild(tir, target, trace, decisions)
     if schedule is None:
         raise InvalidCandidate
-    # What MetaSchedule's own builder does: weights come in the layout that the schedule wants.
+    # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
     _export(generate(module, target, sizes), out_path)
@@ -148,13 +149,13 @@ def _export(library: Any, out_path: str) -> None:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)
         else:
-            # What `export_library` does for one host module, without its temporary directory.
+            # As `export_library` does for one host module, but without a temporary directory.
             object_path = Path(out_path).with_suffix(".o")
             try:
                 library.write_to_file(str(object_path))
                 link_shared(out_path, [str(object_path)])
             finally:
                 object_path.unlink(missing_ok=True)
-    except RuntimeError:  # TVM's own error tells only in words that a file could not be written
+    except RuntimeError:  # TVM has no error type of its own for files that cannot be written
         blame_the_host(Path(out_path).absolute().parent)
         raise

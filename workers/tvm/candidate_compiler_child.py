@@ -1,9 +1,9 @@
-"""The compiler child: sketches, validity, traces and libraries of candidates."""
+"""Compiler child process: makes sketches, traces, views and libraries of candidates."""
 
 import os
 from typing import Final
 
-# A compiler runs nothing in parallel, and threads that spin would disturb what is being measured.
+# The compiler runs nothing in parallel, and spinning threads would disturb measurements.
 os.environ.setdefault("TVM_NUM_THREADS", "1")
 
 from workers.interfaces.candidate_compiler import CandidateCompiler

@@ -1,7 +1,7 @@
-"""Reads an exported dataset for a process that parses no stranger's files, and computes its names again.
+"""Read an untrusted exported dataset in a child process, and compute its keys again.
 
-Rows of workloads are described anew from their programs. A program or trace that is not allowed, or whose key
-is another's, is left out.
+Rows of workloads are recomputed from their programs. Rows are left out if their program or
+trace is not allowed or does not have the row's key.
 """
 
 import json
@@ -25,7 +25,7 @@ from workers.tvm.workload_key import canonical
 
 ANOTHER: Final = "another key than its text has"
 CHOICES: Final = "other choices than its trace has"
-MOST_SKETCHES: Final = 1 << 10  # of a program
+MOST_SKETCHES: Final = 1 << 10  # per program
 _KINDS: Final = {
     **dict.fromkeys(TILES, ChoiceKind.TILE),
     "SampleCategorical": ChoiceKind.CATEGORICAL,
@@ -36,7 +36,7 @@ _batches: dict[str, Iterator[list[Row]]] = {}
 
 
 def open_dataset(directory: str) -> OpenedDataset:
-    """Check that an exported dataset can be read to its end; `next_rows` reads on."""
+    """Check that an exported dataset is readable to its end, and open it for `next_rows`."""
     reader = open_parcel(Path(directory))
     _batches.clear()
     _open["reader"] = reader
@@ -44,10 +44,10 @@ def open_dataset(directory: str) -> OpenedDataset:
 
 
 def next_rows(table: str, size: int) -> DatasetRows | None:
-    """The next rows of a table, without those that are refused; None after the last ones."""
+    """Return a table's next valid rows, and why others are refused; None after the last."""
     if table not in _batches:
-        (of,) = [each for each in TABLES if each.name == table]
-        _batches[table] = _open["reader"].batches(of, size)
+        (schema,) = [each for each in TABLES if each.name == table]
+        _batches[table] = _open["reader"].batches(schema, size)
     batch, check = next(_batches[table], None), _CHECKS.get(table)
     if batch is None:
         return None

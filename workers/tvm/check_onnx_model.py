@@ -1,4 +1,4 @@
-"""ONNX files, parsed and checked before TVM sees them."""
+"""Parse and check ONNX files before TVM imports them."""
 
 import re
 from collections.abc import Iterator, Sequence, Set
@@ -17,15 +17,15 @@ from mallorn.core.storable_json import told
 
 CHECK: Final = "check-model MODEL   (it comes with the package onnx)"
 TOGETHER: Final = "mallorn tune MODEL   (or submit: both send what lies in files beside the model)"
-TOLD: Final = 400  # characters of what ONNX says
-MOST_NAMES: Final = 10  # of operators
+TOLD: Final = 400  # longest quotation of an error, in characters
+MOST_NAMES: Final = 10  # operators named in a message
 LIST: Final = "(what is imported: docs/models.md)"
 DOMAINS: Final = ("", "ai.onnx", "com.microsoft")
 OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_version=17)"
 
 
 def read_model(path: str | Path) -> ModelProto:
-    """Read and check an ONNX file: complete, valid, all weights there. Heavy ones become references.
+    """Read an ONNX file; check that it is valid and has all weights. Large ones stay on disk.
 
     Raises InvalidModel.
     """
@@ -37,7 +37,7 @@ def read_model(path: str | Path) -> ModelProto:
         if not model.graph.node or not model.ir_version:
             raise _unreadable(file)
         _check(model)
-    except (DecodeError, TypeError, UnicodeDecodeError):  # protobuf hands out names that are no text as bytes
+    except (DecodeError, TypeError, UnicodeDecodeError):  # invalid names are read as bytes
         raise _unreadable(file) from None
     except weights.Missing as error:
         raise InvalidModel(str(error), hint=TOGETHER) from None
@@ -45,36 +45,36 @@ def read_model(path: str | Path) -> ModelProto:
 
 
 def graph_inputs(graph: GraphProto) -> list[Any]:
-    """What the caller feeds: old exporters list weights among the inputs too."""
+    """Return the inputs without weights, which old exporters list among the inputs."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
 
 def _check(model: ModelProto) -> None:
-    own = {(function.domain, function.name) for function in model.functions}
-    strange = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - own
-    if strange:
-        raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in strange))
+    function_names = {(function.domain, function.name) for function in model.functions}
+    unknown = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - function_names
+    if unknown:
+        raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in unknown))
     versions = {
         "IR version": (model.ir_version, onnx.IR_VERSION),
         "opset": (inline_functions.opset_of(model), onnx.defs.onnx_opset_version()),
     }
-    for what, (found, known) in versions.items():
-        if found > known:
+    for kind, (version, newest) in versions.items():
+        if version > newest:
             raise InvalidModel(
-                f"the model is of ONNX {what} {found}, and {known} is the newest known", hint=OLDER
+                f"the model is of ONNX {kind} {version}, and {newest} is the newest known", hint=OLDER
             )
     if not model.graph.output:
         raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
     try:
         onnx.checker.check_model(_checkable(model))
     except onnx.checker.ValidationError as error:
-        what = " ".join(str(error).partition("==> Context")[0].split())
-        raise InvalidModel(f"not a valid ONNX model: {what[:TOLD]}", hint=CHECK) from None
+        reason = " ".join(str(error).partition("==> Context")[0].split())
+        raise InvalidModel(f"not a valid ONNX model: {reason[:TOLD]}", hint=CHECK) from None
 
 
 def refuse_text(graph: GraphProto) -> None:
-    """Raise InvalidModel for inputs that are no numbers."""
+    """Raise InvalidModel if an input takes strings."""
     for value in graph_inputs(graph):
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise InvalidModel(
@@ -84,25 +84,25 @@ def refuse_text(graph: GraphProto) -> None:
 
 
 def _checkable(model: ModelProto) -> ModelProto:
-    """The model as ONNX checks it: references as inputs, and types for outputs that the exporter left out."""
+    """Copy a model for ONNX's checker: external weights become inputs; add missing types."""
     result = ModelProto()
     result.CopyFrom(model)
-    given = {value.name for value in model.graph.input}
+    input_names = {value.name for value in model.graph.input}
     tensors, outside = model.graph.initializer, TensorProto.EXTERNAL
-    heavy = [tensor for tensor in tensors if tensor.data_location == outside]
-    light = [tensor for tensor in tensors if tensor.data_location != outside]
+    external_weights = [tensor for tensor in tensors if tensor.data_location == outside]
+    embedded_weights = [tensor for tensor in tensors if tensor.data_location != outside]
     result.graph.ClearField("initializer")
-    result.graph.initializer.extend(light)
+    result.graph.initializer.extend(embedded_weights)
     result.graph.input.extend(
         helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
-        for tensor in heavy
-        if tensor.name not in given
+        for tensor in external_weights
+        if tensor.name not in input_names
     )
     domain, homeless = lower_contrib_operators.DOMAIN, lower_contrib_operators.HOMELESS
-    found = [node for node in result.graph.node if node.op_type in homeless]
-    for node in found:
+    contrib_nodes = [node for node in result.graph.node if node.op_type in homeless]
+    for node in contrib_nodes:
         node.domain = domain
-    if found and all(entry.domain != domain for entry in result.opset_import):
+    if contrib_nodes and all(entry.domain != domain for entry in result.opset_import):
         result.opset_import.append(helper.make_opsetid(domain, 1))
     for value in result.graph.output:
         kind = value.type.tensor_type
@@ -115,9 +115,9 @@ def _unreadable(file: Path) -> InvalidModel:
     with file.open("rb") as stream:
         sample = stream.read(SAMPLE_BYTES)
         stream.seek(max(0, file.stat().st_size - SAMPLE_BYTES))
-        found = foreign_format(sample + stream.read())
-    if found:
-        return InvalidModel(f"this is {found.name}, not ONNX", hint=found.hint)
+        file_format = foreign_format(sample + stream.read())
+    if file_format:
+        return InvalidModel(f"this is {file_format.name}, not ONNX", hint=file_format.hint)
     return InvalidModel(
         "these bytes are not an ONNX model, or the file was cut short", hint="copy or export it again"
     )
@@ -137,7 +137,7 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def _is_known(node: NodeProto) -> bool:
-    """Whether ONNX has heard of the operator in any version, or onnxruntime may have added it."""
+    """Return whether ONNX has or had the operator, or onnxruntime may have added it."""
     if node.op_type in lower_contrib_operators.HOMELESS:
         return True
     standard = node.domain in inline_functions.DOMAINS
@@ -147,18 +147,18 @@ def _is_known(node: NodeProto) -> bool:
 
 
 def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
-    """Raise InvalidModel for a simplified model with operators that are not converted, and name them."""
+    """Raise InvalidModel, naming them, if a simplified model has unsupported operators."""
     unknown = sorted({node.op_type for node in _nodes(model)}.difference(known))
     if unknown:
         raise _unknown(unknown)
 
 
 def _unknown(names: Sequence[str]) -> InvalidModel:
-    running = [name for name in names if name in unroll_loops.KINDS]
+    loops = [name for name in names if name in unroll_loops.KINDS]
     hint = (
         f"export the model with steps that are counted beforehand, at most {unroll_loops.UNROLLED:,} nodes "
-        f"in all: how long {running[0]} runs here is known only when the model runs"
-        if running
+        f"in all: how long {loops[0]} runs here is known only when the model runs"
+        if loops
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )
     listed = ", ".join(map(told, names[:MOST_NAMES]))
@@ -166,7 +166,7 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
 
 
 def plain(error: BaseException) -> str:
-    """What an error of TVM's says in one line, without the condition that it found false."""
+    """Describe a TVM error in one line, without the source text of the failed condition."""
     text = _CONDITION.sub("", first_line(error)).strip()
     if isinstance(error, KeyError):
         return f"there is nothing by the name {text}"
@@ -179,5 +179,5 @@ _CONDITION: Final = re.compile(r"^.*?Check failed: .*?( is false:| : |$)")
 
 
 def first_line(error: BaseException) -> str:
-    """An error in one line, for a message."""
+    """Return the first line of an error's text."""
     return next(iter(str(error).strip().splitlines()), "")

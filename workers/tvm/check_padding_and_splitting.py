@@ -1,7 +1,8 @@
-"""Whether points may compute the sizes between them: asked of the model itself, in onnxruntime.
+"""Test in onnxruntime whether tuned sizes of a model can serve the sizes between them.
 
-Nothing in a file says that the rows of a batch are independent, or that a mask hides what is filled up.
-Random inputs tell: results with zeros behind, and those of two parts, beside those of the whole.
+An ONNX file does not say that the rows of a batch are independent, or that a mask hides
+padding. Random inputs show it: results of zero-padded and of split inputs are compared with
+the originals.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,7 @@ from workers.tvm.compare_outputs import Array
 
 TOLERANCE: Final = 1e-4
 SEED: Final = 0
-OPEN: Final = 3  # as long is what may be nothing
+OPEN: Final = 3  # size to test of a dimension that may be empty
 Dims = Mapping[str, list[int | str]]  # of each input
 Run = Callable[[Mapping[str, Array]], list[Array]]
 
@@ -26,9 +27,9 @@ Run = Callable[[Mapping[str, Array]], list[Array]]
 def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
 ) -> tuple[list[str], list[str]]:
-    """Return the dimensions that zeros may fill up, and of these the ones that may be computed in parts.
+    """Return the dimensions that may be padded with zeros, and those that may also be split.
 
-    Every dimension that has more sizes than one is tried; without onnxruntime none.
+    Every dimension with more than one size is tested; without onnxruntime none is.
     """
     open_ = grows(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
@@ -38,13 +39,13 @@ def behaviour(
     padded, divided = [], []
     for name in free:
         part, high = ranges[name]
-        whole = min(high, 2 * part + 1)
-        sizes = {each: low or OPEN for each, (low, _) in ranges.items()} | {name: whole}
+        full = min(high, 2 * part + 1)
+        sizes = {each: low or OPEN for each, (low, _) in ranges.items()} | {name: full}
         arrays = _random(rng, inputs, dtypes, sizes)
         shapes = shapes_at(inputs, sizes | {name: part})
-        if _agrees(run, arrays, _filled_up, shapes):
+        if _agrees(run, arrays, _padded, shapes):
             padded.append(name)
-            if not open_ and _agrees(run, arrays, _in_parts, inputs, name, part):
+            if not open_ and _agrees(run, arrays, _split, inputs, name, part):
                 divided.append(name)
     return padded, divided
 
@@ -52,28 +53,29 @@ def behaviour(
 def with_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Mapping[str, Sequence[int]]
 ) -> dict[str, list[int | str]]:
-    """The inputs where a dimension without a range is what grows and another together, if the model runs so.
+    """Replace dimensions without a range by the growing plus another one, if that model runs.
 
-    A mask is as long as a cache and what comes behind it, and has a name of its own in most files.
+    An attention mask is as long as the cache and the new tokens, but mostly has its own
+    dimension.
     """
-    found = {name: list(dims) for name, dims in inputs.items()}
+    unchanged = {name: list(dims) for name, dims in inputs.items()}
     (open_,) = grows(ranges)
-    lacking = {
+    unranged = {
         dim for dims in inputs.values() for dim in dims for each in names_of(dim) if each not in ranges
     }
-    if not lacking or find_spec("onnxruntime") is None:
-        return found
+    if not unranged or find_spec("onnxruntime") is None:
+        return unchanged
     run = _session(path)
     sums = [f"{open_}{PLUS}{name}" for name in ranges if name != open_]
     for total in sums:
-        summed = {name: [total if dim in lacking else dim for dim in dims] for name, dims in inputs.items()}
-        if all(_runs(run, summed, dtypes, sizes) for sizes in _unlike(list(ranges))):
+        summed = {name: [total if dim in unranged else dim for dim in dims] for name, dims in inputs.items()}
+        if all(_runs(run, summed, dtypes, sizes) for sizes in _distinct_sizes(list(ranges))):
             return summed
-    return found
+    return unchanged
 
 
-def _unlike(names: Sequence[str]) -> list[dict[str, int]]:
-    """Sizes by which sums of two dimensions are told from each other."""
+def _distinct_sizes(names: Sequence[str]) -> list[dict[str, int]]:
+    """Return two choices of sizes that tell different sums of dimensions apart."""
     return [
         {name: OPEN + place for place, name in enumerate(order)} for order in (names, list(reversed(names)))
     ]
@@ -82,74 +84,74 @@ def _unlike(names: Sequence[str]) -> list[dict[str, int]]:
 def _runs(run: Run, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> bool:
     try:
         run(_random(np.random.default_rng(SEED), inputs, dtypes, sizes))
-    except Exception:  # of onnxruntime's own kinds
+    except Exception:  # onnxruntime has several types of errors
         return False
     return True
 
 
 def _session(path: str) -> Run:
     try:
-        running = session(path)
-    except Exception as error:  # of onnxruntime's own kinds
+        model = session(path)
+    except Exception as error:  # onnxruntime has several types of errors
         raise InvalidModel(f"onnxruntime cannot read this model: {first_line(error)}") from None
-    return lambda arrays: [np.asarray(result) for result in running.run(None, dict(arrays))]
+    return lambda arrays: [np.asarray(result) for result in model.run(None, dict(arrays))]
 
 
 def _agrees(
-    run: Run, arrays: Mapping[str, Array], another: Callable[..., tuple[Any, Any]], *given: Any
+    run: Run, arrays: Mapping[str, Array], variant: Callable[..., tuple[Any, Any]], *options: Any
 ) -> bool:
     try:
-        ours, expected = another(run, arrays, *given)
-    except Exception:  # a model that cannot be run at these sizes cannot be filled up to them, either
+        ours, expected = variant(run, arrays, *options)
+    except Exception:  # a model that fails at these sizes cannot be padded to them, either
         return False
     return all(relative_error(*pair) <= TOLERANCE for pair in zip(ours, expected, strict=True))
 
 
-def _filled_up(run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]) -> tuple[Any, Any]:
-    """Results of parts of these shapes with zeros behind, cut to the parts', beside those of the parts."""
-    front = {name: value[_first(shapes[name])] for name, value in arrays.items()}
-    filled = {name: np.zeros_like(value) for name, value in arrays.items()}
-    for name, value in front.items():
-        filled[name][_first(value.shape)] = value
-    expected, found = run(front), run(filled)
-    return [whole[_first(each.shape)] for whole, each in zip(found, expected, strict=True)], expected
+def _padded(run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]) -> tuple[Any, Any]:
+    """Return the results of zero-padded parts, cut to size, and those of the parts."""
+    parts = {name: value[_first(shapes[name])] for name, value in arrays.items()}
+    padded = {name: np.zeros_like(value) for name, value in arrays.items()}
+    for name, value in parts.items():
+        padded[name][_first(value.shape)] = value
+    expected, results = run(parts), run(padded)
+    return [full[_first(each.shape)] for full, each in zip(results, expected, strict=True)], expected
 
 
 def _first(shape: Sequence[int]) -> tuple[slice, ...]:
     return tuple(map(slice, shape))
 
 
-def _in_parts(run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int) -> tuple[Any, Any]:
-    """Results of two parts, one behind the other, beside those of the whole."""
+def _split(run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int) -> tuple[Any, Any]:
+    """Return the concatenated results of two parts, and the results of the unsplit arrays."""
     halves = [run(_cut(arrays, inputs, name, where)) for where in (slice(0, part), slice(part, None))]
     expected = run(arrays)
     joined = [
-        np.concatenate(pair, _longer(pair[0], whole)) for *pair, whole in zip(*halves, expected, strict=True)
+        np.concatenate(pair, _axis_of(pair[0], full)) for *pair, full in zip(*halves, expected, strict=True)
     ]
     return joined, expected
 
 
-def _longer(part: Array, whole: Array) -> int:
-    """The one axis that is longer in the whole; raises ValueError where there is none, or another."""
-    (axis,) = (n for n, sizes in enumerate(zip(part.shape, whole.shape, strict=True)) if sizes[0] != sizes[1])
+def _axis_of(part: Array, full: Array) -> int:
+    """Return the one axis on which the shapes differ. Raises ValueError unless one does."""
+    (axis,) = (n for n, sizes in enumerate(zip(part.shape, full.shape, strict=True)) if sizes[0] != sizes[1])
     return axis
 
 
 def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Zeros and ones for integers, which are valid look-ups and masks; no mask hides everything."""
-    found = {}
+    """Return random inputs; integers are 0 or 1, valid as indices and masks, never all 0."""
+    arrays = {}
     for name, dims in inputs.items():
         (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])
-        whole = dtype.kind in "iub"
-        drawn = np.asarray(rng.integers(0, 2, shape) if whole else rng.uniform(-1, 1, shape))
-        if whole and drawn.ndim:
-            drawn[..., 0] = 1
-        found[name] = drawn.astype(dtype)
-    return found
+        is_integer = dtype.kind in "iub"
+        values = np.asarray(rng.integers(0, 2, shape) if is_integer else rng.uniform(-1, 1, shape))
+        if is_integer and values.ndim:
+            values[..., 0] = 1
+        arrays[name] = values.astype(dtype)
+    return arrays
 
 
-def _cut(arrays: Mapping[str, Array], inputs: Dims, name: str, where: slice) -> dict[str, Array]:
+def _cut(arrays: Mapping[str, Array], inputs: Dims, name: str, section: slice) -> dict[str, Array]:
     return {
-        key: value[tuple(where if d == name else slice(None) for d in inputs[key])]
+        key: value[tuple(section if d == name else slice(None) for d in inputs[key])]
         for key, value in arrays.items()
     }

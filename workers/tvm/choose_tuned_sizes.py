@@ -1,26 +1,26 @@
-"""Which sizes of a range are tuned: few, spread so that no size between is far below the next."""
+"""Choose the sizes of a range to tune: few, but no size is far below the next tuned one."""
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from math import log, prod
 from typing import Final
 
-# So many schedules a task has at most.
+# Most tuned sizes, and so most schedules of a task.
 MOST_POINTS: Final = 8
-# What is divided needs sizes that add up, what is filled up needs one close above.
+# Weight of gaps between sizes that may be split: padding needs a tuned size close above.
 DIVIDED: Final = 0.4
-# Sizes from here on are whole vectors.
+# Sizes from here on are multiples of STEP.
 VECTORS_FROM: Final = 16
 STEP: Final = 8
-Ranges = Mapping[str, Sequence[int]]  # the least and the largest of each dimension
+Ranges = Mapping[str, Sequence[int]]  # least and largest size of each dimension
 
 
 def points_of(
     ranges: Ranges, exact: Collection[str] = (), divided: Collection[str] = ()
 ) -> list[dict[str, int]]:
-    """The sizes to tune, the largest last. Of dimensions that are `exact` every size is tuned.
+    """Return the sizes to tune, the largest last, with every size of dimensions in `exact`.
 
-    Raises ValueError where these alone are more than the points.
+    Raises ValueError if the latter alone are more than MOST_POINTS.
     """
     counts = {name: _count(bounds) if name in exact else 1 for name, bounds in ranges.items()}
     if prod(counts.values()) > MOST_POINTS:
@@ -32,14 +32,14 @@ def points_of(
 
 
 def sizes_of(low: int, high: int, count: int) -> list[int]:
-    """At most so many sizes in equal ratios, the least and the largest among them; one: the largest."""
+    """Return at most `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
     if count >= high - low + 1:
         return list(range(low, high + 1))
-    ratios = [(high / low) ** (place / (count - 1)) for place in range(count - 1)] if count > 1 else []
-    return sorted({*(low if ratio == 1 else _whole(low * ratio, high) for ratio in ratios), high})
+    ratios = [(high / low) ** (index / (count - 1)) for index in range(count - 1)] if count > 1 else []
+    return sorted({*(low if ratio == 1 else _rounded(low * ratio, high) for ratio in ratios), high})
 
 
-def _whole(size: float, high: int) -> int:
+def _rounded(size: float, high: int) -> int:
     step = STEP if size >= VECTORS_FROM else 1
     return min(high, round(size / step) * step)
 

@@ -1,6 +1,7 @@
-"""One name for the code that generates code: what it made before a change is not taken for what it makes now.
+"""A digest of all code that affects generated code, so that old results are not reused.
 
-The parent of the children uses it, so nothing here loads TVM. Compiler flags stand in the sources.
+Parents of child processes use it, so nothing here loads TVM. It covers the compiler flags,
+since these are written in the sources.
 """
 
 import os
@@ -32,7 +33,7 @@ def code_digest() -> str:
 
 
 def builder() -> str:
-    """Return the text that names who builds here: TVM's version and the digest of the code around it."""
+    """Return the name of this builder: TVM's version and the digest of the code around it."""
     return f"{TVM_VERSION}+{code_digest()}"
 
 
@@ -40,7 +41,7 @@ def builder() -> str:
 def code_parts() -> Mapping[str, str]:
     """Return each part of the code that generates code with its digest or version.
 
-    The first call decides for the life of this process.
+    The result of the first call is kept for the life of this process.
     """
     tools = {"compiler": _version_of(compiler()), "linker": _version_of(_linker())}
     if nvcc := find_nvcc():
@@ -49,24 +50,24 @@ def code_parts() -> Mapping[str, str]:
 
 
 def source_parts() -> dict[str, str]:
-    """Return the parts that a process imports: sources and wheels."""
+    """Return the digests of imported packages and the versions of TVM's wheels."""
     sources = {name: digest(name)[:CHARS] for name in _PACKAGES}
     return sources | {name: version(name) for name in _WHEELS}
 
 
 def remember_sources() -> None:
-    """Have every child of this process refuse to serve once sources differ from those of now."""
+    """Make the children of this process refuse to serve after a change of the sources."""
     os.environ[VARIABLE] = _sources()
 
 
 def sources_replaced() -> bool:
-    """Return whether sources differ from those that were remembered, by this process or its parent."""
+    """Return whether sources differ from those that this process or its parent remembered."""
     digest.cache_clear()
     return VARIABLE in os.environ and os.environ[VARIABLE] != _sources()
 
 
 def same_code(methods: Served) -> Served:
-    """Return what a child serves: its methods or, if its parent runs other sources, errors that say so."""
+    """Return a child's methods; if its parent runs other sources, they raise CodeReplaced."""
 
     def refuse(_params: bytes) -> bytes:
         raise CodeReplaced
@@ -86,12 +87,12 @@ def _linker() -> str | None:
 
 
 def _version_of(program: str | None, line: int = 0) -> str:
-    """Return the program's name and a line, the first by default, that it says of its version."""
+    """Return the program's name and one line, by default the first, of its `--version`."""
     if program is None:
         return ABSENT
     command = [program, "--version"]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -99,7 +100,7 @@ def _version_of(program: str | None, line: int = 0) -> str:
             errors="replace",
             check=False,
         )
-    except OSError:  # it cannot be run, so it makes nothing
+    except OSError:  # a program that cannot run generates no code
         return ABSENT
-    said = done.stdout.strip().splitlines() or [""]
-    return f"{Path(program).name} {said[line].strip()}"
+    lines = completed.stdout.strip().splitlines() or [""]
+    return f"{Path(program).name} {lines[line].strip()}"

@@ -1,4 +1,4 @@
-"""A model and its schedules into one library that takes the model's inputs alone."""
+"""Compile a model and its schedules to one library that takes only the model's inputs."""
 
 import json
 import os
@@ -25,7 +25,7 @@ from workers.tvm.linker import link_shared
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
 
-# Modules by the label of their point, and what the model takes and gives.
+# Modules by the label of their point, then the model's inputs and its outputs.
 Networks = tuple[dict[str, object], list[TensorSpec], list[TensorSpec]]
 _latest: dict[tuple[str, int, str, str], Networks] = {}
 
@@ -41,9 +41,10 @@ def compile_model(
 ) -> Compiled:
     """Repeat the recipe exactly, apply the schedules, embed the re-laid weights and export `out_so`.
 
-    Of a range every point, in one library whose `main` takes any size of it. Counts the tasks that have a
-    schedule, because TVM passes over the others in silence. Raises InvalidModel, NotFound, InvalidRequest;
-    for CUDA KernelRefused and, where no compiler is installed, HostFault.
+    A range is compiled at every point, into one library whose `main` takes any size in it.
+    Tasks with a schedule are counted, because TVM ignores the others silently. Raises
+    InvalidModel, NotFound, InvalidRequest; for CUDA KernelRefused and, if no compiler is
+    installed, HostFault.
     """
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
@@ -51,17 +52,17 @@ def compile_model(
     mods, inputs, outputs = networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        found, missing = stock.count_hits(mods, scratch, tvm_target)
-        told = None if dynamic is None else dynamic.model_dump(mode="json")
+        hits, missing = stock.count_hits(mods, scratch, tvm_target)
+        ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         if stock.is_cpu(tvm_target):
-            export_kernels(stock.scheduled(mods, told, after, tvm_target, scratch), out_so, tvm_target)
+            export_kernels(stock.scheduled(mods, ranges, after, tvm_target, scratch), out_so, tvm_target)
         else:
             with collecting(tvm_target):
-                built = stock.build(mods, told, after, tvm_target, scratch)
+                built = stock.build(mods, ranges, after, tvm_target, scratch)
             export_with_pool(built, out_so, tvm_target)
     return Compiled(
-        found=len(found),
-        of=len(found) + len(missing),
+        found=len(hits),
+        of=len(hits) + len(missing),
         missing=missing,
         problems=problems,
         inputs=inputs,
@@ -74,7 +75,7 @@ def compile_model(
 def read_ahead(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> None:
-    """Read a model ahead, unless it is too large to keep. Raises InvalidModel."""
+    """Import a model in advance, unless it is too large to keep. Raises InvalidModel."""
     if not is_large(os.path.getsize(model_path)):
         networks(model_path, target, recipe, input_shapes, dynamic)
 
@@ -82,13 +83,13 @@ def read_ahead(
 def networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
-    """The model after the recipe's first half, which the last call's is where it is asked for again."""
-    told = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
-    key = model_path, os.stat(model_path).st_mtime_ns, target, told
+    """Return the model after the recipe's first half; the last call's result is cached."""
+    options = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
+    key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest:
         _latest.clear()
         networks = _read(model_path, as_tvm_target(target), recipe, input_shapes, dynamic)
-        if is_large(os.path.getsize(model_path)):  # its weights are not held beside those that are re-laid
+        if is_large(os.path.getsize(model_path)):  # the re-laid weights need memory, too
             return networks
         _latest[key] = networks
     mods, inputs, outputs = _latest[key]
@@ -114,7 +115,7 @@ def _read(
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
-    """What TVM makes of the model by itself, without schedules: the base line and the numeric reference."""
+    """Compile the model as stock TVM does, as the baseline and the numeric reference."""
     started_sec = time.monotonic()
     tvm_target = as_tvm_target(target)
     with collecting(tvm_target):

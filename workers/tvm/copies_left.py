@@ -1,4 +1,4 @@
-"""The functions of a network that only move data, and the operators that ask for them."""
+"""Find functions of a network that only move data, and the operators that require them."""
 
 import re
 from collections import Counter
@@ -18,18 +18,18 @@ from workers.tvm.loop_nests import place
 from workers.tvm.program_blocks import blocks_of, operator_of
 from workers.tvm.run_recipe_passes import callee
 
-# Operators follow the layout that recipes choose: what lies at the other end of a transpose asks for it.
+# Their layout is the recipe's choice, so the operator at a transpose's other end requires it.
 FOLLOWS: Final = re.compile(r".*conv\dd$|pool$")
 SAYS_LITTLE: Final = ("", "elementwise", "gather", "layout")
 VIEWS: Final = ("reshape", "memory.view")
-# Steps to the places that are compared: where two orders differ, they do so nearly everywhere.
+# Strides of the compared positions: two orders that differ do so at nearly all positions.
 STEPS: Final = (1, 7, 131)
 _NUMBER: Final = re.compile(r"(?<=[a-z])\d+(?=_|$)")
-Values = Mapping[int, int]  # of variables, by their identity
+Values = Mapping[int, int]  # values of variables, by the variables' hash
 
 
 def copies_left(mod: Any) -> list[CopyLeft]:
-    """Calls that only move data, by function and by the operator that asks for it."""
+    """Count the calls that only move data, by function and by operator that requires them."""
     return [
         CopyLeft(function=function, kind=kind, asked_by=asker, calls=calls)
         for (function, kind, asker), calls in Counter(_moves(mod)).items()
@@ -43,26 +43,26 @@ def _moves(mod: Any) -> Iterator[tuple[str, str, str]]:
     for name, *ends in _calls(mod["main"]):
         if kind := kinds.get(name):
             made_by, read_by = (operators.get(end, end) for end in ends)
-            turned = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
-            yield name, kind, made_by if turned else read_by
+            blames_maker = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
+            yield name, kind, made_by if blames_maker else read_by
 
 
 def _operator(name: str, function: Any) -> str:
-    """What a function does, or what it is called where that says more."""
+    """Return the operator that a function computes, or its name if that says more."""
     blocks = blocks_of(tvm.IRModule({"main": function})) if static(function) else []
-    found = operator_of(blocks) if blocks else ""
-    return _NUMBER.sub("", name.removeprefix("fused_")) if found in SAYS_LITTLE else found
+    operator = operator_of(blocks) if blocks else ""
+    return _NUMBER.sub("", name.removeprefix("fused_")) if operator in SAYS_LITTLE else operator
 
 
 def _calls(main: Any) -> Iterator[tuple[str, str, str]]:
-    """What is called, what made the first that it reads, and what reads its result first."""
-    bound = {hash(each.var): each.value for block in main.body.blocks for each in block.bindings}
-    calls = {result: value for result, value in bound.items() if _called(value) not in VIEWS}
+    """Yield each callee, the maker of its first input, and the first reader of its result."""
+    values = {hash(each.var): each.value for block in main.body.blocks for each in block.bindings}
+    calls = {result: value for result, value in values.items() if _called(value) not in VIEWS}
     readers: dict[int, str] = {}
     for call in reversed(calls.values()):
-        readers |= {_origin(var, bound): _called(call) for var in relax.analysis.free_vars(call)}
+        readers |= {_origin(var, values): _called(call) for var in relax.analysis.free_vars(call)}
     for result, call in calls.items():
-        sources = (bound.get(_origin(var, bound)) for var in relax.analysis.free_vars(call))
+        sources = (values.get(_origin(var, values)) for var in relax.analysis.free_vars(call))
         made_by = next((_called(source) for source in sources if source is not None), "the input")
         yield _called(call), made_by, readers.get(result, "the output")
 
@@ -71,49 +71,49 @@ def _called(value: Any) -> str:
     return callee(value) if isinstance(value, relax.Call) else VIEWS[0]
 
 
-def _origin(var: Any, bound: Mapping[int, Any]) -> int:
-    """The variable behind views."""
-    value = bound.get(hash(var))
+def _origin(var: Any, values: Mapping[int, Any]) -> int:
+    """Return the hash of the variable that a chain of views refers to."""
+    value = values.get(hash(var))
     if value is None or _called(value) not in VIEWS:
         return hash(var)
     viewed = relax.analysis.free_vars(value)
-    return _origin(viewed[0], bound) if viewed else hash(var)
+    return _origin(viewed[0], values) if viewed else hash(var)
 
 
 def kind_of_copy(function: Any) -> str:
-    """Transpose, concatenation, pad, slice or copy; empty for what computes or looks up."""
+    """Return transpose, concatenation, pad, slice or copy; empty for computing or lookups."""
     stores = collect(function, BufferStore) if static(function) else []
-    moved = [value for store in stores for value in _stored(store.value)]
-    loads = [value for value in moved if isinstance(value, TensorLoad)]
+    values = [value for store in stores for value in _stored(store.value)]
+    loads = [value for value in values if isinstance(value, TensorLoad)]
     extents = _extents(function) if loads else {}
-    if not loads or any(_computed(value, extents) for value in moved):
+    if not loads or any(_is_computed(value, extents) for value in values):
         return ""
-    written = {hash(store.buffer) for store in stores}
+    targets = {hash(store.buffer) for store in stores}
     buffers = {hash(load.source): load.source for load in loads}
-    sources = {name: each for name, each in buffers.items() if name not in written}
+    sources = {name: each for name, each in buffers.items() if name not in targets}
     if len(sources) > 1:
         return "concatenation"
-    results = [param for param in function.params if hash(param) in written]
-    gone_in, come_out = _elements(sources.values()), _elements(results)
-    if gone_in != come_out:
-        return "slice" if come_out < gone_in else "pad" if len(loads) < len(moved) else "copy"
+    results = [param for param in function.params if hash(param) in targets]
+    inputs, outputs = _elements(sources.values()), _elements(results)
+    if inputs != outputs:
+        return "slice" if outputs < inputs else "pad" if len(loads) < len(values) else "copy"
     return "transpose" if any(_reorders(store, extents) for store in stores) else "copy"
 
 
 def _stored(value: Any) -> list[Any]:
-    """What a store may write, by its place alone."""
+    """Return the values that a store may write, if only its position selects among them."""
     match value:
         case Cast():
             return _stored(value.value)
         case Select():
-            choice, *chosen = value.condition, value.true_value, value.false_value
+            condition, *options = value.condition, value.true_value, value.false_value
         case Call() if str(value.op.name) == "prim.if_then_else":
-            choice, *chosen = value.args
+            condition, *options = value.args
         case _:
             return [value]
-    if collect(choice, TensorLoad):
+    if collect(condition, TensorLoad):
         return [value]
-    return [each for part in chosen for each in _stored(part)]
+    return [each for part in options for each in _stored(part)]
 
 
 def _extents(function: Any) -> Values:
@@ -123,13 +123,13 @@ def _extents(function: Any) -> Values:
     return extents
 
 
-def _computed(value: Any, extents: Values) -> bool:
-    """Whether a value is neither a constant nor an element whose place the loops alone tell."""
-    loaded = isinstance(value, TensorLoad)
-    known = extents if loaded else {}
-    for each in value.indices if loaded else [value]:
+def _is_computed(value: Any, extents: Values) -> bool:
+    """Return whether a value is neither a constant nor a load at indices of loops only."""
+    is_load = isinstance(value, TensorLoad)
+    loop_vars = extents if is_load else {}
+    for each in value.indices if is_load else [value]:
         names = {hash(var) for var in collect(each, Var)}
-        if names - known.keys() or collect(each, TensorLoad):
+        if names - loop_vars.keys() or collect(each, TensorLoad):
             return True
     return False
 
@@ -139,11 +139,11 @@ def _elements(buffers: Iterable[Any]) -> int:
 
 
 def _reorders(store: Any, extents: Values) -> bool:
-    """Whether elements come to other places than they had, counted row by row."""
+    """Return whether elements change their row-major position."""
     for step in STEPS:
-        point = {name: step * at % extent for at, (name, extent) in enumerate(extents.items(), start=1)}
-        here = place(store.buffer, store.indices, point)
+        point = {name: step * n % extent for n, (name, extent) in enumerate(extents.items(), start=1)}
+        position = place(store.buffer, store.indices, point)
         loads = (value for value in _stored(store.value) if isinstance(value, TensorLoad))
-        if any(place(load.source, load.indices, point) != here for load in loads):
+        if any(place(load.source, load.indices, point) != position for load in loads):
             return True
     return False

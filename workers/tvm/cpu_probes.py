@@ -1,4 +1,4 @@
-"""Kernels whose times are a CPU's peak, its bandwidths, the cost of a parallel loop."""
+"""Probe kernels that measure a CPU's peak, its bandwidths and the cost of a parallel loop."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,36 +13,36 @@ from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
 from workers.tvm.tile_probes import probe_tiles, tile_instructions
 
-COLUMNS: Final = 2  # vectors in a row, as a tile of a product has them
+COLUMNS: Final = 2  # vectors in a row of the output tile
 ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 13, 14, 15)
-FEW_ROWS: Final = (4, 5, 6)  # of which one fits and fills every machine
+FEW_ROWS: Final = (4, 5, 6)  # on every machine, one of them reaches the peak without spilling
 LEAST_LANES: Final = 4
-DEPTH, STEPS = 64, 64  # what is multiplied stays in the nearest cache
-BESIDE: Final = 8  # vectors that are read side by side
-READ_BYTES: Final = 4 << 20  # by one core in one call, or its working set, if that is more
+DEPTH, STEPS = 64, 64  # the operands stay in the L1 cache
+BESIDE: Final = 8  # vectors that are read in parallel
+READ_BYTES: Final = 4 << 20  # per core and call, or the working set if that is larger
 ONE_CORE_BYTES: Final = 64 << 20
 SIZES: Final = tuple(int(2 ** (half / 2)) >> 10 << 10 for half in range(28, 53))  # 16 KB to 64 MB
-SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far beyond most caches
+SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far above most caches
 MOVING: Final = "moving.so"
 
 Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An instruction of x86 that adds several products of narrow numbers to each number of a vector."""
+    """An x86 instruction that adds products of narrow numbers to each vector element."""
 
     dtype: str
     sums: str
     lanes: int
-    each: int  # products that it adds to a number
+    each: int  # products per vector element
     function: str
-    text: str  # in LLVM's words
-    ones: int  # 32 bits that hold ones
+    text: str  # LLVM IR
+    ones: int  # 32 bits filled with ones of the narrow type
 
 
 def dots(target: Any) -> Iterator[Dot]:
-    """Yield the instructions that a target has: the best of each type."""
-    # Here: they register intrinsics, which `load_intrinsics` does in a fifth of the time.
+    """Yield the best instruction of each data type that a target has."""
+    # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
     from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
 
@@ -55,34 +55,34 @@ def dots(target: Any) -> Iterator[Dot]:
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
-    """Write libraries into `folder`; what to call in them. A type that the target lacks is left out."""
+    """Write probe libraries into `folder`; return the probes of all types of the target."""
     libraries = {
         "float32": list(_products(target)),
         "float64": [
             _product("float64", _cores(target), vector_lanes(target) // 2, rows) for rows in FEW_ROWS
         ],
-        **{dot.dtype: list(_dotted(target, dot)) for dot in dots(parse_tvm_target(target))},
+        **{dot.dtype: list(_dot_products(target, dot)) for dot in dots(parse_tvm_target(target))},
         **{
-            f"{by.numbers.weights}_tiles": [probe_tiles(by, _cores(target))]
-            for by in tile_instructions(parse_tvm_target(target))
+            f"{tile.numbers.weights}_tiles": [probe_tiles(tile, _cores(target))]
+            for tile in tile_instructions(parse_tvm_target(target))
         },
-        "moving": list(_moving(target)),
+        "moving": list(_memory_probes(target)),
     }
-    for name, found in libraries.items():
-        if found:
-            _export(found, target, Path(folder, f"{name}.so"))
-    return [probe for found in libraries.values() for probe, _ in found]
+    for name, probes in libraries.items():
+        if probes:
+            _export(probes, target, Path(folder, f"{name}.so"))
+    return [probe for probes in libraries.values() for probe, _ in probes]
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """The same of one product in the target's widest vectors."""
+    """Write the library of one probe, of products in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
     return probe
 
 
-def _export(found: Sequence[Sourced], target: str, path: Path) -> None:
-    texts = {probe.function: text for probe, text in found}  # one reads working sets of all sizes
+def _export(probes: Sequence[Sourced], target: str, path: Path) -> None:
+    texts = {probe.function: text for probe, text in probes}  # probes may share a function
     functions = {name: _parsed(name, text) for name, text in texts.items()}
     library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
     library.export_library(str(path), fcompile=link_shared)
@@ -99,7 +99,7 @@ def _cores(target: str) -> int:
 
 
 def _products(target: str) -> Iterator[Sourced]:
-    """One core with all numbers of sums, and all cores with a few, of whole vectors and of half ones."""
+    """Yield probes of one core with all row counts, and of all cores with few."""
     widest = vector_lanes(target)
     for lanes in (each for each in (widest, widest // 2) if each >= LEAST_LANES):
         for rows in ROWS:
@@ -126,8 +126,8 @@ ATTRS
     return _peak(dtype, args, cores, lanes, rows, 2 * lanes), text
 
 
-def _dotted(target: str, dot: Dot) -> Iterator[Sourced]:
-    """All cores with a few sums of whole vectors."""
+def _dot_products(target: str, dot: Dot) -> Iterator[Sourced]:
+    """Yield probes of a dot-product instruction on all cores, with few row counts."""
     cores, lanes = _cores(target), dot.lanes
     vector = f"T.ramp(0, 1, {lanes})"
     for rows in FEW_ROWS:
@@ -151,15 +151,15 @@ ATTRS
         yield _peak(dot.dtype, args, cores, lanes, rows, 2 * dot.each * lanes), text
 
 
-def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_a_vector: int) -> Probe:
+def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_per_vector: int) -> Probe:
     sums = rows * COLUMNS
     name = f"{dtype}_{cores}_{lanes}_{rows}"
-    work = float(cores * STEPS * DEPTH * sums * flops_a_vector)
+    work = float(cores * STEPS * DEPTH * sums * flops_per_vector)
     return Probe(Finds.PEAK, name, f"{dtype}.so", args, cores, dtype, lanes, sums, work=work)
 
 
-def _moving(target: str) -> Iterator[Sourced]:
-    """Working sets of one core, all cores at memory, and a loop that does nothing."""
+def _memory_probes(target: str) -> Iterator[Sourced]:
+    """Yield probes of one core's working sets, of all cores' memory, and of an empty loop."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:
@@ -177,7 +177,7 @@ ATTRS
 
 
 def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
-    """Every core reads the first `size` bytes of its share again and again."""
+    """Return a probe in which each core rereads the first `size` bytes of its share."""
     floats, turns, block = share // 4, max(1, READ_BYTES // size), BESIDE * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
          turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {BESIDE}, {lanes}), "float32")) -> None:

@@ -1,17 +1,17 @@
-"""Meanings of CUDA's error texts, in words that say whose fault an error is.
+"""Meanings of CUDA's error texts, which tell whether the candidate or the GPU is at fault.
 
-TVM raises three forms: `CUDA Runtime Error: cudaErrorX (n): words` (any call of the runtime, and errors of
-kernels that ran before), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the kernel's source, and
-`cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
+TVM raises three forms: `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime,
+and errors of earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the
+kernel's source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
 """
 
 from typing import Final
 
-#: The candidate is innocent.
+#: Not the candidate's fault.
 GPU_FAILED: Final = "the GPU or its driver failed"
 TOO_SLOW: Final = "the driver ended its kernel, which took too long"
 _TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
-# By the names of the driver (CUDA_ERROR_LAUNCH_FAILED) and of the runtime (cudaErrorLaunchFailure).
+# Names of the driver's errors (CUDA_ERROR_LAUNCH_FAILED) and the runtime's (cudaErrorAssert).
 _NAMES: Final = {
     "the GPU has too little free memory for it": "outofmemory memoryallocation",
     _TOO_LARGE: "launchoutofresources invalidvalue invalidconfiguration",
@@ -25,18 +25,18 @@ _NAMES: Final = {
     "externaldevice unknown",
 }
 _WORDS: Final = {name: words for words, names in _NAMES.items() for name in names.split()}
-# TVM's words where the driver grants a kernel no more than 48 KiB, without an error's name.
+# TVM's message, without an error name, if the driver grants a kernel no more than 48 KiB.
 _NO_SHARED_MEMORY: Final = "Failed to set the allowed dynamic shared memory size"
 
 
 def meaning(text: str) -> str | None:
-    """Return what a text of TVM's means; None if it names no error of CUDA that is known here."""
+    """Return the meaning of a TVM error text; None if it names no known CUDA error."""
     if _NO_SHARED_MEMORY in text:
         return _TOO_LARGE
     names = "".join(each if each.isalnum() or each == "_" else " " for each in without_source(text)).split()
     for name in names:
-        bare = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
-        if bare != name and (words := _WORDS.get(bare.replace("_", "").lower())):
+        short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
+        if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
             return words
     return None
 

@@ -1,11 +1,12 @@
-"""Schedules of CUDA programs: MetaSchedule's rules, two of them mended, and DLight's schedule.
+"""Schedules of CUDA programs: MetaSchedule's rules, two of them corrected, and DLight's.
 
-- MetaSchedule's WMMA rule collects sums in dynamic shared memory. Where they are of another type than the
-  operands, TVM's StorageRewrite puts them into the operands' memory, and LowerIntrin then refuses the kernel
-  ("tvm_access_ptr element type must match"). Such sums are collected in static shared memory here.
-- Its rule for `mma.sync` never has its turn after the WMMA rule, so it is a space of its own.
+- MetaSchedule's WMMA rule collects sums in dynamic shared memory. If their type differs from
+  the operands', TVM's StorageRewrite reuses the operands' memory for them, and LowerIntrin
+  refuses the kernel ("tvm_access_ptr element type must match"). Here such sums use static
+  shared memory.
+- Its rule for `mma.sync` never applies after the WMMA rule, so it gets a space of its own.
 
-Dynamic shared memory has the limit of kernels that opt in, as TVM's runtime does for them (docs/adr/0060).
+TVM's runtime opts kernels in to the larger limit of dynamic shared memory (docs/adr/0060).
 """
 
 from math import prod
@@ -23,7 +24,7 @@ from graphc.matmul.dlight_matmul import LowerableMatmul
 from mallorn.core.compute_capability import capability
 
 DYNAMIC: Final = "shared.dyn"
-MMA: Final = "mma_sync_m16n8k8"  # begins the names of the instructions of the second space
+MMA: Final = "mma_sync_m16n8k8"  # prefix of the names of the second space's instructions
 _SHARED_LIMIT: Final = "max_shared_memory_per_block"
 _OLDEST_ASYNC_COPY: Final = 80
 _STRUCTURE: Final = "SSSRRSRS"
@@ -72,29 +73,29 @@ def _wmma_with_wide_sums() -> Any:
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
-    """Return the schedule of the first of DLight's rules whose kernel can launch, or None.
+    """Return the schedule of DLight's first rule whose kernel can launch, or None.
 
-    DLight uses tensor cores only where the digits of an architecture have no suffix.
+    DLight uses tensor cores only if the architecture's name has no suffix, so it is removed.
     """
-    plain = _changed(target, arch=target.attrs["arch"].rstrip("af"))
+    plain = _with_attrs(target, arch=target.attrs["arch"].rstrip("af"))
     for rule in _RULES:
         try:
             with plain:
-                found = rule.apply(module["main"], plain, False)
-        except Exception:  # noqa: S112  # of many kinds: a rule met a program that it was not made for
+                result = rule.apply(module["main"], plain, False)
+        except Exception:  # noqa: S112  # rules raise many types for unsupported programs
             continue
-        schedule = found[0] if isinstance(found, list) else found
+        schedule = result[0] if isinstance(result, list) else result
         if schedule is not None and can_launch(schedule.mod, target):
             return schedule
     return None
 
 
 def opted_in(target: Any) -> Any:
-    """Return the target with the shared memory of kernels that opt in to as much as there is."""
-    return _changed(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
+    """Return the target with the shared memory limit of kernels that opt in to the maximum."""
+    return _with_attrs(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
 
 
-def _changed(target: Any, **attributes: str | int) -> Any:
+def _with_attrs(target: Any, **attributes: str | int) -> Any:
     return tvm.target.Target({"kind": "cuda", **target.attrs, **attributes})
 
 
@@ -108,10 +109,10 @@ def can_launch(module: Any, target: Any) -> bool:
     except (RuntimeError, TypeError, ValueError):
         return False
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}
-    most = capability(target.attrs["arch"]).shared_per_block_optin
+    largest = capability(target.attrs["arch"]).shared_per_block_optin
     for function in functions:
         static, dynamic = _shared_bytes(function)
-        if static > target.attrs[_SHARED_LIMIT] or static + dynamic > most:
+        if static > target.attrs[_SHARED_LIMIT] or static + dynamic > largest:
             return False
         if not verify_gpu_code(function, limits):
             return False
@@ -120,13 +121,13 @@ def can_launch(module: Any, target: Any) -> bool:
 
 def _shared_bytes(function: Any) -> tuple[int, int]:
     """Return the bytes of static and of dynamic shared memory of a lowered kernel."""
-    found = {"shared": 0, DYNAMIC: 0}
+    sizes = {"shared": 0, DYNAMIC: 0}
 
     def add(allocation: Any) -> None:
         buffer = allocation.buffer
-        if buffer.scope() in found:
+        if buffer.scope() in sizes:
             elements = prod(int(extent) for extent in buffer.shape)
-            found[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
+            sizes[buffer.scope()] += elements * tvm.DataType(str(buffer.dtype)).itemsize
 
     tvm_ffi.structural_walk(function.body, (tvm.tirx.AllocBuffer, add), order="pre")
-    return found["shared"], found[DYNAMIC]
+    return sizes["shared"], sizes[DYNAMIC]

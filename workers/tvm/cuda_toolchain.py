@@ -1,8 +1,8 @@
-"""From CUDA source to device code (a cubin), on machines with and without a GPU.
+"""Compile CUDA source to device code (a cubin), on machines with and without a GPU.
 
-TVM compiles CUDA source only where its CUDA runtime library is loaded; otherwise it packs the source into the
-kernel's library. The CUDA runtime library links to cudart and to the driver: where no driver is installed, a
-stub of it is loaded, whose functions fail. Nothing here asks a GPU.
+TVM compiles CUDA source only if its CUDA runtime library is loaded; otherwise it stores the
+source in the kernel's library. The runtime library links to cudart and the driver: if no
+driver is installed, a stub is loaded whose functions fail. Nothing here uses a GPU.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from workers.device.cuda_driver import DRIVER, load_tvms_cuda_library
 from workers.tvm.linker import INSTALL, blame_the_host, compiler
 
 STUB: Final = Path(__file__).with_name("cuda_driver_stub.c")
-# As TVM compiles a kernel by itself, so that a library compiled by stock TVM runs as fast.
+# The same as TVM's own, so that libraries compiled by stock TVM are as fast.
 _OPTIONS: Final = (
     *("-O3", "-w", "--use_fast_math", "--expt-relaxed-constexpr", "--expt-extended-lambda"),
     *(f"-U__CUDA_NO_{kind}__" for kind in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_OPERATORS")),
@@ -41,7 +41,7 @@ class Toolchain:
     nvcc: str | None
     cudart: str | None  # a path, or the name by which the loader finds it
     has_driver: bool
-    missing: tuple[tuple[str, str], ...]  # what compiling lacks, each with the command that installs it
+    missing: tuple[tuple[str, str], ...]  # missing tools, each with a command that installs it
 
 
 class KernelRefused(InvalidRequest):
@@ -50,7 +50,7 @@ class KernelRefused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """A compiled CUDA source: its cubin, the PTX that it was assembled from, and what ptxas said of it."""
+    """A compiled CUDA source: its cubin, the PTX it was assembled from, and ptxas's output."""
 
     cubin: bytes
     ptx: str
@@ -59,7 +59,7 @@ class DeviceCode:
 
 @dataclass(slots=True)
 class Collected:
-    """The device code of a build's CUDA sources, and the error of the source that was refused, if any."""
+    """The device code of a build's CUDA sources, and the error of a refused source, if any."""
 
     codes: list[DeviceCode] = field(default_factory=list)
     error: MallornError | None = None
@@ -69,7 +69,7 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, cudart and the driver; what is found of cudart and the driver is loaded."""
+    """Look for nvcc, g++, cudart and the driver; load the latter two if they are found."""
     nvcc, cudart = find_nvcc(), load_cudart()
     try:
         ctypes.CDLL(DRIVER)
@@ -81,27 +81,27 @@ def find_toolchain() -> Toolchain:
         (cudart, f"CUDA's runtime {CUDART}", install_line("cuda")),
         (which("g++"), "a C++ compiler, which nvcc needs", "apt-get install g++"),
     )
-    missing = tuple((what, command) for found, what, command in needs if not found)
+    missing = tuple((tool, command) for path, tool, command in needs if not path)
     return Toolchain(nvcc, cudart, has_driver, missing)
 
 
 @lru_cache(maxsize=1)
 def load() -> None:
-    """Load TVM's CUDA runtime library and have TVM compile CUDA source with nvcc, for the current target.
+    """Load TVM's CUDA runtime library and make TVM compile CUDA source with nvcc.
 
     Raises HostFault, naming what is missing and the command that installs it.
     """
-    found = find_toolchain()
-    nvcc = str(found.nvcc)
-    if found.missing:
-        what, command = found.missing[0]
-        raise HostFault(f"this host cannot compile for CUDA: it lacks {what}", hint=command)
+    toolchain = find_toolchain()
+    nvcc = str(toolchain.nvcc)
+    if toolchain.missing:
+        tool, command = toolchain.missing[0]
+        raise HostFault(f"this host cannot compile for CUDA: it lacks {tool}", hint=command)
     import tvm
     import tvm_ffi
 
-    if not found.has_driver:
+    if not toolchain.has_driver:
         _load_stub()
-    load_tvms_cuda_library()  # TVM found it missing when it was imported
+    load_tvms_cuda_library()  # TVM could not load it when it was imported
 
     def compile_for_current_target(source: str) -> bytes:
         collected = _collected.get() or Collected()
@@ -131,31 +131,31 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
         text, cubin = Path(folder, "kernels.cu"), Path(folder, "kernels.cubin")
         text.write_text(source)
-        places = ["--keep", f"--keep-dir={folder}", "-o", str(cubin), str(text)]
-        log = _run([nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, *places], folder)
+        options = ["--keep", f"--keep-dir={folder}", "-o", str(cubin), str(text)]
+        log = _run([nvcc, "-cubin", f"-arch={arch}", *_OPTIONS, *options], folder)
         return DeviceCode(cubin.read_bytes(), cubin.with_suffix(".ptx").read_text(), log)
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Run a compiler and return what it printed. Raises KernelRefused with that where it fails."""
+    """Run a compiler and return its output. Raises KernelRefused with it, HostFault."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
         )
     except OSError as error:
         raise os_error(error) or HostFault(f"cannot run {command[0]}: {error.strerror}") from error
-    said = done.stdout.replace(f"{folder}/", "").strip()
-    if done.returncode != 0:
+    output = completed.stdout.replace(f"{folder}/", "").strip()
+    if completed.returncode != 0:
         blame_the_host(Path(folder))
-        raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {said}")
-    return said
+        raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {output}")
+    return output
 
 
 @contextmanager
 def collecting(target: Any) -> Iterator[Collected]:
-    """Have TVM compile CUDA kernels inside, and collect their device code; nothing for other targets.
+    """Compile CUDA kernels in this context, collecting device code; no-op for other targets.
 
-    Raises KernelRefused and HostFault, of which TVM would make a RuntimeError.
+    Raises KernelRefused and HostFault, which TVM would turn into a RuntimeError.
     """
     collected = Collected()
     if target.kind.name != "cuda":

@@ -1,4 +1,4 @@
-"""Child process that holds one engine with one model, and times it when told to."""
+"""Child process that loads one model in one engine and times it on request."""
 
 import json
 import time
@@ -25,7 +25,7 @@ from workers.tvm.time_probes import clock
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
-_held: dict[str, Callable[..., Any]] = {}
+_loaded: dict[str, Callable[..., Any]] = {}
 
 
 def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
@@ -34,7 +34,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
 
     from workers.device.model_kernel_times import Kernels, clock_of, use_graphs
 
-    # Of the kind alone: a target's instructions take long to read.
+    # Only the kind is parsed: parsing a target's CPU features takes long.
     kind = json.loads(target)["kind"]
     device = tvm.runtime.device(tvm.target.Target(kind).get_target_device_type())
     module = tvm.runtime.load_module(library)
@@ -48,45 +48,45 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
 
     def kernels() -> Kernels:
         use_graphs(0)
-        watched = relax.VirtualMachine(module, device)
+        machine = relax.VirtualMachine(module, device)
         use_graphs(1)
-        return Kernels(watched.set_instrument, partial(watched["main"], *args), clock_of(kind, device.sync))
+        return Kernels(machine.set_instrument, partial(machine["main"], *args), clock_of(kind, device.sync))
 
-    _held.update(run=run, outputs=_outputs, kernels=cache(kernels))
+    _loaded.update(run=run, outputs=_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
 def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
-    """Hold a model in onnxruntime: on so many threads, or one a core as by itself, whichever is faster.
+    """Load a model in onnxruntime with `threads` threads, or one per core if that is faster.
 
-    Raises Unavailable where it is not installed.
+    Raises Unavailable if onnxruntime is not installed.
     """
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
     import onnxruntime
 
     counts = {threads, min(threads, physical_cores())}
-    if len(counts) > 1:  # one after another: a model may be large
+    if len(counts) > 1:  # one session at a time: a model may be large
         threads = min(counts, key=lambda count: _rough_us(_onnxruntime(model_path, inputs_npz, count)))
-    _held.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
+    _loaded.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
     own_error = None
     if is_quantised(Path(model_path)):
         truth = answers(model_path, _arrays(inputs_npz), fused=False)
         own_error = worst_error(_outputs(), truth)
-        _held["outputs"] = lambda: truth
+        _loaded["outputs"] = lambda: truth
     return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
 def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
-    holding = session(model_path, threads)
-    binding = holding.io_binding()
+    loaded = session(model_path, threads)
+    binding = loaded.io_binding()
     for name, array in _arrays(inputs_npz).items():
         binding.bind_cpu_input(name, array)
-    for output in holding.get_outputs():
+    for output in loaded.get_outputs():
         binding.bind_output(output.name)
 
     def run() -> list[Any]:
-        holding.run_with_iobinding(binding)
+        loaded.run_with_iobinding(binding)
         return list(binding.get_outputs())
 
     return run
@@ -98,7 +98,7 @@ def _rough_us(run: Callable[[], list[Any]]) -> float:
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:
-    run = _held["run"]
+    run = _loaded["run"]
     for _ in range(WARM_UP_CALLS):
         if _timed_us(run) > LONG_CALL_US:
             break
@@ -106,17 +106,17 @@ def time_bursts(bursts: int, number: int) -> list[float]:
 
 
 def time_kernels(seconds: float) -> dict[str, float]:
-    return dict(_held["kernels"]().times(seconds))
+    return dict(_loaded["kernels"]().times(seconds))
 
 
 def save_outputs(outputs_npz: str) -> int:
-    results = _held["outputs"]()
+    results = _loaded["outputs"]()
     np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
     return len(results)
 
 
 def _outputs() -> list[Any]:
-    return [output.numpy() for output in _held["run"]()]
+    return [output.numpy() for output in _loaded["run"]()]
 
 
 def _timed_us(run: Callable[[], list[Any]]) -> float:

@@ -1,4 +1,4 @@
-"""A model file into tuning tasks, as plain data, and how many operations a program takes."""
+"""Extract a model's tuning tasks as plain data, and count the operations of programs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,21 +26,21 @@ from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
 def operations(mod: Any) -> float:
-    """As TVM counts them; blocks of vectors and functions, which it cannot read, say it themselves."""
-    said = sum(
+    """Count operations as TVM does; blocks that TVM cannot read have an annotation instead."""
+    annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
-    rules = [(Let, _summed), (SBlock, _emptied)]
+    rules = [(Let, _without_let), (SBlock, _without_annotated)]
     functions = {var: tvm_ffi.structural_map(each, rules) for var, each in mod.functions.items()}
-    return float(said + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
+    return float(annotated + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
 
 
-def _summed(let: Any) -> Any:
-    """TVM counts no named values: what a name stands for is computed once, too."""
+def _without_let(let: Any) -> Any:
+    """Rewrite a Let as a sum: TVM would not count its value, which is computed once."""
     return tvm.tirx.Cast(str(let.ty.dtype), let.value) + let.body
 
 
-def _emptied(block: Any) -> Any:
+def _without_annotated(block: Any) -> Any:
     if WORK not in block.annotations:
         return block
     nothing = Evaluate(tvm.tirx.const(0))
@@ -48,9 +48,9 @@ def _emptied(block: Any) -> Any:
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-    """Import a model, run the recipe's first half, and describe every task it is made of.
+    """Import a model, run the recipe's first half, and describe each of its tasks.
 
-    A task's `tir` has canonical block names, so equal keys mean interchangeable programs and traces.
+    A task's `tir` has canonical block names, so tasks with equal keys can exchange traces.
     """
     network = load_network(model_path, input_shapes, as_tvm_target(target))
     with naming_the_node(model_path, input_shapes):
@@ -58,7 +58,7 @@ def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Sh
 
 
 def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
-    """The same of a model that is imported."""
+    """Do the same as `extract` for a model that is already imported."""
     tvm_target = as_tvm_target(target)
     recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
     extracted = tasks_of(mod, tvm_target)
@@ -83,7 +83,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
 
 
 def describe(mod: Any, name: str, weight: int) -> ModelTask:
-    """A program with canonical block names as plain data."""
+    """Describe a program with canonical block names as a task, in plain data."""
     blocks = blocks_of(mod)
     return ModelTask(
         name=name,
@@ -99,20 +99,20 @@ def describe(mod: Any, name: str, weight: int) -> ModelTask:
 
 
 def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
-    """Tasks of one key become one, called as often as all of them."""
+    """Merge tasks with equal keys; add up their weights, which are numbers of calls."""
     merged: dict[str, ModelTask] = {}
     for task in tasks:
-        known = merged.get(task.key)
-        merged[task.key] = replace(known, weight=known.weight + task.weight) if known else task
+        previous = merged.get(task.key)
+        merged[task.key] = replace(previous, weight=previous.weight + task.weight) if previous else task
     return list(merged.values())
 
 
 def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
-    """A range for every integer input of the model that keeps every look-up of every task inside.
+    """Return a range per integer input of the model that keeps every task's lookups in bounds.
 
-    Which input reaches which look-up is not followed: the narrowest look-up bounds them all.
+    Data flow from inputs to lookups is not traced: the smallest bound applies to all inputs.
     """
-    looked_up = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
-    bound = min(looked_up, key=lambda r: r[1], default=FREE_RANGE)
+    lookups = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
+    bound = min(lookups, key=lambda r: r[1], default=FREE_RANGE)
     integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))
     return {name: list(bound) for name in integers}

@@ -1,4 +1,4 @@
-"""A model for a range of shapes: imported at a few sizes of its free dimensions."""
+"""Extract the tasks of a model with free dimensions, imported at a few of their sizes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,17 +22,17 @@ from workers.tvm.import_onnx_to_relax import Ends, load_point
 from workers.tvm.name_failing_onnx_node import naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
 
-Bounds = Mapping[str, Sequence[int]]  # the least and the largest of each dimension
+Bounds = Mapping[str, Sequence[int]]  # least and largest size of each dimension
 ONE_SIZE: Final = "tune for one size: --dynamic {name}={size}"
 
 
 def extract_range(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
 ) -> Extraction:
-    """Import a model at points of a range, and describe every task that one of them is made of.
+    """Import a model at points of a range, and describe the tasks of all points.
 
-    Smaller points count as much as larger ones: their tasks weigh as many times more. Raises InvalidModel
-    where sizes between could not be computed.
+    Tasks of smaller points get larger weights, so that all points count the same. Raises
+    InvalidModel if sizes between the points could not be computed.
     """
     model = read_model(model_path)
     inputs = _inputs(model_path, model, input_shapes, bounds)
@@ -46,20 +46,20 @@ def extract_range(
         padded=padded,
         divided=divided,
     )
-    ends, found = [], []
-    for point in points:  # one at a time: each holds all weights
+    ends, extractions = [], []
+    for point in points:  # one at a time: each import has all weights in memory
         network, shapes = load_point(model_path, dynamic, point, as_tvm_target(target))
         with naming_the_node(model_path, shapes[0].inputs):
-            found.append(describe_network(network, target, recipe))
+            extractions.append(describe_network(network, target, recipe))
         ends += shapes
-    reasons = {name: why for each in found for name, why in left_out(each.graph.recipe).items()}
-    if reasons != left_out(recipe):  # all points run the same passes
+    reasons = {name: reason for each in extractions for name, reason in left_out(each.graph.recipe).items()}
+    if reasons != left_out(recipe):  # all points must run the same passes
         recipe = leaving_out(recipe, reasons)
         return extract_range(model_path, target, recipe, input_shapes, bounds)
-    _refuse_unknown_lengths(found[-1].graph, ends)
+    _refuse_unknown_lengths(extractions[-1].graph, ends)
     named = [
         [replace(task, name=task.name + dispatch_by_shape.label(point)) for task in each.tasks]
-        for point, each in zip(points, found, strict=True)
+        for point, each in zip(points, extractions, strict=True)
     ]
     tasks = merge(
         [
@@ -70,14 +70,14 @@ def extract_range(
     )
     name_of = {task.key: task.name for task in tasks}
     calls = [{name_of[task.key]: task.weight for task in each} for each in named]
-    graph = found[-1].graph.model_copy(update={"dynamic": dynamic.model_copy(update={"calls": calls})})
+    graph = extractions[-1].graph.model_copy(update={"dynamic": dynamic.model_copy(update={"calls": calls})})
     return Extraction(graph, tuple(tasks))
 
 
 def _inputs(
     path: str, model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds
 ) -> dict[str, list[int | str]]:
-    """What the inputs take. Raises InvalidModel where not just the free dimensions have bounds."""
+    """Return the inputs' dimensions. Raises InvalidModel unless bounds match the free ones."""
     inputs = dispatch_by_shape.named_dims(model, input_shapes)
     open_ = dispatch_by_shape.grows(bounds)
     if len(open_) > 1:
@@ -89,19 +89,19 @@ def _inputs(
         inputs = with_totals(path, inputs, _dtypes(model), bounds)
     named = [name for dims in inputs.values() for dim in dims for name in dispatch_by_shape.names_of(dim)]
     free = list(dict.fromkeys(named))
-    told = f"its free dimensions: {', '.join(free) or 'none'}"
+    free_names = f"its free dimensions: {', '.join(free) or 'none'}"
     if unknown := [name for name in bounds if name not in free]:
-        raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=told)
+        raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=free_names)
     if "?" in free:
         nameless = next(name for name, dims in inputs.items() if "?" in dims)
         bound = ",".join("1" if isinstance(dim, str) else str(dim) for dim in inputs[nameless])
         raise InvalidModel(
             f"a free dimension of input {nameless!r} has no name", hint=f"--input-shape {nameless}:{bound}"
         )
-    if lacking := [name for name in free if name not in bounds]:
+    if unbounded := [name for name in free if name not in bounds]:
         raise InvalidModel(
-            f"these free dimensions have no range: {', '.join(lacking)}",
-            hint=" ".join(f"--dynamic {name}=1..64" for name in lacking)
+            f"these free dimensions have no range: {', '.join(unbounded)}",
+            hint=" ".join(f"--dynamic {name}=1..64" for name in unbounded)
             + "   (or one size: --dynamic NAME=1)",
         )
     return inputs

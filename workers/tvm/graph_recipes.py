@@ -1,8 +1,8 @@
 """Graph recipes: which passes turn a network into tasks, and a tuned network into a library.
 
-Plain data, so that a worker and a manifest can name a recipe without loading TVM. A recipe decides which
-tasks exist: change a step and schedules tuned before match nothing. Raise `version` with every change of its
-phases (`graphc/phases.py`).
+Recipes are plain data, so that workers and manifests can name one without loading TVM. A
+recipe decides which tasks exist: after a change of its steps, older schedules match no task.
+Raise `version` with every change of its phases (`graphc/phases.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """The passes before and after MetaScheduleApplyDatabase, which sits between the two."""
+    """The graph passes that run before and after MetaScheduleApplyDatabase."""
 
     name: str
     version: int
@@ -49,10 +49,10 @@ DIRECT: Final = _recipe("direct", 11)
 BF16: Final = _recipe("bf16", 8)
 DIRECT_BF16: Final = _recipe("direct-bf16", 7)
 TUNED_GPU: Final = _recipe("tuned-gpu", 2)
-# The pass that computes products in bfloat16.
+# The pass that makes products compute in bfloat16.
 ROUNDS: Final = "mallorn.bf16"
 FAST: Final = "relax.transform.FastMathTransform"
-MOST_FAULTY: Final = 3  # parts that are searched; if more are faulty, all are left out
+MOST_FAULTY: Final = 3  # faulty parts to search for; if there are more, all parts are left out
 T = TypeVar("T")
 
 _IN_BF16: Final = {TUNED.name: BF16, DIRECT.name: DIRECT_BF16}
@@ -60,9 +60,9 @@ _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLA
 
 
 def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
-    """The recipe registered under a name, in the form that suits the target's kind and the precision.
+    """Return the recipe registered as `name`, in its form for the target and the precision.
 
-    Raises InvalidRequest where there is no such form.
+    Raises UnknownName, or InvalidRequest if the recipe has no such form.
     """
     recipe: Recipe = resolve("recipe", name)
     if precision == "bf16":
@@ -76,12 +76,12 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 
 
 def precision_of(recipe: StoredRecipe) -> str:
-    """The precision that a model computes in after a recipe, as the job's option names it."""
+    """Return the precision of a model after a recipe, as the job option names it."""
     return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:
-    """The recipe as stored with a job and in a manifest."""
+    """Return the form of a recipe that is stored with a job and in a manifest."""
     return StoredRecipe(
         name=recipe.name,
         version=recipe.version,
@@ -91,20 +91,20 @@ def stored_recipe(recipe: Recipe) -> StoredRecipe:
 
 
 def recipe_of(stored: StoredRecipe) -> Recipe:
-    """What was stored, as passes to run; raises InvalidRequest where it is none."""
+    """Return a recipe from its stored form. Raises InvalidRequest if that is no recipe."""
     if not stored.name or stored.version < 1:
         raise InvalidRequest(f"not a graph recipe: {stored.stored()}")
     return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
 
 
 def left_out(recipe: StoredRecipe) -> dict[str, str]:
-    """Return why passes of a recipe do not run on a network, by their names."""
+    """Return the passes of a recipe that do not run on a network, with the reasons."""
     steps = *recipe.before, *recipe.after
     return {step.name: step.left_out for step in steps if step.left_out}
 
 
 def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
-    """Return the recipe with these passes left out, too, each for its reason."""
+    """Return the recipe with these passes left out as well, with the reasons."""
     before, after = (
         [
             step.model_copy(update={"left_out": reasons[step.name]}) if step.name in reasons else step
@@ -116,13 +116,13 @@ def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecip
 
 
 def is_form_of(stored: StoredRecipe, recipe: StoredRecipe) -> bool:
-    """Return whether a stored recipe is `recipe`, with the same or more passes left out."""
+    """Return whether a stored recipe equals `recipe` with the same or more passes left out."""
     has_all = left_out(recipe).keys() <= left_out(stored).keys()
     return has_all and leaving_out(recipe, left_out(stored)) == stored
 
 
 def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
-    """Return passes without which networks lower: ours, and two of TVM's."""
+    """Return the passes that lowering does not need: ours, and optional ones of TVM."""
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)
@@ -132,32 +132,32 @@ def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
 
 
 def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool]) -> Sequence[T] | None:
-    """Return few parts without which the whole works, or None if it fails without all of them.
+    """Return the parts to leave out so that the others work, or None if leaving out all fails.
 
-    The search bisects: it asks about log2(len(parts)) times for each faulty part.
+    The search bisects: it calls `works_without` about log2(len(parts)) times per faulty part.
     """
     if not parts or not works_without(parts):
         return None
-    found: list[T] = []
+    faulty: list[T] = []
     suspects = list(parts)
     for _ in range(MOST_FAULTY):
-        # It works without `found` and the suspects below `high`, and fails with those from `low`.
+        # Works without [*faulty, *suspects[:high]], fails without [*faulty, *suspects[:low]].
         low, high = 0, len(suspects)
         while high - low > 1:
             middle = (low + high) // 2
-            if works_without([*found, *suspects[:middle]]):
+            if works_without([*faulty, *suspects[:middle]]):
                 high = middle
             else:
                 low = middle
-        found.append(suspects[high - 1])
+        faulty.append(suspects[high - 1])
         suspects = suspects[: high - 1]
-        if not suspects or works_without(found):
-            return found
+        if not suspects or works_without(faulty):
+            return faulty
     return parts
 
 
 def step_json(step: RecipeStep | PassStep) -> "Step":
-    """A step as the exported script reads it."""
+    """Return a step in the form that the exported script reads."""
     return {
         "pass": step.name,
         "args": list(step.args),

@@ -1,4 +1,4 @@
-"""An ONNX file into a Relax module, or an InvalidModel that says what is wrong and what to type."""
+"""Import an ONNX file as a Relax module, or raise InvalidModel with the cause and a hint."""
 
 import contextlib
 import io
@@ -27,7 +27,7 @@ from workers.tvm.check_onnx_model import (
 )
 from workers.tvm.name_failing_onnx_node import naming_nodes, node_of
 
-# What the frontend's converters raise when they meet what they do not know (TVMError is a RuntimeError).
+# Errors of the ONNX importer's converters for unsupported models (TVMError is a RuntimeError).
 _REFUSALS = (
     ArithmeticError,
     AssertionError,
@@ -42,21 +42,21 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """An imported model: weights are constants of `mod`, whose `main` takes the inputs alone."""
+    """An imported model: weights are constants in `mod`; its `main` takes only the inputs."""
 
     mod: Any
     inputs: list[TensorSpec]  # in calling order
     outputs: list[TensorSpec]
-    operators: dict[str, int]  # how many nodes of each operator the ONNX graph has
+    operators: dict[str, int]  # number of nodes of each operator in the ONNX graph
 
 
 def load_network(path: str | Path, input_shapes: Shapes | None = None, target: Any = None) -> ImportedModel:
-    """Read, check and import an ONNX file, for a target if its tasks matter. Raises InvalidModel."""
+    """Read, check and import an ONNX file, optionally for a target. Raises InvalidModel."""
     model = read_model(path)
     shapes = input_shapes or {}
     _check_shapes(model.graph, shapes)
     try:
-        # The frontend prints before it raises; a child's stdout belongs to its protocol.
+        # The importer prints before it raises, but stdout belongs to the child's protocol.
         with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
             simple = stock.simplify(model, shapes)
             refuse_unknown_operators(simple, stock.operators())
@@ -126,7 +126,7 @@ ASKED: Final = "export the model with positions and a mask among its inputs"
 
 @dataclass(frozen=True)
 class Ends:
-    """The shapes that a model takes and gives at some sizes."""
+    """The shapes of a model's inputs and outputs at some sizes of its dimensions."""
 
     sizes: dict[str, int]
     inputs: Shapes
@@ -136,7 +136,10 @@ class Ends:
 def load_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
-    """The model at a point, and its shapes there; its own have what grows at its longest."""
+    """Import a model at a point; also return its shapes at the point's sample sizes.
+
+    The returned model's own shapes have the growing dimension at its largest size.
+    """
     networks, ends = [], []
     for sizes in dispatch_by_shape.samples(dynamic.ranges, point):
         network = load_network(model_path, dynamic.shapes(sizes), target)
@@ -152,15 +155,15 @@ def load_point(
         ) from None
     first, last = networks[0], networks[-1]
     high = max((dynamic.ranges[name][1] for name in dynamic.grows), default=0)
-    inputs = [_stretched(*pair, high) for pair in zip(first.inputs, last.inputs, strict=True)]
-    outputs = [_stretched(*pair, high) for pair in zip(first.outputs, last.outputs, strict=True)]
+    inputs = [_at_length(*pair, high) for pair in zip(first.inputs, last.inputs, strict=True)]
+    outputs = [_at_length(*pair, high) for pair in zip(first.outputs, last.outputs, strict=True)]
     return replace(first, mod=mod, inputs=inputs, outputs=outputs), ends
 
 
-def _stretched(one: TensorSpec, other: TensorSpec, length: int) -> TensorSpec:
-    least, most = generalize_two_lengths.LENGTHS
+def _at_length(first: TensorSpec, last: TensorSpec, length: int) -> TensorSpec:
+    shortest, longest = generalize_two_lengths.LENGTHS
     sizes = [
-        low + (high - low) // (most - least) * (length - least)
-        for low, high in zip(one.shape, other.shape, strict=True)
+        low + (high - low) // (longest - shortest) * (length - shortest)
+        for low, high in zip(first.shape, last.shape, strict=True)
     ]
-    return one.model_copy(update={"shape": sizes})
+    return first.model_copy(update={"shape": sizes})

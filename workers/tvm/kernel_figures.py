@@ -1,4 +1,4 @@
-"""Resources that CUDA kernels take of a multiprocessor: ptxas's figures and the sizes of launches."""
+"""Resources that CUDA kernels use on a multiprocessor: from ptxas and from launch sizes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from searchers.space import Matrix
 from workers.features.assembly_parser import functions_of
 from workers.tvm.cuda_toolchain import DeviceCode, collecting
 
-# The pass after which the host's code has a call for each kernel.
+# After this pass the host's code contains a call for each kernel.
 LAUNCHES_KNOWN: Final = "tirx.SplitHostDevice"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 _DYNAMIC_SHARED: Final = "tirx.use_dyn_shared_memory"
-# How the mnemonics of PTX begin.
+# Prefixes of PTX mnemonics.
 _COUNTED: Final = {
     "fused multiply-adds": ("fma.",),
     "tensor core products": ("mma.", "wmma.mma.", "wgmma.mma"),
@@ -47,16 +47,16 @@ class CannotLaunch(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """Resources that one kernel takes, and the number of its blocks that a multiprocessor runs at a time."""
+    """Resources of a kernel, and the number of its blocks that one multiprocessor can hold."""
 
     name: str
-    registers: int  # of a thread
-    stack_bytes: int  # of a thread
-    spill_bytes: int  # that a thread stores and loads for want of registers
-    static_shared_bytes: int  # of a block
+    registers: int  # per thread
+    stack_bytes: int  # per thread
+    spill_bytes: int  # stored and loaded per thread because of too few registers
+    static_shared_bytes: int  # per block
     dynamic_shared_bytes: int
-    threads: int  # of a block
-    blocks: int  # of the launch; 0 where it depends on a size that is known at run time
+    threads: int  # per block
+    blocks: int  # of the launch; 0 if it depends on a size known only at run time
     blocks_per_sm: int  # 0: the kernel cannot launch
     warps_per_sm: int
 
@@ -67,7 +67,7 @@ class KernelFigures:
 
 @pass_instrument
 class LaunchWatch:
-    """Keeps the sizes of a module's launches, by kernel, while TVM lowers it."""
+    """Pass instrument that records the launch sizes of each kernel of a module."""
 
     def __init__(self) -> None:
         self.launches: dict[str, dict[str, int]] = {}
@@ -80,13 +80,13 @@ class LaunchWatch:
                 if getattr(call.op, "name", "") == _LAUNCH:
                     names = [str(name) for name in call.attrs["launch_params"]]
                     sizes = call.args[len(call.args) - len(names) :]
-                    known = (int(size) if isinstance(size, IntImm) else 0 for size in sizes)
-                    self.launches[str(call.args[0].value)] = dict(zip(names, known, strict=True))
+                    values = (int(size) if isinstance(size, IntImm) else 0 for size in sizes)
+                    self.launches[str(call.args[0].value)] = dict(zip(names, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class CudaLibrary:
-    """TVM's library of a module for CUDA, with the device code in it and what its kernels take."""
+    """A library that TVM compiled for CUDA, its device code, and its kernels' resources."""
 
     library: Any
     codes: Sequence[DeviceCode]
@@ -108,16 +108,16 @@ def compile_for_cuda(
 def kernel_figures(
     codes: Sequence[DeviceCode], launches: Mapping[str, Mapping[str, int]], arch: str
 ) -> list[KernelFigures]:
-    """Join what ptxas said of each kernel with the sizes of its launch."""
+    """Combine ptxas's figures of each kernel with the sizes of its launch."""
     gpu = capability(arch)
-    said = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
+    figures_of = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
     kernels = []
-    for name, figures in said.items():
+    for name, figures in figures_of.items():
         launch = launches.get(name, {})
         threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
         registers, static = figures.get("registers", 0), figures.get("bytes smem", 0)
         dynamic = launch.get(_DYNAMIC_SHARED, 0)
-        # TVM's runtime opts in to more than `shared_per_block` only if the dynamic part alone has as much.
+        # TVM's runtime opts in to more only if the dynamic part reaches `shared_per_block`.
         opts_in = dynamic >= gpu.shared_per_block
         fits = (static if opts_in else static + dynamic) <= gpu.shared_per_block
         resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
@@ -139,19 +139,19 @@ def kernel_figures(
 
 
 def read_ptxas(log: str) -> dict[str, dict[str, int]]:
-    """Return what `ptxas -v` printed of each kernel: numbers by their unit, as in `bytes spill stores`."""
-    found: dict[str, dict[str, int]] = {}
+    """Return each kernel's numbers from `ptxas -v`, by unit, such as `bytes spill stores`."""
+    figures: dict[str, dict[str, int]] = {}
     entry = function = ""
     for line in log.splitlines():
         words = line.rpartition(" : ")[2].strip()
         if words.startswith("Compiling entry function '"):
             entry = function = words.split("'")[1]
-            found[entry] = {}
+            figures[entry] = {}
         elif words.startswith("Function properties for "):
             function = words.removeprefix("Function properties for ")
         elif entry and (words.startswith("Used ") or (function == entry and "bytes stack frame" in words)):
-            found[entry] |= dict(_numbers(words))
-    return found
+            figures[entry] |= dict(_numbers(words))
+    return figures
 
 
 def _numbers(words: str) -> Iterator[tuple[str, int]]:
@@ -162,7 +162,7 @@ def _numbers(words: str) -> Iterator[tuple[str, int]]:
 
 
 def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
-    """Raise CannotLaunch for the first kernel of which a multiprocessor runs no block."""
+    """Raise CannotLaunch for the first kernel whose blocks do not fit on a multiprocessor."""
     gpu = capability(arch)
     for kernel in kernels:
         if not kernel.blocks_per_sm:
@@ -177,9 +177,10 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
 
 
 def describe_launch(built: CudaLibrary, arch: str) -> Matrix:
-    """Return the row of the view `launch`: columns as LAUNCH_COLUMNS, in log2, but for the occupancy.
+    """Return the row of the view `launch`: log2(1 + value) per column, except the occupancy.
 
-    Blocks and instructions of several kernels are summed; of registers, bytes and threads the most count.
+    Of several kernels, blocks and instructions are summed; registers, bytes and threads are
+    maxima.
     """
     kernels = built.kernels
     needs = [max((getattr(each, name) for each in kernels), default=0) for name in _NEEDS]

@@ -1,4 +1,4 @@
-"""Links libraries with the linker itself where there is one: a compiler driver takes four times as long."""
+"""Link libraries directly with a linker if possible: compiler drivers take 4 times as long."""
 
 import errno
 import os
@@ -26,12 +26,12 @@ class NoLinker(HostFault):
 
 
 class LinkError(RuntimeError):
-    """The linker refused the objects."""
+    """Raised when the linker refuses the objects."""
 
 
 @lru_cache(maxsize=1)
 def link_command() -> tuple[str, ...]:
-    """The command that links objects to a shared library, but for its output and its inputs."""
+    """Return the linking command without its output and inputs. Raises NoLinker."""
     for name in _LINKERS:
         if path := shutil.which(name):
             return (path, "-shared")
@@ -41,32 +41,33 @@ def link_command() -> tuple[str, ...]:
 
 
 def compiler() -> str | None:
-    """A C compiler, where one is installed."""
-    named = filter(None, (os.environ.get("CC"), *_DRIVERS))
-    return next(filter(None, map(shutil.which, named)), None)
+    """Return the path of a C compiler, or None if none is installed."""
+    programs = filter(None, (os.environ.get("CC"), *_DRIVERS))
+    return next(filter(None, map(shutil.which, programs)), None)
 
 
 def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Link objects to a shared library; the signature is that of `fcompile` in TVM's `export_library`."""
+    """Link a library, as `fcompile` of TVM's `export_library`. Raises LinkError, HostFault."""
     command = [*link_command(), "-o", output, *objects, *(options or ())]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
     except OSError as error:
         link_command.cache_clear()
-        words = f"cannot run the linker {command[0]}: {error.strerror}"
+        message = f"cannot run the linker {command[0]}: {error.strerror}"
         if error.errno in _NO_PROGRAM:
-            raise HostFault(words, hint=INSTALL) from error
-        raise os_error(error) or HostFault(words, hint="ulimit -a; free -h") from error
-    if done.returncode != 0:
+            raise HostFault(message, hint=INSTALL) from error
+        raise os_error(error) or HostFault(message, hint="ulimit -a; free -h") from error
+    if completed.returncode != 0:
         blame_the_host(Path(output).absolute().parent)
-        raise LinkError(f"{' '.join(command)}\n{done.stdout.strip()}")
+        raise LinkError(f"{' '.join(command)}\n{completed.stdout.strip()}")
 
 
 def prepare_linking() -> None:
-    """Have a compiler driver make what all links need, before any candidate's time runs: zig's first takes
-    as long as a hundred others. What it lacks is said by whoever links next.
+    """Link once if a compiler driver links: zig's first link takes as long as 100 others.
+
+    Call it before any candidate's time limit starts. Errors are left to the next link.
     """
     with suppress(HostFault):
         if Path(link_command()[0]).name not in _LINKERS:
@@ -75,7 +76,7 @@ def prepare_linking() -> None:
 
 
 def check_linking(folder: Path) -> str:
-    """The command with which a library was linked in `folder`, that can be loaded. Raises HostFault."""
+    """Link an empty library in `folder` and return the command. Raises HostFault."""
     nothing, library = folder / "nothing.a", folder / "nothing.so"
     nothing.write_bytes(b"!<arch>\n")
     try:
@@ -89,7 +90,7 @@ def check_linking(folder: Path) -> str:
 
 
 def blame_the_host(folder: Path) -> None:
-    """Raise the reason why nothing could be written, whatever the objects were."""
+    """Raise StorageFull or HostFault if the host does not allow writing in `folder`."""
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")
     if not os.access(folder, os.W_OK):

@@ -1,4 +1,4 @@
-"""Views of candidates that only lowering or code generation tells: what the compiler child answers."""
+"""Views that need lowering or code generation; the compiler child computes them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -24,31 +24,31 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 
 def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """For each candidate its row of the view; None if it is invalid."""
+    """Return each candidate's row of the view as little-endian float32, or None if invalid."""
     describe = DESCRIBE[view]
-    built = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
+    schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [
         None if schedule is None else describe(tir, target, schedule).astype("<f4").tobytes()
-        for schedule in built
+        for schedule in schedules
     ]
 
 
 def _statements(tir: str, target: str, schedule: Any) -> Matrix:
-    (found,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
-    known = np.nan_to_num(found.numpy()[:MOST].astype(np.float32))
+    (features,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
+    rows = np.nan_to_num(features.numpy()[:MOST].astype(np.float32))
     table = np.zeros((MOST, COLUMNS), dtype=np.float32)
-    table[: len(known), 0] = 1
-    table[: len(known), 1:] = known
+    table[: len(rows), 0] = 1
+    table[: len(rows), 1:] = rows
     return table.reshape(1, -1)
 
 
 def _code(tir: str, target: str, schedule: Any) -> Matrix:
     del tir
-    return describe_code(*_generated(target, schedule))
+    return describe_code(*_generate_code(target, schedule))
 
 
 def _executed(tir: str, target: str, schedule: Any) -> Matrix:
-    return describe_executed(*_generated(target, schedule), _statements(tir, target, schedule))
+    return describe_executed(*_generate_code(target, schedule), _statements(tir, target, schedule))
 
 
 def _launch(tir: str, target: str, schedule: Any) -> Matrix:
@@ -59,8 +59,8 @@ def _launch(tir: str, target: str, schedule: Any) -> Matrix:
     return describe_launch(compile_for_cuda(_runnable(schedule), parsed), str(parsed.attrs["arch"]))
 
 
-def _generated(target: str, schedule: Any) -> tuple[str, str]:
-    """The kind of the target, and the text of what runs there: of CUDA kernels the PTX."""
+def _generate_code(target: str, schedule: Any) -> tuple[str, str]:
+    """Return the target kind and the generated code: assembly, or PTX for CUDA."""
     parsed = parse_tvm_target(target)
     if parsed.kind.name == "cuda":
         return "cuda", "\n".join(code.ptx for code in compile_for_cuda(_runnable(schedule), parsed).codes)

@@ -1,4 +1,4 @@
-"""The graph child: imports models, compiles them with schedules, writes and reads schedule directories."""
+"""Model compiler child process: imports and compiles models, reads and writes schedules."""
 
 from typing import Any, Final
 
@@ -28,9 +28,10 @@ from workers.tvm.tuning_database import replay, write_database
 def make_inputs(
     model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
 ) -> list[str]:
-    """Write one array an input under the model's own names, in calling order, and return the names.
+    """Write a random array per input under the model's own names; return the names in order.
 
-    `input_ranges` is what `extract` found; an integer input without one gets zeros and ones.
+    `input_ranges` are those of `extract`; an integer input without a range gets zeros and
+    ones.
     """
     model = read_model(model_path)
     arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
@@ -39,14 +40,14 @@ def make_inputs(
 
 
 def scripts(tir: str, trace: str) -> Scripts:
-    """A program before and after its full trace, and the trace, as TVMScript. Raises one of BROKEN."""
+    """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
     schedule = replay(mod, trace)
     return Scripts(_script(mod), _script(schedule.mod), "\n".join(schedule.trace.as_python()))
 
 
 def _script(mod: Any) -> str:
-    """For people: extents have 64 bits, and `T.int64(4)` for every 4 would hide the loops."""
+    """Print with int64 as default: `T.int64(4)` for every 4 would hide the loops."""
     return str(mod.script(int_dtype="int64", verbose_expr=False))
 
 

@@ -1,4 +1,4 @@
-"""What TVM could not do with a model, in words of the model's author: the ONNX node, and why."""
+"""Report TVM's failures on a model in terms of ONNX: the node, and why it failed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ from workers.tvm.run_recipe_passes import PassFailed
 
 @contextmanager
 def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
-    """Where a graph pass fails on the model, raise InvalidModel and name the node that it cannot convert."""
+    """Turn PassFailed into InvalidModel, naming the node of unknown size if there is one."""
     try:
         yield
     except PassFailed as error:
@@ -39,7 +39,7 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
 
 @contextmanager
 def naming_nodes() -> Iterator[None]:
-    """What the importer raises carries a note of the node that it was about."""
+    """Add a note to errors of the ONNX importer that names the failing node."""
     importer = onnx_frontend.ONNXGraphImporter
     original = importer._convert_operator
 
@@ -59,12 +59,12 @@ def naming_nodes() -> Iterator[None]:
 
 
 def node_of(error: BaseException) -> str:
-    """The node that an error's note names; nothing where it names none."""
+    """Return the node that an error's note names; empty if it has no note."""
     return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def unsized_node(model: ModelProto) -> NodeProto | None:
-    """The first node with an output whose shape the model does not fix."""
+    """Return the first node with an output whose shape the model does not fix, or None."""
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     sized = {
         value.name

@@ -1,6 +1,7 @@
-"""A plain schedule for large reference programs, with which any processor runs them in seconds.
+"""A simple schedule for large reference programs, so that any processor runs them in seconds.
 
-Each element is summed in the order of the unscheduled program, so that the results are the same bits.
+Each element is summed in the order of the unscheduled program, so that results are
+bit-identical.
 """
 
 from collections.abc import Sequence
@@ -13,22 +14,22 @@ from tvm.tirx import IterVar, Var
 
 from graphc.core.graph_rewriting import collect
 
-# Blocks with fewer terms are left as they are.
+# Blocks with fewer terms are not scheduled.
 LARGE: Final = 2**22
-# Tiles pay where each element that is read takes part in so many terms.
+# Tiling pays off if each input element is used in at least this many terms.
 REUSE: Final = 16
-# Elements of a row that are summed at once, and rows that share what is read for them.
+# Row elements that are summed together (at least, at most), and rows that share their inputs.
 LEAST_ROW, ROW, ROWS = 4, 64, 16
 
 
 def parallel(mod: Any) -> Any:
-    """Return the program with its large blocks on all cores, and its large sums in tiles."""
+    """Return the program with its large blocks parallelised and its large sums tiled."""
     schedule = Schedule(mod, error_render_level="none")
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         if _terms(schedule.get(block)) >= LARGE:
             try:
                 _spread(schedule, block)
-            except ScheduleError:  # the steps before the failing one stay, and are right
+            except ScheduleError:  # the steps before the failing one stay; they are valid
                 continue
     return schedule.mod
 
@@ -63,19 +64,19 @@ def _terms(block: Any) -> int:
     return prod(int(axis.dom.extent) for axis in block.iter_vars)
 
 
-def _split(schedule: Any, loop: Any, most: int) -> Sequence[Any]:
-    """Split off the largest number of iterations, up to `most`, that divides the loop's extent."""
-    factor = _divisor(int(schedule.get(loop).extent), most)
+def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
+    """Split a loop; the inner extent is the largest divisor of its extent up to `largest`."""
+    factor = _divisor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split
 
 
-def _divisor(extent: int, most: int) -> int:
-    return max(each for each in range(1, most + 1) if extent % each == 0)
+def _divisor(extent: int, largest: int) -> int:
+    return max(each for each in range(1, largest + 1) if extent % each == 0)
 
 
 def _row_axis(block: Any) -> int | None:
-    """Return which axis goes along a row of the output; None if its rows have no equal pieces."""
+    """Return the index of the axis along output rows; None if rows do not divide evenly."""
     last = block.writes[0].region[-1].min
     for index, axis in enumerate(block.iter_vars):
         if axis.var.same_as(last) and _divisor(int(axis.dom.extent), ROW) >= LEAST_ROW:
@@ -84,7 +85,7 @@ def _row_axis(block: Any) -> int | None:
 
 
 def _store_along(schedule: Any, block: Any, stored: Any, row: Any) -> None:
-    """Copy the inputs that a row of the output would read with a stride, so that it reads neighbours."""
+    """Copy inputs that an output row reads with a stride, so that it reads consecutively."""
     for index, region in enumerate(stored.reads):
         is_used = [any(var.same_as(row) for var in collect(part.min, Var)) for part in region.region]
         if any(is_used) and not is_used[-1]:
@@ -93,6 +94,6 @@ def _store_along(schedule: Any, block: Any, stored: Any, row: Any) -> None:
             schedule.parallel(schedule.get_loops(copy)[0])
 
 
-def _with_last(place: int, *indices: Any) -> list[Any]:
-    """Return the indices with the one at `place` after all others."""
-    return [*indices[:place], *indices[place + 1 :], indices[place]]
+def _with_last(position: int, *indices: Any) -> list[Any]:
+    """Return the indices with the one at `position` moved to the end."""
+    return [*indices[:position], *indices[position + 1 :], indices[position]]

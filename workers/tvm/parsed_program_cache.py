@@ -1,4 +1,4 @@
-"""Parsed programs and sketches, kept: a compiler child sees the same few again and again."""
+"""Caches of parsed programs and sketches: a compiler child gets the same few repeatedly."""
 
 import json
 from collections.abc import Sequence
@@ -15,23 +15,23 @@ from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import check_program, read_trace
 from workers.tvm.tensor_intrinsics import load_intrinsics, load_intrinsics_of
 
-# Sketches of another space generator, or another version of our use of it, are other sketches.
+# Another space generator, or another version of our use of it, makes different sketches.
 SPACE: Final = "post-order-apply"
 _SEED: Final = 1
 
 
 @lru_cache(maxsize=8)
 def parse_tvm_target(target: str) -> Any:
-    """The TVM target of a canonical target text, with the intrinsics of its kind registered."""
+    """Parse a canonical target text to a TVM target, and register its kind's intrinsics."""
     attrs = json.loads(target)
     load_intrinsics(attrs["kind"], attrs.get("mtriple", ""))
     if "tag" in attrs:
-        del attrs["kind"]  # beside a kind, TVM silently ignores what the tag stands for
+        del attrs["kind"]  # with a kind, TVM silently ignores the attributes of the tag
     return tvm.target.Target(attrs)
 
 
 def vector_lanes(target: str) -> int:
-    """How many 32-bit numbers a vector register of the target holds; 1 where it is no CPU."""
+    """Return how many 32-bit numbers a CPU's vector register holds; 1 for other targets."""
     if json.loads(target)["kind"] != "llvm":
         return 1
     return max(1, lanes_of(parse_tvm_target(target)))
@@ -39,14 +39,14 @@ def vector_lanes(target: str) -> int:
 
 @lru_cache(maxsize=64)
 def parse_module(tir: str) -> Any:
-    """The module that `tvm.ir.save_json` wrote. Raises Unschedulable for one that is not allowed."""
+    """Load a module from `tvm.ir.save_json`. Raises Unschedulable if it is not allowed."""
     check_program(tir)
     return tvm.ir.load_json(tir)
 
 
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
-    """MetaSchedule's context of a program: its space generator and postprocessors."""
+    """Return MetaSchedule's context of a program: its space generator and postprocessors."""
     generator = _tensorizing() if PAIRS in tir else SPACE
     return _context(parse_module(tir), parse_tvm_target(target), generator)
 
@@ -55,7 +55,7 @@ def tune_context(tir: str, target: str) -> Any:
 def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
     """Return the contexts whose space generators make the sketches of a program.
 
-    Those of CUDA verify kernels that opt in to more shared memory.
+    CUDA contexts verify kernels with the larger shared memory limit of those that opt in.
     """
     parsed = parse_tvm_target(target)
     if parsed.kind.name != "cuda":
@@ -77,7 +77,7 @@ def _context(module: Any, target: Any, generator: Any) -> Any:
 
 
 def _tensorizing() -> Any:
-    """With what MetaSchedule does after a sketch where a processor has VNNI, which puts instructions in."""
+    """Return a generator with MetaSchedule's postprocessors for VNNI, which tensorize."""
     steps = ms.postproc
     return ms.space_generator.PostOrderApply(
         postprocs=[
@@ -92,9 +92,9 @@ def _tensorizing() -> Any:
 
 @lru_cache(maxsize=512)
 def instructions(tir: str, trace: str) -> tuple[Any, ...]:
-    """The instructions of a sketch; its trace is JSON without decisions.
+    """Return the instructions of a sketch, whose trace is JSON without decisions.
 
-    Raises TraceRefused for instructions that are not allowed.
+    Raises TraceRefused if an instruction is not allowed.
     """
     steps = read_trace(trace)
     load_intrinsics_of(trace)
@@ -104,13 +104,13 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 
 
 def new_schedule(tir: str, seed: int = _SEED) -> Any:
-    """An empty schedule of the program; what a seed leaves open is the same in every process."""
+    """Return an empty schedule of the program; equal seeds sample equally in every process."""
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
 
 
-TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # sampling instructions with several numbers
+TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # they sample several numbers
 
 
 def is_choice(instruction: Any) -> bool:
-    """Whether an instruction of a trace samples: its outcome is a decision."""
+    """Return whether an instruction of a trace samples, so that its result is a decision."""
     return str(instruction.kind.name).startswith("Sample")

@@ -1,4 +1,4 @@
-"""What a tensor program is called with: shapes, outputs, and integers that never read out of bounds."""
+"""Arguments of a tensor program: shapes, outputs, and integer ranges that stay in bounds."""
 
 from typing import Any
 
@@ -12,28 +12,28 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:
-    """What to call a module with."""
+    """Return the arguments of a module: tensors, indices of outputs, ranges of integers."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
-    # What they say of themselves: a block may store into a part of a buffer under another name.
-    written = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
+    # Declared writes, since a block may store through an alias of a part of a buffer.
+    stored = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
     bounds = index_bounds(blocks)
-    # A byte that looks up one of two values takes the first: the range of both would mean that it is free.
-    named = zip(params, infos, strict=True)
-    one_of_two = {param for param, (_, dtype, _) in named if dtype in ("int8", "uint8")}
-    bounds |= {param: (0, 1) for param in one_of_two if bounds.get(param) == FREE_RANGE}
+    # A byte that looks up one of two values takes only the first: (0, 2) means FREE_RANGE.
+    pairs = zip(params, infos, strict=True)
+    byte_params = {param for param, (_, dtype, _) in pairs if dtype in ("int8", "uint8")}
+    bounds |= {param: (0, 1) for param in byte_params if bounds.get(param) == FREE_RANGE}
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
-        if dtype.startswith(("int", "uint", "bool")) and param not in written
+        if dtype.startswith(("int", "uint", "bool")) and param not in stored
     }
-    outputs = tuple(i for i, param in enumerate(params) if param in written)
+    outputs = tuple(i for i, param in enumerate(params) if param in stored)
     return Arguments(infos, outputs, ranges)
 
 
 def tensor_args(mod: Any) -> tuple[Tensor, ...]:
-    """What a module's entry takes."""
+    """Return the tensors that a module's entry function takes."""
     infos = [info.as_json() for info in ArgInfo.from_entry_func(mod)]
     return tuple(
         Tensor(str(kind), str(dtype), tuple(int(size) for size in shape)) for kind, dtype, shape in infos
@@ -41,7 +41,7 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
-    """For each buffer whose values index another one, the range that stays inside."""
+    """Return, for each buffer whose values index another, the range that stays in bounds."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
@@ -53,11 +53,11 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
 
 
 def _sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    """The buffer and all it is computed from inside the program."""
-    found, pending = set(), {buffer}
+    """Return the buffer and all buffers that the program computes it from."""
+    sources, pending = set(), {buffer}
     while pending:
         name = pending.pop()
-        found.add(name)
+        sources.add(name)
         makers = [block for block in blocks if any(hash(store.buffer) == name for store in block.stores)]
-        pending |= {hash(load.source) for block in makers for load in block.loads} - found
-    return found
+        pending |= {hash(load.source) for block in makers for load in block.loads} - sources
+    return sources

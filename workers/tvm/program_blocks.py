@@ -1,4 +1,4 @@
-"""What a tensor program does, read from its blocks rather than from the names a frontend gave."""
+"""Find what a tensor program computes from its blocks, ignoring the importer's names."""
 
 from dataclasses import dataclass
 from math import prod
@@ -16,16 +16,16 @@ _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 @dataclass(frozen=True, slots=True)
 class ProgramBlock:
-    """One computation: its iteration variables, the element it stores, what it loads and calls."""
+    """One computation: its iteration variables, stores, loads and called operators."""
 
     spatial: tuple[Any, ...]
     reduced: tuple[Any, ...]
     stores: tuple[Any, ...]
     loads: tuple[Any, ...]
     calls: frozenset[str]
-    loops: bool  # a row or a tile at a time
-    operator: str  # as the pass that made it says; empty if none did
-    terms: int  # that it sums up
+    loops: bool  # has inner loops: it computes a row or a tile at a time
+    operator: str  # annotation of the pass that made the block; empty if there is none
+    terms: int  # number of terms of its sums
 
     @property
     def extents(self) -> list[int]:
@@ -33,31 +33,31 @@ class ProgramBlock:
 
     @property
     def factors(self) -> tuple[Any, Any] | None:
-        """The two loads whose products the block sums up, if that is what it does."""
+        """The two loads whose products the block sums up; None if it does something else."""
         for store in self.stores if self.reduced else ():
-            term = _bare(store.value.b) if isinstance(store.value, Add) else None
+            term = _without_casts(store.value.b) if isinstance(store.value, Add) else None
             if isinstance(term, Mul) and all(
-                isinstance(_bare(side), TensorLoad) for side in (term.a, term.b)
+                isinstance(_without_casts(side), TensorLoad) for side in (term.a, term.b)
             ):
-                return _bare(term.a), _bare(term.b)
+                return _without_casts(term.a), _without_casts(term.b)
         return None
 
 
 def blocks_of(mod: Any) -> list[ProgramBlock]:
-    """The computing blocks, in program order."""
-    found = collect(mod["main"], SBlock)
-    return [_read(block) for block in found if len(block.iter_vars)]
+    """Return the blocks that have iteration variables, in program order."""
+    blocks = collect(mod["main"], SBlock)
+    return [_read(block) for block in blocks if len(block.iter_vars)]
 
 
 def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
-    """The block that decides how the program is scheduled: products, reductions, named ones, the largest."""
+    """Return the main block: prefer products, then reductions, named operators, size."""
     return max(
         blocks, key=lambda b: (b.factors is not None, bool(b.reduced), bool(b.operator), prod(b.extents))
     )
 
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
-    """The program's kind by structure; it names the family `operator`."""
+    """Return the program's operator, by structure; it names the task family `operator`."""
     anchor = anchor_of(blocks)
     products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:
@@ -76,12 +76,12 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
 
 
 def extent(axis: Any) -> int:
-    """How many values an iteration variable takes."""
+    """Return the number of values of an iteration variable."""
     return int(axis.dom.extent)
 
 
 def variables(*expressions: Any) -> Names:
-    """The identities of the variables in expressions."""
+    """Return the hashes of the variables in expressions."""
     return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
 
 
@@ -90,17 +90,17 @@ def _read(block: Any) -> ProgramBlock:
     calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
     return ProgramBlock(
         spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
-        reduced=tuple(filter(_summed, axes)),
+        reduced=tuple(filter(_reduces, axes)),
         stores=tuple(collect(block.body, BufferStore)),
         loads=tuple(collect(block.body, TensorLoad)),
         calls=frozenset(calls),
         loops=bool(collect(block.body, For)),
         operator=str(block.annotations.get(OPERATOR, "")),
-        terms=int(block.annotations.get(TERMS, 1)) * prod(extent(axis) for axis in axes if _summed(axis)),
+        terms=int(block.annotations.get(TERMS, 1)) * prod(extent(axis) for axis in axes if _reduces(axis)),
     )
 
 
-def _summed(axis: Any) -> bool:
+def _reduces(axis: Any) -> bool:
     return bool(axis.iter_type == IterVar.CommReduce)
 
 
@@ -117,15 +117,15 @@ def _product(block: ProgramBlock, left: Any, right: Any) -> str:
 
 
 def _sliding(block: ProgramBlock, shared: Names) -> Names:
-    """Reduction axes that share an index of a load with a spatial axis that one factor alone has."""
+    """Return reduction axes that share an index of a load with an unshared spatial axis."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
     reduced = frozenset(hash(axis.var) for axis in block.reduced)
-    used = [variables(index) for load in block.loads for index in load.indices]
-    return frozenset().union(*(names & reduced for names in used if names & spatial))
+    index_vars = [variables(index) for load in block.loads for index in load.indices]
+    return frozenset().union(*(names & reduced for names in index_vars if names & spatial))
 
 
 def _rows(block: ProgramBlock) -> str:
-    """The operator of a graph pass's program whose blocks are rows or tiles."""
+    """Return the operator of a block that computes rows or tiles, made by our graph passes."""
     if block.operator:
         return block.operator
     if _pointwise([block]) == "layout":
@@ -137,9 +137,9 @@ def _pointwise(blocks: list[ProgramBlock]) -> str:
     loads = [load for block in blocks for load in block.loads]
     if any(collect(index, TensorLoad) for load in loads for index in load.indices):
         return "gather"
-    moved = (_bare(store.value) for block in blocks for store in block.stores)
-    return "layout" if all(isinstance(value, TensorLoad | IntImm) for value in moved) else "elementwise"
+    values = (_without_casts(store.value) for block in blocks for store in block.stores)
+    return "layout" if all(isinstance(value, TensorLoad | IntImm) for value in values) else "elementwise"
 
 
-def _bare(value: Any) -> Any:
-    return _bare(value.value) if isinstance(value, Cast) else value
+def _without_casts(value: Any) -> Any:
+    return _without_casts(value.value) if isinstance(value, Cast) else value

@@ -1,4 +1,4 @@
-"""From sketch and decisions back to the exact schedule."""
+"""Rebuild the exact schedule of a candidate from its sketch and decisions."""
 
 import json
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from workers.tvm.parsed_program_cache import (
 from workers.tvm.repeated_sums import initialize_repeated_sums
 from workers.tvm.sketches import plain
 
-LATEST: Final = 64  # the schedules of a round: what was found valid is built next
-ANSWERED: Final = 4096  # a searcher asks after the same defaults and ancestors round by round
+LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
+ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round
 
 
 def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
-    """The postprocessed schedule of a candidate, to look at only, or None where the candidate is invalid."""
+    """Return a candidate's postprocessed schedule; do not modify it. None if it is invalid."""
     return _rebuild(tir, target, trace, tuple(decisions))
 
 
@@ -39,23 +39,24 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
         insts = instructions(tir, trace)
         Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
         schedule.enter_postproc()
-        accepted = _postprocess(schedule, tir, target, insts)
-    except (ScheduleError, InternalError, TraceRefused):  # TVM's checks trip over some combinations
+        is_valid = _postprocess(schedule, tir, target, insts)
+    except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
         return None
-    return schedule if accepted else None
+    return schedule if is_valid else None
 
 
 def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
-    """Apply MetaSchedule's postprocessors; return whether they and the limits of a CUDA target allow it.
+    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept it.
 
-    MetaSchedule's check of CUDA kernels counts all shared memory alike, and refuses vectors that DLight uses.
+    MetaSchedule's own check of CUDA kernels treats all shared memory alike, and refuses
+    vectors that DLight uses.
     """
     parsed = parse_tvm_target(target)
-    fixed = not any(map(is_choice, insts))
-    lowers = parsed.kind.name == "cuda" and (fixed or any(DYNAMIC in inst.attrs for inst in insts))
-    context = design_contexts(tir, target)[0] if lowers else tune_context(tir, target)
-    skipped: tuple[type, ...] = (VerifyGPUCode,) if lowers and fixed else ()
-    # MetaSchedule refuses a block that all threads of a kernel run, as DLight's epilogues of sums are.
+    is_fixed = not any(map(is_choice, insts))
+    opts_in = parsed.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
+    context = design_contexts(tir, target)[0] if opts_in else tune_context(tir, target)
+    skipped: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
+    # MetaSchedule refuses blocks that all threads of a kernel run, such as DLight's epilogues.
     if skipped and any(inst.kind.name == "Bind" for inst in insts):
         skipped += (RewriteUnboundBlock,)
     for step in context.space_generator.postprocs:
@@ -63,14 +64,14 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
             return False
         if not isinstance(step, skipped) and not step.apply(schedule):
             return False
-    # Of these some do not lower, or have more static shared memory than a block may have. It takes longer to
-    # find that out than everything else.
-    is_odd = fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
-    return not (lowers and is_odd) or can_launch(schedule.mod, parsed)
+    # Some of these do not lower or exceed the limit of static shared memory. Only they are
+    # checked, since the check takes longer than all other steps.
+    is_odd = is_fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
+    return not (opts_in and is_odd) or can_launch(schedule.mod, parsed)
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
-    """The decision of each sampling instruction, cut from the vector."""
+    """Split a decision vector into the decision of each sampling instruction."""
     numbers = iter(decisions)
     bound: dict[Any, Any] = {}
     for inst in filter(is_choice, insts):
@@ -82,16 +83,16 @@ def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
 
 
 def validate(tir: str, target: str, candidates: Sequence[tuple[str, Sequence[int]]]) -> list[bool]:
-    """Whether each candidate, a sketch's trace and decisions, can be rebuilt."""
-    return [_valid(tir, target, trace, tuple(decisions)) for trace, decisions in candidates]
+    """Return whether each candidate (a sketch's trace and decisions) can be rebuilt."""
+    return [_is_valid(tir, target, trace, tuple(decisions)) for trace, decisions in candidates]
 
 
 @lru_cache(maxsize=ANSWERED)
-def _valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> bool:
+def _is_valid(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> bool:
     return _rebuild(tir, target, trace, decisions) is not None
 
 
 def full_trace(tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-    """The trace with decisions and postprocessing, as JSON for a tuning record; None if invalid."""
+    """Return the trace with decisions and postprocessing as JSON; None if invalid."""
     schedule = rebuild(tir, target, trace, decisions)
     return None if schedule is None else json.dumps(plain(schedule.trace.as_json()), separators=(",", ":"))

@@ -1,14 +1,14 @@
-"""What the unscheduled program answers, to check candidates against.
+"""Compute reference outputs with the unscheduled program, to check candidates against.
 
-It is computed where a worker is, by a program that any processor can run.
+They are computed on the worker's host, by a program that any processor can run.
 
-A candidate is checked as the whole program: weights come in their original layout and are re-laid inside,
-whereas the one that is timed is handed re-laid weights.
+A candidate is checked as a whole program, which takes weights in their original layout and
+re-lays them inside, whereas the timed candidate gets re-laid weights.
 
-A program that computes in float16 is computed in float32. A sum of n terms of both signs that is kept in
-float16 has an error of about 0.15 eps sqrt(n), relative to the spread of such sums: a random walk of rounding
-errors. Sums of positive terms, and few results, can have a larger one: a small program is therefore also run
-as it is written.
+A float16 program is computed in float32. A float16 sum of n terms of both signs has an error
+of about 0.15 eps sqrt(n), relative to the spread of such sums: a random walk of rounding
+errors. Sums of positive terms, and outputs of few elements, can have larger errors, so a small
+program is also run in float16.
 """
 
 import tempfile
@@ -41,25 +41,25 @@ from workers.tvm.tuning_database import replay
 
 _FLOAT16: Final = "float16"
 _FLOAT16_EPS: Final = 2.0**-10
-# Of intermediate results, such as the argument of an exponential.
+# Roundings of intermediate results, such as the argument of an exponential.
 _ROUNDINGS: Final = 4
 _WALK: Final = 0.5
-# What a schedule with another order may be off, in errors of the program as it is written.
+# Allowed error of a reordered schedule, as a multiple of the unscheduled program's error.
 _OWN_ERRORS: Final = 2.0
-# Terms that a processor without float16 computes in a second: smaller programs are run as they are written.
+# Terms that a processor without float16 computes in 1 s; smaller programs also run in float16.
 _SMALL: Final = 2**24
-# What looks at the bits of a number means that type.
+# A program with one of these uses the bits of numbers, so its data types must not change.
 _OF_BITS: Final = ("tirx.reinterpret", "call_llvm", "pragma_import_llvm")
 _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
-# More optimisation takes three times as long to compile, and its scalar loops run no faster.
+# For _HOST: a higher opt-level compiles three times as long, and scalar loops run no faster.
 _POISON = 0x7F  # in all bytes of integers
 _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def portable(mod: Any) -> Any:
-    """The program with functions in LLVM's words that name no instruction of a processor."""
+    """Replace LLVM IR functions that use a processor's instructions by portable ones."""
     functions = {var: tvm_ffi.structural_map(each, (AttrStmt, _plain)) for var, each in mod.functions.items()}
     return tvm.IRModule(functions, attrs=mod.attrs)
 
@@ -72,15 +72,16 @@ def _plain(statement: Any) -> Any:
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
-    """Build a scheduled program (its full trace) that takes its arguments as the unscheduled one does."""
+    """Build a scheduled program (full trace) that takes the unscheduled one's arguments."""
     _build(replay(parse_module(tir), trace).mod, target, out_so)
 
 
 def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
-    """Write random arguments and what the unscheduled program makes of them, each array as `arg_<index>`.
+    """Write random arguments and the unscheduled program's results, as arrays `arg_<index>`.
 
-    Outputs are NaN before the run, unless the program reads them. What a program computes in float16 is
-    computed in float32 here, whose sums are right in any order, and rounded to float16 in the end.
+    Outputs are NaN before the run, unless the program reads them. A float16 program is
+    computed in float32, whose sums are right in any order, and its results are rounded to
+    float16.
     """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
@@ -95,39 +96,39 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     if wide is not None:
         float16_error = rounding_error(mod)
         if sum(prod(block.extents) for block in blocks_of(mod)) <= _SMALL:
-            own = _run(mod, poisoned)
-            errors = [relative_error(own[index], results[index]) for index in args.outputs]
+            narrow = _run(mod, poisoned)
+            errors = [relative_error(narrow[index], results[index]) for index in args.outputs]
             float16_error += _OWN_ERRORS * max(filter(isfinite, errors), default=0.0)
     return Reference(list(args.outputs), reduction_length(mod), rounds(mod), float16_error)
 
 
 def _run(mod: Any, arrays: list[Array]) -> list[Array]:
-    """Run a program on this host with arrays of its types or, in float32 for float16, of wider ones."""
-    wide = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
-    given = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, wide, strict=True)]
-    # A new path each time: the loader takes an old one for the library it has already.
+    """Run a program on this host; convert arrays to its data types and the results back."""
+    dtypes = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
+    inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=True)]
+    # A new path each time: for a known path the loader returns the library that it has loaded.
     with tempfile.TemporaryDirectory() as scratch:
-        results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), given)
+        results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), inputs)
     with np.errstate(over="ignore"):
         return [each.astype(array.dtype, copy=False) for each, array in zip(results, arrays, strict=True)]
 
 
 def _poison(array: Array) -> Array:
-    """Return what an output holds before a run: nothing that passes for a result."""
+    """Return an output's contents before a run, which cannot be mistaken for results."""
     if array.dtype.kind in "iu":
         return np.full(array.nbytes, _POISON, "uint8").view(array.dtype).reshape(array.shape)
     return array if array.dtype.kind == "b" else np.full_like(array, np.nan)
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:
-    """Run a library of one program on this host; all arguments as they are afterwards."""
+    """Run a single-program library on this host; return all arguments after the run."""
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.runtime.load_module(library)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]
 
 
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
-    """Seeded arguments: integers in their ranges, floats of both signs unless only positive ones are tame."""
+    """Return seeded arguments: integers in their ranges, floats positive if that is needed."""
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
     ranges = args.in_checks().ranges
@@ -138,27 +139,27 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
 
 
 def needs_positive(mod: Any) -> bool:
-    """Whether roots, logarithms or quotients of what is loaded would blow up around zero."""
+    """Return whether roots, logarithms or quotients of inputs would blow up around zero."""
     blocks = blocks_of(mod)
     divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
     return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
 
 
 def reduction_length(mod: Any) -> int:
-    """The most terms any block of the program sums up."""
+    """Return the largest number of terms that a block of the program sums up."""
     return max((block.terms for block in blocks_of(mod)), default=1)
 
 
 def rounds(mod: Any) -> bool:
-    """Whether the program rounds real numbers to whole ones."""
+    """Return whether the program rounds real numbers to integers."""
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 
 def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[float, float]) -> Array:
     _, dtype, shape = tensor
-    whole = dtype.startswith(("int", "uint", "bool"))
-    drawn: Array = np.asarray(rng.integers(*limits, shape) if whole else rng.uniform(*floats, shape))
-    return drawn.astype(dtype_of(dtype))
+    is_integer = dtype.startswith(("int", "uint", "bool"))
+    values: Array = np.asarray(rng.integers(*limits, shape) if is_integer else rng.uniform(*floats, shape))
+    return values.astype(dtype_of(dtype))
 
 
 def _build(mod: Any, target: str, out_so: str) -> str:
@@ -174,14 +175,14 @@ def _named(arrays: list[Array]) -> dict[str, Array]:
 
 
 def widened(tir: str) -> Any | None:
-    """Return a program with float32 for float16; None if it has no float16, or looks at its bits."""
+    """Return a program with float32 for float16; None without float16, or if bits are used."""
     if f'"{_FLOAT16}' not in tir or any(each in tir for each in _OF_BITS):
         return None
     return tvm.ir.load_json(tir.replace(f'"{_FLOAT16}', '"float32'))
 
 
 def rounding_error(mod: Any) -> float:
-    """Return the relative error that float16 arithmetic leaves; 0 for a program that only moves numbers."""
+    """Return the relative error of float16 arithmetic; 0 if the program only moves numbers."""
     stores = [(block, store) for block in blocks_of(mod) for store in block.stores]
     sums = [block.terms for block, store in stores if block.reduced and _is_float16(store.value)]
     computes = any(

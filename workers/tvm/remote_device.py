@@ -34,17 +34,17 @@ from workers.interfaces.tensor_arguments import Arguments
 from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 log = logging.getLogger(__name__)
-_HOLD_SEC = 1.0  # a call that waits for the cores returns after so long, and is made again
-_NAP_SEC = 0.1  # no suspension is shorter, and no two looks at two clocks lie further apart
+_HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated
+_NAP_SEC = 0.1  # shortest suspension; two clocks are read within less time
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
 _names = count()
 _LOAD: Final = TypeAdapter(Load)
 _SLICE_TIMES: Final = TypeAdapter(SliceTimes)
-# What a session that broke raises (TVM's RPCError is a RuntimeError), and one that lacks what we ask for.
+# Errors of a broken session (TVM's RPCError is a RuntimeError), or if it lacks a function.
 _BROKEN: Final = (RuntimeError, AttributeError)
-# And what comes of reading an answer that is none.
+# Also errors of reading an invalid answer.
 _UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
 
 
@@ -55,23 +55,23 @@ class CandidateFailed(Exception):
 
 
 class CandidateTimeout(CandidateFailed):
-    """The candidate did not come back before its deadline."""
+    """The candidate did not return before its deadline."""
 
     outcome = Outcome.RUN_TIMEOUT
 
 
 class CandidateKilled(CandidateFailed):
-    """Its session got a SIGKILL, which only the device's host and its users send: it may be innocent."""
+    """The host or its users sent SIGKILL to the session: perhaps not the candidate's fault."""
 
     outcome = Outcome.WORKER_LOST
 
 
 class CandidateUnheard(CandidateKilled):
-    """Its session waited for a word of its client until the deadline: it is innocent."""
+    """The session waited for its client until the deadline: not the candidate's fault."""
 
 
 class RemoteDevice:
-    """A device held exclusively until `close`; libraries are called at `entry`."""
+    """A device that is held exclusively until `close`; `entry` is the function to call."""
 
     entry = "main"
 
@@ -86,55 +86,55 @@ class RemoteDevice:
         with _or_lost():
             self.identity: Identity = json.loads(self.call("mallorn.identity"))
             self._class = endpoint_of(self.identity).device_class
-        if not self.is_like(like):  # it changed just now, or its tracker is of an older version
+        if not self.is_like(like):  # the device changed just now, or its tracker is older
             self.close()
             raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
 
     def is_like(self, like: DeviceClass | None) -> bool:
-        """Whether it is of the class that is asked for."""
+        """Return whether the device is of the requested class; None accepts any."""
         return like in (None, self._class)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
-        """Upload a library and do `work` with it before the deadline.
+        """Upload a library and run `work` on it before the deadline.
 
-        Raises CandidateFailed or CandidateTimeout; Unavailable when the device itself was lost.
+        Raises CandidateFailed or CandidateTimeout; Unavailable if the device itself was lost.
         """
         name = self.upload(artifact)
         result = self.attempt(candidate_key, timeout_sec, lambda: work(self.session.load_module(name)))
-        with suppress(*_BROKEN):  # what was timed is timed; whoever comes next finds the session dead
+        with suppress(*_BROKEN):  # the result is valid; the next call notices a broken session
             self.session.remove(name)
         return result
 
     def upload(self, artifact: Path) -> str:
-        """Bring a library to the device; its name there. Raises what `run` raises."""
+        """Upload a library and return its name on the device. Raises as `run`."""
         name = f"{next(_names)}.so"
         with self._judged():
             self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
-        """Do something there before the deadline. Raises what `run` raises."""
+        """Run `work` before the deadline. Raises as `run`."""
         asleep_sec = _asleep_sec()
         with self._judged():
             self.call("mallorn.begin", candidate_key, timeout_sec)
             result = work()
             self.call("mallorn.end")
-        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer went on
+        if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
             raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
         return result
 
     def free_memory(self) -> int:
-        """Bytes that models may take there now; negative where it cannot tell. Raises Unavailable."""
+        """Return the bytes free for models; negative if unknown. Raises Unavailable."""
         with _or_lost():
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """How busy others kept the device's host since the last look. Raises Unavailable."""
+        """Return other programs' load of the host since the last call. Raises Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
-        """Have the device's host alone for the next candidate. Raises Unavailable when it stays in use."""
+        """Reserve the host for the next candidate. Raises Unavailable if it stays busy."""
         deadline_sec = time.monotonic() + wait_sec
         with _or_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):
@@ -144,11 +144,11 @@ class RemoteDevice:
                     )
 
     def answers(self) -> bool:
-        """Whether the session still lives."""
+        """Return whether the session still answers."""
         return self._death() is None
 
     def _death(self) -> str | None:
-        """Return what is heard in the place of a session that does not answer; None if it answers."""
+        """Return the error of a session that no longer answers; None if it answers."""
         try:
             self.call("mallorn.end")
         except _BROKEN as error:
@@ -156,9 +156,9 @@ class RemoteDevice:
         return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Random arguments of a workload, made on the device; those of the last candidate are reused.
+        """Create a workload's random arguments on the device, or reuse the last candidate's.
 
-        Raises what `run` raises.
+        Raises as `run`.
         """
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
@@ -166,7 +166,7 @@ class RemoteDevice:
             return [self._random_arg(index, spec) for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
-        """Arguments with given values. Raises what `run` raises."""
+        """Copy arrays to the device as arguments. Raises as `run`."""
         with self._judged():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
@@ -179,14 +179,15 @@ class RemoteDevice:
         function: str | None = None,
         cold: bool = False,
     ) -> SliceTimes:
-        """Slices of so many runs each, and what disturbed them. Raises CandidateFailed for garbage.
+        """Return `count` slices of `number` runs each, and what disturbed them.
 
-        With `cold` a GPU's L2 cache is emptied before each run.
+        With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed if the
+        device's answer is invalid.
         """
         call = library, function or self.entry, self.kind, number, count
-        told = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
+        answer = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
         try:
-            times = _SLICE_TIMES.validate_json(told)
+            times = _SLICE_TIMES.validate_json(answer)
         except ValueError:
             raise CandidateFailed("the device tells what are no times") from None
         if len(times.slices) != count:
@@ -194,7 +195,7 @@ class RemoteDevice:
         return times
 
     def close(self) -> None:
-        """Give the device back."""
+        """Release the device."""
         self._args.clear()
         self._functions.clear()
         del self.session
@@ -203,12 +204,12 @@ class RemoteDevice:
         _, dtype, shape = spec.args[index]
         default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
         low, high = spec.ranges.get(str(index), default)
-        wanted = (dtype, shape, float(low), float(high))
-        if index not in self._args or self._args[index][0] != wanted:
-            self._args.pop(index, None)  # freed before its successor is made
+        key = (dtype, shape, float(low), float(high))
+        if index not in self._args or self._args[index][0] != key:
+            self._args.pop(index, None)  # frees the old tensor before the new one is allocated
             tensor = self._empty(shape, dtype)
             self.call("mallorn.random_fill", tensor, float(low), float(high), index)
-            self._args[index] = (wanted, tensor)
+            self._args[index] = (key, tensor)
         return self._args[index][1]
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
@@ -221,7 +222,10 @@ class RemoteDevice:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Whose fault was it? The candidate's, if its session still answers or its server saw it die."""
+        """Raise CandidateFailed for errors that the candidate caused, else Unavailable.
+
+        The candidate is at fault if its session still answers, or its server saw it die.
+        """
         try:
             yield
         except _BROKEN as error:
@@ -230,14 +234,14 @@ class RemoteDevice:
     def _judge(self, text: str) -> CandidateFailed | Unavailable:
         text = text.removeprefix("RPCError: Error caught from RPC call:").strip()
         if DEATH_NOTICE not in text:
-            death = self._death()  # a session whose GPU's context broke ends when it is asked
+            death = self._death()  # a session with a broken GPU context ends at the next call
             if death is not None and DEATH_NOTICE not in death:
                 return _lost(text)
             if (words := meaning(text)) is not None:
-                told = f"{words}: {without_source(text)}"
+                message = f"{words}: {without_source(text)}"
                 if words == GPU_FAILED:
-                    return _lost(told)
-                return CandidateTimeout(told) if words == TOO_SLOW else CandidateFailed(told)
+                    return _lost(message)
+                return CandidateTimeout(message) if words == TOO_SLOW else CandidateFailed(message)
             if death is None:
                 return CandidateFailed(text)
             text = death
@@ -257,16 +261,16 @@ class RemoteModel:
         with np.load(inputs) as archive:
             arrays = [np.asarray(archive[name], order="C") for name in archive.files]
         self._args = device.copy_args(arrays)
-        self._machine = self._ready()
-        self._watched: Any = None
+        self._machine = self._create_machine()
+        self._kernel_vm: Any = None
 
     def outputs(self) -> list[Any]:
-        """What one run computes, in order."""
+        """Run the model once and return its outputs in order."""
         self._machine.invoke_stateful(RemoteDevice.entry)
         return [tensor.numpy() for tensor in self._outputs()]
 
     def time(self, number: int) -> Sequence[float]:
-        """Return the seconds of so many runs, after one that does not count."""
+        """Return the seconds of each of `number` runs, after a warm-up run."""
         evaluate = self._machine.time_evaluator(
             "invoke_stateful", self._device.device, number=1, repeat=number
         )
@@ -274,17 +278,17 @@ class RemoteModel:
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Microseconds a run spends in each kernel, in a machine that is watched from now on."""
-        if self._watched is None:
-            self._watched = self._ready(uses_graphs=False)
-        told = self._device.call("mallorn.kernel_times", self._watched.module, self._device.kind, seconds)
-        times: dict[str, float] = json.loads(told)
+        """Return the microseconds per run in each kernel, from a separate virtual machine."""
+        if self._kernel_vm is None:
+            self._kernel_vm = self._create_machine(uses_graphs=False)
+        answer = self._device.call("mallorn.kernel_times", self._kernel_vm.module, self._device.kind, seconds)
+        times: dict[str, float] = json.loads(answer)
         return times
 
-    def _ready(self, uses_graphs: bool = True) -> VirtualMachine:
+    def _create_machine(self, uses_graphs: bool = True) -> VirtualMachine:
         """Return a virtual machine with its inputs; the device's runtime needs no compiler.
 
-        It runs parts as CUDA graphs where the model was compiled for them, unless each kernel is timed.
+        CUDA graphs, if the model has them, are not used if each kernel is to be timed.
         """
         if self._device.kind == "cuda":
             self._device.call("mallorn.use_graphs", int(uses_graphs))
@@ -293,9 +297,10 @@ class RemoteModel:
         return machine
 
     def _outputs(self, *place: int) -> Iterator[Any]:
-        """Of outputs that are tuples of tuples, the tensors in order.
+        """Yield the tensors of (nested tuples of) outputs in order.
 
-        The machine's own get_outputs leaves a cycle behind, which keeps the session open for a while.
+        TVM's own get_outputs leaves a reference cycle, which keeps the session open for a
+        while.
         """
         module = self._machine.module
         arity = module["get_output_arity"](RemoteDevice.entry, *place)
@@ -307,7 +312,7 @@ class RemoteModel:
 
 @contextmanager
 def _or_lost() -> Iterator[None]:
-    """A device that does not do what has nothing to do with any candidate is lost. Raises Unavailable."""
+    """Raise Unavailable for errors of calls that involve no candidate: the device is lost."""
     try:
         yield
     except _UNREADABLE as error:
@@ -315,45 +320,45 @@ def _or_lost() -> Iterator[None]:
 
 
 def _asleep_sec() -> float:
-    """How long this machine has been suspended since it was started."""
+    """Return the seconds that this machine was suspended since it booted."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 def _lost(text: str) -> Unavailable:
-    if lacks_handles(text):  # this host is at fault, and not the device
+    if lacks_handles(text):  # this host is at fault, not the device
         return no_handle("a connection")
     return Unavailable(f"the device was lost: {text}", hint="mallorn device, on the host that measures")
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
-    """Wait for a free device, of a class. Raises NoDevice when none is registered, Unavailable when all stay
-    busy, or are not to be reached where they say they are, or give no session."""
+    """Wait for a free device of a class. Raises NoDevice if none is registered, Unavailable if
+    all stay busy, cannot be reached at their addresses, or refuse a session."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
         opened = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
         try:
             return _session(opened)
         except _BROKEN as error:
-            _, refused, why = str(error).partition(NO_SESSION)
-            if refused or time.monotonic() > deadline_sec:
-                raise _lost(why.strip() or str(error)) from None
+            _, marker, reason = str(error).partition(NO_SESSION)
+            if marker or time.monotonic() > deadline_sec:
+                raise _lost(reason.strip() or str(error)) from None
             log.warning("a device gave no session: %s", error)
             time.sleep(0.1)
 
 
 @lru_cache
 def _gateway() -> GatewayClient:
-    end = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
-    end.set_inheritable(False)
-    return GatewayClient(end)
+    connection = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
+    connection.set_inheritable(False)
+    return GatewayClient(connection)
 
 
 def _session(opened: OpenSession) -> rpc.RPCSession:
-    """Return a session that was opened. Raises Unavailable for a device that is not of our fleet."""
+    """Connect to an opened session. Raises Unavailable if the device lacks our fleet's key."""
     session = rpc.connect("127.0.0.1", opened.port, opened.ticket)
     if opened.keys:
-        said = secrets.token_hex(16)
-        proof = str(session.get_function("mallorn.prove")(said))
-        if not any(key.proves(proof, "device", said) for key in opened.keys):
+        challenge = secrets.token_hex(16)
+        proof = str(session.get_function("mallorn.prove")(challenge))
+        if not any(key.proves(proof, "device", challenge) for key in opened.keys):
             raise Unavailable("what answers in the device's place does not know our key", hint=HINT)
     return session

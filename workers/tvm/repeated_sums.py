@@ -10,30 +10,31 @@ from workers.tvm.program_blocks import variables
 
 
 def initialize_repeated_sums(schedule: Any) -> bool:
-    """Initialize each sum that a loop repeats inside that loop; return False if a sum has no loop of its own.
+    """Initialize repeated sums inside the repeating loop; return False if one has no own loop.
 
-    RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of any sum. If that
-    is a loop of the sum's consumer, each iteration would add all terms to the last result.
+    RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of any
+    sum. If that loop is the consumer's, each iteration would add all terms to the previous
+    result.
     """
-    realized, terms = collect(schedule.mod["main"], SBlockRealize), []
-    for realize in realized:
+    realizes, terms = collect(schedule.mod["main"], SBlockRealize), []
+    for realize in realizes:
         axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
         terms.append(variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce)))
-    for realize, own_terms in zip(realized, terms, strict=True):
+    for realize, own_terms in zip(realizes, terms, strict=True):
         # `get_loops` would add a step to the schedule's trace.
         loops: list[Any] = []
-        around = schedule.get_sref(realize.block).parent if realize.block.init is not None else None
-        while around is not None and isinstance(around.stmt, For):
-            loops.insert(0, around.stmt)
-            around = around.parent
+        parent = schedule.get_sref(realize.block).parent if realize.block.init is not None else None
+        while parent is not None and isinstance(parent.stmt, For):
+            loops.insert(0, parent.stmt)
+            parent = parent.parent
         names = [hash(loop.loop_var) for loop in loops]
-        first, own = (
-            next((at for at, name in enumerate(names) if name in found), len(loops))
-            for found in (frozenset().union(*terms), own_terms)
+        start, own = (
+            next((index for index, name in enumerate(names) if name in loop_vars), len(loops))
+            for loop_vars in (frozenset().union(*terms), own_terms)
         )
-        used = variables(*realize.iter_values)
-        repeats = (int(loop.extent) > 1 and hash(loop.loop_var) not in used for loop in loops[first:own])
-        # TVM leaves a sum that threads add up together to a later pass.
+        bound = variables(*realize.iter_values)
+        repeats = (int(loop.extent) > 1 and hash(loop.loop_var) not in bound for loop in loops[start:own])
+        # A sum that several threads compute together is initialized by a later pass of TVM.
         if any(loop.thread_binding is not None for loop in loops[own:]) or not any(repeats):
             continue
         if own == len(loops):

@@ -1,4 +1,4 @@
-"""What the graph passes of a recipe do on a model, phase by phase."""
+"""Report what the graph passes of a recipe do to a model, phase by phase."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,18 +19,18 @@ from workers.tvm.run_recipe_passes import PassFailed, as_tvm_target, naming_the_
 def report_passes(
     model_path: str, target: str, recipe: str, input_shapes: Shapes, without: list[str], dump_dir: str | None
 ) -> RecipeReport:
-    """Run the first half of a recipe, and report each pass that says what it does.
+    """Run the first half of a recipe, and return the reports of its passes.
 
-    The module after each phase is written into `dump_dir`, as TVMScript. Raises InvalidModel, InvalidRequest;
-    UnknownName where none of the passes has a name of `without`.
+    The module after each phase is written to `dump_dir` as TVMScript. Raises InvalidModel,
+    InvalidRequest; UnknownName if `without` has a name that is no pass's.
     """
     _check_known(without, BEFORE_SCHEDULES[recipe])
     tvm_target = as_tvm_target(target)
     mod = load_network(model_path, input_shapes, tvm_target).mod
     reports: list[PassReport] = []
     for number, phase in enumerate(BEFORE_SCHEDULES[recipe], start=1):
-        mod, told = _after(mod, phase, tvm_target, without)
-        reports += told
+        mod, phase_reports = _run_phase(mod, phase, tvm_target, without)
+        reports += phase_reports
         if dump_dir is not None:
             Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
     return RecipeReport(reports, copies_left(mod))
@@ -39,21 +39,21 @@ def report_passes(
 def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:
     stored = {entry.stored_name for entry in pass_table()}
     of_tvm = {step.name for phase in phases for step in phase.steps} - stored
-    known = {entry.name for entry in pass_table()} | of_tvm
-    if unknown := sorted({*without} - known - stored):
-        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(known))}")
+    valid_names = {entry.name for entry in pass_table()} | of_tvm
+    if unknown := sorted({*without} - valid_names - stored):
+        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
 
 
-def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
+def _run_phase(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
     reports: list[PassReport] = []
     for step in phase.steps:
         try:
             with naming_the_pass(step.name):
-                mod, told = run(mod, [step_json(step)], target, without)
+                mod, step_reports = run(mod, [step_json(step)], target, without)
         except PassFailed as error:
             if step.name not in OWN_PASSES:
                 raise
-            told = [Report(step.name, skipped=error.message)]
+            step_reports = [Report(step.name, skipped=error.message)]
         reports += [
             PassReport(
                 phase=phase.name,
@@ -63,7 +63,7 @@ def _after(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any
                 left=dict(report.left.most_common()),
                 skipped=report.skipped,
             )
-            for report in told
+            for report in step_reports
             if report.counts or report.skipped
         ]
     return mod, reports

@@ -1,4 +1,4 @@
-"""From tuning records, ours or stock MetaSchedule's, back to workloads and candidates of a dataset."""
+"""Convert tuning records, ours or stock MetaSchedule's, to workloads and candidates."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,73 +24,73 @@ from workers.tvm.workload_key import canonical, canonical_names
 
 _POSTPROCESSING = "EnterPostproc"
 _FINDS_BLOCK = "GetSBlock"
-_FAILED_SEC: Final = 1e9  # both write 1e10 for what was never timed
-_TVMS_OWN: Final = frozenset({"keys", "tag"})  # which it adds to every target
+_FAILED_SEC: Final = 1e9  # MetaSchedule and Mallorn write 1e10 if a schedule was never timed
+_TVMS_OWN: Final = frozenset({"keys", "tag"})  # attributes that TVM adds to every target
 
 
 class _WorkloadLine(NamedTuple):
-    """A workload's line: our description, and what it called the blocks."""
+    """A workload's line as a task, with our names of the line's blocks."""
 
     task: ModelTask
     names: Mapping[str, str]
 
 
 def read_export(directory: str, target: str) -> RestoredLog:
-    """Every record of a directory; bad lines are problems."""
+    """Read every record of a directory; report unreadable lines as problems."""
     return _read(directory, target, 0, None)
 
 
 def read_log(directory: str, start: int, count: int) -> RestoredLog:
-    """Some lines of a stock log; problems of its workloads are told with the first ones."""
+    """Read some lines of a stock log; report problems of workloads with the first lines."""
     return _read(directory, None, start, count)
 
 
 def _read(directory: str, target: str | None, start: int, count: int | None) -> RestoredLog:
     problems: list[BadLine] = []
 
-    def described(line: list[Any]) -> _WorkloadLine:
+    def read_workload(line: list[Any]) -> _WorkloadLine:
         mod = program(line)
         return _WorkloadLine(describe(canonical(mod), name="", weight=1), canonical_names(mod))
 
-    programs = dict(good_lines(Path(directory, WORKLOADS), described, problems))
-    if start:  # told already
+    programs = dict(good_lines(Path(directory, WORKLOADS), read_workload, problems))
+    if start:  # reported with the first lines
         problems.clear()
-    before = len(problems)
+    earlier = len(problems)
     path = Path(directory, RECORDS)
     lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
     records = [replace(record, line=number + 1) for number, record in lines]
-    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - before)
+    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - earlier)
 
 
 def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
-    index, (tuned, run_secs, written_for, _) = line
+    index, (full, run_secs, written_for, _) = line
     if index not in programs:
         raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
     task, names = programs[index]
-    place = target or plain_target(written_for)
-    steps, taken = tuned
-    check_trace(steps, taken)
-    trace, decisions = _taken_apart(task.tir, [_renamed(step, names) for step in steps], taken)
-    if full_trace(task.tir, place, trace, decisions) is None:
+    target_text = target or plain_target(written_for)
+    steps, sampled = full
+    check_trace(steps, sampled)
+    trace, decisions = _split_trace(task.tir, [_renamed(step, names) for step in steps], sampled)
+    if full_trace(task.tir, target_text, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
     insts = instructions(task.tir, trace)
     choices = choices_of(task.tir, insts, Trace(insts, bind(insts, decisions)), {})
     times = [float(seconds) for seconds in run_secs]
     if UNTIMED_SEC in times:
         raise ValueError("its schedule was not timed")
-    timed = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
-    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), timed, place, 0)
+    runs = times if all(0 < seconds < _FAILED_SEC for seconds in times) else []
+    return Restored(task, Sketch(sketch_key(trace), trace, choices), tuple(decisions), runs, target_text, 0)
 
 
 def plain_target(written_for: Any) -> str:
-    """The target as a user would name it, without what TVM adds to every one. Raises InvalidTarget."""
-    told = json.loads(str(tvm.target.Target(written_for)))
-    added = _TVMS_OWN | ({"mtriple"} if told.get("mtriple") == llvm_get_system_triple() else set())
-    return parse_target({name: told[name] for name in told.keys() & KNOWN_KEYS - added}).text
+    """Return a target as users write it, without what TVM adds. Raises InvalidTarget."""
+    attributes = json.loads(str(tvm.target.Target(written_for)))
+    added = _TVMS_OWN | ({"mtriple"} if attributes.get("mtriple") == llvm_get_system_triple() else set())
+    return parse_target({name: attributes[name] for name in attributes.keys() & KNOWN_KEYS - added}).text
 
 
 def _renamed(step: list[Any], names: Mapping[str, str]) -> list[Any]:
-    """A step of a trace that finds a block, with our name of it."""
+    """Return a trace's step with our block name, if the step looks up a block."""
     kind, inputs, attributes, outputs = step
     if kind != _FINDS_BLOCK:
         return step
@@ -98,15 +98,15 @@ def _renamed(step: list[Any], names: Mapping[str, str]) -> list[Any]:
     return [kind, inputs, [names.get(block, block), *others], outputs]
 
 
-def _taken_apart(tir: str, steps: Sequence[Any], taken: Sequence[Any]) -> tuple[str, list[int]]:
-    """A full trace as the sketch it came from, and the decisions in the order of its choices."""
+def _split_trace(tir: str, steps: Sequence[Any], sampled: Sequence[Any]) -> tuple[str, list[int]]:
+    """Split a full trace into its sketch and the decisions in the order of the choices."""
     kinds = [step[0] for step in steps]
     end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
     insts = instructions(tir, json.dumps(steps[:end]))
-    values = dict(taken)
+    values = dict(sampled)
     decisions: list[int] = []
-    for place, inst in enumerate(insts):
+    for index, inst in enumerate(insts):
         if is_choice(inst):
-            value = values[place]
+            value = values[index]
             decisions += value if isinstance(value, list) else [value]
     return trace_text(Trace(insts, {})), decisions

@@ -1,4 +1,4 @@
-"""Running a recipe's passes one by one, and telling what each did."""
+"""Run a recipe's passes one by one, and report what each did."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -36,12 +36,12 @@ class PassFailed(InvalidRequest):
 
 
 def as_tvm_target(target: TargetLike) -> Any:
-    """TVM's form of a target in any of the forms `parse_target` reads."""
+    """Return the TVM target for a target in any form that `parse_target` reads."""
     return parse_tvm_target(parse_target(target).text)
 
 
 def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
-    """The module after the steps, and how many functions and operators there were around each."""
+    """Run the steps; return the module, and counts of functions and operators around each."""
     report: list[GraphStep] = []
     functions, ops = _sizes(mod)
     for step in steps:
@@ -71,10 +71,10 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
 def run_or_leave_out(
     mod: Any, recipe: StoredRecipe, target: Any
 ) -> tuple[StoredRecipe, Any, list[GraphStep]]:
-    """Run a recipe's first half without the passes that keep it from running; return that recipe.
+    """Run a recipe's first half, leaving out passes that fail; also return the recipe used.
 
-    A pass of ours that raises is left out. If a pass of TVM raises, others may be to blame: those
-    without which it runs are left out. Raises PassFailed where that does not help.
+    A pass of ours that raises is left out. If a pass of TVM raises, other passes may be the
+    cause: those without which it runs are left out. Raises PassFailed if that does not help.
     """
     try:
         return recipe, *run_steps(mod, recipe_of(recipe).before, target)
@@ -93,21 +93,21 @@ def run_or_leave_out(
             return False
         return True
 
-    blamed = faulty_parts(names_to_leave_out(recipe), runs_without)
-    if blamed is None:
+    culprits = faulty_parts(names_to_leave_out(recipe), runs_without)
+    if culprits is None:
         raise failed
-    recipe = leaving_out(recipe, dict.fromkeys(blamed, failed.message))
+    recipe = leaving_out(recipe, dict.fromkeys(culprits, failed.message))
     return run_or_leave_out(mod, recipe, target)
 
 
 def operators(mod: Any) -> dict[str, int]:
-    """How often each operator, or each kind of tensor function, is called in the graph."""
+    """Count the calls of each operator and each kind of tensor function in the graph."""
     functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
     return dict(Counter(callee(call) for each in functions for call in _calls(each)))
 
 
 def _calls(value: Any) -> Iterator[Any]:
-    """Of a module in normal form: a call's arguments are no calls."""
+    """Yield the calls in a value in normal form, where arguments of calls are not calls."""
     if isinstance(value, relax.Call):
         yield value
     elif isinstance(value, relax.SeqExpr):
@@ -122,7 +122,7 @@ def _calls(value: Any) -> Iterator[Any]:
 
 
 def callee(call: Any) -> str:
-    """The operator, or the tensor function, that is called."""
+    """Return the name of the called operator or tensor function."""
     name = str(call.op.name) if isinstance(call.op, tvm.ir.Op) else "call"
     if name == "relax.call_tir":
         return str(call.args[0].name_hint)
@@ -131,7 +131,7 @@ def callee(call: Any) -> str:
 
 @contextmanager
 def naming_the_pass(name: str) -> Iterator[None]:
-    """Turns errors of a graph pass into InvalidRequest, with the pass's name."""
+    """Turn errors of a graph pass into InvalidRequest or PassFailed, with the pass's name."""
     try:
         yield
     except NOT_THE_PASS as error:
@@ -140,7 +140,7 @@ def naming_the_pass(name: str) -> Iterator[None]:
         raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
     except Exception as error:
         if isinstance(error, AttributeError | ImportError) and name not in OWN_PASSES:
-            # The recipe names what this TVM does not have.
+            # This version of TVM does not have the pass.
             raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
         raise PassFailed(name, plain(error)) from error
 

@@ -1,4 +1,4 @@
-"""Child process that drives devices: its RPC session stays open from candidate to candidate."""
+"""Child process that drives devices; its RPC sessions stay open between candidates."""
 
 import os
 import time
@@ -36,11 +36,11 @@ from workers.tvm.time_probes import shortest
 if TYPE_CHECKING:
     from workers.tvm.remote_device import RemoteDevice, RemoteModel
 
-# A rough idea of the time a run takes, for a twentieth of what the timing itself costs.
+# Duration of the rough timing before the actual one, which takes twenty times as long.
 ROUGH_MS: Final = 5
 T = TypeVar("T")
-_held: dict[tuple[str, str], "RemoteDevice"] = {}
-_asked: dict[tuple[str, str], DeviceClass | None] = {}
+_devices: dict[tuple[str, str], "RemoteDevice"] = {}
+_classes: dict[tuple[str, str], DeviceClass | None] = {}
 _models: dict[DeviceModel, "RemoteModel"] = {}
 
 
@@ -55,10 +55,10 @@ def identity(
     hold: bool = False,
     like: DeviceClass | None = None,
 ) -> Endpoint:
-    """Take a device of the target and class, if none is held, and say who it is."""
-    _asked[tracker, target] = like
-    held = _held.get((tracker, target))
-    if held is not None and not (held.is_like(like) and held.answers()):
+    """Acquire a device of the target and class, unless one is held; return its endpoint."""
+    _classes[tracker, target] = like
+    current = _devices.get((tracker, target))
+    if current is not None and not (current.is_like(like) and current.answers()):
         release()
     device = _device(tracker, target, wait_sec)
     if hold:
@@ -104,17 +104,17 @@ def measure(
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
-    """The shortest run of each probe of a library: what else its host does makes runs longer only."""
+    """Return the shortest run of each probe of a library: other load makes runs longer."""
     device = _device(tracker, target)
     library = probes[0].library
-    found: list[Slice] = []
+    slices: list[Slice] = []
 
     def work(loaded: Any) -> list[float]:
-        found.extend(_shortest(device, loaded, probe) for probe in probes)
-        return [each.mean_sec * SEC_US for each in found]
+        slices.extend(_shortest(device, loaded, probe) for probe in probes)
+        return [each.mean_sec * SEC_US for each in slices]
 
     run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
-    return found if run.run_us else []
+    return slices if run.run_us else []
 
 
 def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
@@ -144,20 +144,20 @@ def run_outputs(
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-    _with_model(model, timeout_sec, lambda _held: None)
+    _with_model(model, timeout_sec, lambda _loaded: None)
     identity = _device(model.tracker, model.target).identity
     return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
 
 
 def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-    arrays = _with_model(model, timeout_sec, lambda held: held.outputs())
+    arrays = _with_model(model, timeout_sec, lambda loaded: loaded.outputs())
     np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
     return len(arrays)
 
 
 def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
     started_sec = time.monotonic()
-    run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda held: held.time(number))]
+    run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda loaded: loaded.time(number))]
     try:
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except ImpossibleTime as lie:
@@ -166,7 +166,7 @@ def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[floa
 
 
 def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-    return _with_model(model, timeout_sec, lambda held: held.time_kernels(seconds))
+    return _with_model(model, timeout_sec, lambda loaded: loaded.time_kernels(seconds))
 
 
 def drop_model(model: DeviceModel) -> None:
@@ -178,23 +178,23 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 
 
 def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
-    """Do something with a model whose host is held, on a device that holds the model, or does now."""
+    """Run `work` with a model on a reserved device; load the model there if necessary."""
     from workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
     if model not in _models:
         _check_room(model)
 
-    def found(device: "RemoteDevice") -> T:
+    def use_model(device: "RemoteDevice") -> T:
         if model not in _models:
             _models[model] = RemoteModel(device, Path(model.library), Path(model.inputs))
         return work(_models[model])
 
-    return _on_device(model.tracker, model.target, model.key, timeout_sec, found)
+    return _on_device(model.tracker, model.target, model.key, timeout_sec, use_model)
 
 
 def _check_room(model: DeviceModel) -> None:
-    """Raises CannotRun where its device has not the memory to load it, before anything is sent."""
+    """Raise CannotRun if the device lacks memory to load the model, before it is uploaded."""
     device = _device(model.tracker, model.target)
     sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
     needed, free = sum(sizes) * COPIES_OF_ONE, device.free_memory()
@@ -209,7 +209,7 @@ def _check_room(model: DeviceModel) -> None:
 def _on_device(
     tracker: str, target: str, key: str, timeout_sec: float, work: Callable[["RemoteDevice"], T]
 ) -> T:
-    """Whatever fails there costs the session, and what it held. Raises CannotRun, Unavailable."""
+    """Run `work` on the device; a failure ends its session. Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     device = _device(tracker, target)
@@ -228,19 +228,19 @@ def _on_device(
 
 
 def release() -> None:
-    """Give all devices back, for others to use."""
+    """Release all devices, so that other workers can use them."""
     _models.clear()
-    while _held:
-        _held.popitem()[1].close()
+    while _devices:
+        _devices.popitem()[1].close()
 
 
 def _device(tracker: str, target: str, wait_sec: float = DEVICE_WAIT_SEC) -> "RemoteDevice":
     from workers.tvm.remote_device import RemoteDevice
 
-    if (tracker, target) not in _held:
-        like = _asked.get((tracker, target))
-        _held[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
-    return _held[tracker, target]
+    if (tracker, target) not in _devices:
+        like = _classes.get((tracker, target))
+        _devices[tracker, target] = RemoteDevice(host_and_port(tracker), Target(target), wait_sec, like)
+    return _devices[tracker, target]
 
 
 def _attempt(
@@ -251,9 +251,9 @@ def _attempt(
     work: Callable[[Any], list[float]],
     before: Callable[[], object] = tuple,
 ) -> LibraryRun:
-    """Do the work with a library; one that fails becomes an outcome and costs the session.
+    """Run `work`, which returns microseconds, with a library; a failure ends the session.
 
-    The work brings microseconds. What it needs `before` is none of its time.
+    `before` is called first, outside the time limit. Failures are returned as outcomes.
     """
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
@@ -291,6 +291,6 @@ ANSWERS: Final = (
 )
 
 if __name__ == "__main__":
-    # The client's side of RPC needs no compiler: the runtime alone starts faster and stays small.
+    # An RPC client needs no compiler: TVM's runtime starts faster and takes less memory.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     serve(same_code(serving(Runner, *ANSWERS)))

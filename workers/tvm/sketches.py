@@ -1,4 +1,4 @@
-"""The sketches of a program: MetaSchedule's design space with its decisions taken out."""
+"""The sketches of a program: MetaSchedule's design space without decisions."""
 
 import hashlib
 import json
@@ -28,19 +28,19 @@ from workers.tvm.parsed_program_cache import (
 )
 from workers.tvm.program_blocks import blocks_of
 
-# CrossThreadReduction takes loops that the tiling of another sum has removed (IndexError).
+# CrossThreadReduction, for one, uses loops that tiling another sum has removed (IndexError).
 _BROKEN_RULE = (IndexError, RuntimeError, TypeError, ValueError)
 _FUSING = (AutoInline, RandomComputeLocation)
 _SAMPLES = 12
 _DEEPEST_LOCATION = 16
-Samples = dict[str, list[list[Any]]]  # by their sketches' steps
+Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps as JSON
 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """The sketches of a program on a target, in TVM's order.
+    """Return the sketches of a program on a target, in TVM's order.
 
-    Raises Unschedulable where TVM has no schedule for the program.
+    Raises Unschedulable if TVM has no schedule for the program.
     """
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
@@ -50,17 +50,17 @@ def design_space(tir: str, target: str) -> list[Sketch]:
             for ordinal, (text, trace) in enumerate(traces.items())
         ]
     except ScheduleError as error:
-        # TVM appends long native backtraces: the head says what went wrong.
+        # TVM appends long native backtraces; the beginning has the cause.
         raise Unschedulable(f"ScheduleError: {str(error)[:MESSAGE_LIMIT]}") from error
 
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
     first, *others = design_contexts(tir, target)
-    yield from _made_by_rules(first)
-    # What stores the sums of these rules fuses nothing, and MetaSchedule refuses a kernel of its own.
+    yield from _generate(first)
+    # These rules cannot fuse an epilogue of a sum, and MetaSchedule refuses a kernel for it.
     for context in others if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
-            for schedule in _made_by_rules(context):
+            for schedule in _generate(context):
                 if cuda_rules.MMA in (text := trace_text(schedule.trace)):
                     instructions(tir, text)
                     yield schedule
@@ -71,23 +71,23 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
         yield from () if dlight is None else (dlight,)
 
 
-def _made_by_rules(context: Any) -> list[Any]:
+def _generate(context: Any) -> list[Any]:
     """Return the schedules of a context's rules, without a rule that breaks on the program.
 
-    Where expressions would become too long, no block is inlined and none is moved into
-    another's loops. Raises ScheduleError, and Unschedulable where the others break, too.
+    If expressions would become too long, no block is inlined or moved into another's loops.
+    Raises ScheduleError, and Unschedulable if the remaining rules break, too.
     """
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
-        kept = [rule for rule in rules if not isinstance(rule, _FUSING)]
-        return list(with_rules(context, kept).generate_design_space())
+        remaining = [rule for rule in rules if not isinstance(rule, _FUSING)]
+        return list(with_rules(context, remaining).generate_design_space())
     try:
         return list(context.generate_design_space())
     except ScheduleError:
         raise
     except _BROKEN_RULE as error:
         broken = error
-    for rule in reversed(rules):  # those that tile come first
+    for rule in reversed(rules):  # the tiling rules come first and are left out last
         try:
             others = [each for each in rules if each is not rule]
             return list(with_rules(context, others).generate_design_space())
@@ -97,17 +97,17 @@ def _made_by_rules(context: Any) -> list[Any]:
 
 
 def trace_text(trace: Any) -> str:
-    """A trace's instructions as canonical JSON, without decisions."""
+    """Return a trace's instructions as canonical JSON, without decisions."""
     return json.dumps(plain(trace.as_json()[0]), sort_keys=True, separators=(",", ":"))
 
 
 def sketch_key(trace: str) -> str:
-    """Names a sketch, alike in every process."""
+    """Return a sketch's key, which is the same in every process."""
     return hashlib.sha256(trace.encode()).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:
-    """TVM's values as those of JSON."""
+    """Convert values of TVM to values of JSON."""
     if isinstance(value, IntImm):
         return int(value)
     if isinstance(value, FloatImm):
@@ -118,16 +118,16 @@ def plain(value: Any) -> Any:
 
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tuple[Choice, ...]:
-    """The free choices of a sketch."""
-    places = [place for place, inst in enumerate(insts) if is_choice(inst)]
-    if not places:
+    """Return the free choices of a sketch; `seen` caches samples between calls."""
+    indices = [index for index, inst in enumerate(insts) if is_choice(inst)]
+    if not indices:
         return ()
-    choices = [insts[place] for place in places]
-    # Where a result leaves its cache changes no loop.
+    choices = [insts[index] for index in indices]
+    # The place where a cached result is written back does not change any loop.
     steps = plain(trace.as_json()[0])
     key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
     if key not in seen:
-        seen[key] = list(_samples(tir, insts[: places[-1] + 1], choices))
+        seen[key] = list(_samples(tir, insts[: indices[-1] + 1], choices))
     described = [
         _describe(inst, [sample[position] for sample in seen[key]]) for position, inst in enumerate(choices)
     ]
@@ -138,44 +138,44 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tup
 
 
 def _decisions(trace: Any) -> list[Any]:
-    """What the rules that made a sketch would choose themselves; None for what they leave open."""
-    taken = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
+    """Return the decisions that a sketch's rules suggest, or None for each of them."""
+    decisions = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
     suggests = any(SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate")
-    return taken if suggests else [None] * len(taken)
+    return decisions if suggests else [None] * len(decisions)
 
 
 def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Decisions that TVM takes by itself, then those nearest to each loop depth where a location is free."""
+    """Yield decisions that TVM samples, then one per loop depth if a location is free."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):
         yield _apply(tir, insts, {}, seed)
-    # TVM takes the nearest allowed location, so a depth beyond the deepest changes nothing any more.
-    before: list[Any] = []
+    # TVM takes the nearest allowed location, so depths beyond the deepest change nothing.
+    previous: list[Any] = []
     for depth in range(-2, _DEEPEST_LOCATION if locations else -2):
         sample = _apply(tir, insts, dict.fromkeys(locations, depth), 1)
         yield sample
-        if depth > 1 and sample == before:
+        if depth > 1 and sample == previous:
             return
-        before = sample
+        previous = sample
 
 
 def _apply(tir: str, insts: Sequence[Any], decisions: dict[Any, Any], seed: int) -> list[Any]:
     schedule = new_schedule(tir, seed)
     Trace(insts, decisions).apply_to_schedule(schedule, remove_postproc=False)
-    taken = schedule.trace
-    return [plain(taken.decisions[inst]) for inst in taken.insts if is_choice(inst)]
+    trace = schedule.trace
+    return [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
 
 
 def _describe(inst: Any, decisions: list[Any]) -> Choice:
     match inst.kind.name:
         case "SamplePerfectTile":
             width, limit = plain(inst.attrs)
-            # Where the extent depends on earlier choices, TVM adapts the outermost factor to it.
+            # If the extent depends on earlier choices, TVM adapts the outermost factor to it.
             return Choice(ChoiceKind.TILE, width, extent=math.prod(decisions[0]), limit=max(limit, 0))
         case "SamplePartitionedTile":
-            width, place, multiple = plain(inst.attrs)
+            width, position, multiple = plain(inst.attrs)
             extent = math.prod(decisions[0])
-            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(place, multiple))
+            return Choice(ChoiceKind.TILE, width, extent=extent, inner_multiple=(position, multiple))
         case "SampleCategorical":
             labels, weights = map(tuple, plain(inst.attrs))
             return Choice(

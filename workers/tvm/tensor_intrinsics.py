@@ -1,4 +1,4 @@
-"""Tensor intrinsics of one target only: importing TVM's whole collection parses for ten seconds."""
+"""Register tensor intrinsics of one target: importing all that TVM has takes ten seconds."""
 
 import importlib
 import inspect
@@ -11,7 +11,7 @@ from types import FrameType, ModuleType
 from typing import Final
 
 _PACKAGE: Final = "tvm.s_tir.tensor_intrin"
-# Instructions and schedule rules that TVM has not, registered where the passes that need them are.
+# Modules that register instructions and schedule rules that TVM lacks.
 _OURS: Final = {
     "llvm": (
         "graphc.quant.block_quantized_matmul_function",
@@ -22,7 +22,7 @@ _OURS: Final = {
     ),
     "x86": ("graphc.quant.bf16_dot_products", "graphc.quant.int8_instructions"),
 }
-_OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # in names of CUDA's
+_OF_TENSOR_CORES: Final = ("wmma_", "mma_sync_")  # parts of names of CUDA's intrinsics
 _BY_KIND: Final = {"cuda": "cuda", "rocm": "rocm", "metal": "metal", "hexagon": "hexagon"}
 _BY_MACHINE: Final = {
     "x86_64": "x86",
@@ -38,8 +38,8 @@ _BY_MACHINE: Final = {
 def load_intrinsics(target_kind: str, triple: str = "") -> None:
     """Register the intrinsics that schedules of this kind of target may use, and no others.
 
-    TuneContext and TVM's builders import the whole package; afterwards they find it imported already. Call it
-    before either, once a kind; for CPUs `triple` tells the machine where it is not this one.
+    Call it once per kind, before TuneContext and TVM's builders, which otherwise import the
+    whole package. For CPUs, `triple` names the machine if it is not this one.
     """
     if _PACKAGE not in sys.modules:
         import tvm.s_tir
@@ -57,7 +57,7 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
 
 
 def load_intrinsics_of(trace: str) -> None:
-    """Register CUDA's intrinsics if a trace names one, for whoever applies it without its target."""
+    """Register CUDA's intrinsics if a trace names one, for callers without its target."""
     if any(name in trace for name in _OF_TENSOR_CORES):
         load_intrinsics("cuda")
 
@@ -71,9 +71,9 @@ def _submodule(target_kind: str, triple: str) -> str | None:
 
 @contextmanager
 def _stacks_without_sources() -> Iterator[None]:
-    """While TVM parses: it looks at its callers' variables, function by function, never at their text.
+    """Replace inspect.stack() while TVM parses: TVM reads its callers' variables, not sources.
 
-    inspect.stack() reads the source of every frame, which is most of the time that CUDA's intrinsics take.
+    Reading the source of every frame takes most of the time of registering CUDA's intrinsics.
     """
     real = inspect.stack
     inspect.stack = _stack
@@ -83,11 +83,11 @@ def _stacks_without_sources() -> Iterator[None]:
         inspect.stack = real
 
 
-def _stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 (as inspect.stack has it)
-    found: list[inspect.FrameInfo] = []
+def _stack(context: int = 1) -> list[inspect.FrameInfo]:  # noqa: ARG001 (as inspect.stack)
+    frames: list[inspect.FrameInfo] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
-        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frames.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
         frame = frame.f_back
-    return found
+    return frames

@@ -1,4 +1,4 @@
-"""Probes of products by tiles (AMX): all cores with as many sums as fit the registers."""
+"""Probes of AMX tile products on all cores, with as many sums as fit in the registers."""
 
 from typing import Any, Final
 
@@ -8,18 +8,18 @@ from graphc.quant.tile_instructions import ALLOWED, BY_TYPE, BYTES, COLUMNS, FAC
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 
-DEPTH: Final = 16  # tiles of data and of weights that are multiplied: they stay in the nearest cache
+DEPTH: Final = 16  # multiplied tiles of data and of weights; they stay in the L1 cache
 TURNS: Final = 64
 _ONES: Final = {"int8": 0x01010101, "bfloat16": 0x3F803F80}
 
 
 def tile_instructions(target: Any) -> list[TileInstruction]:
-    """Those that a target has."""
-    return [by for by in BY_TYPE.values() if target_has_features(by.feature, target)]
+    """Return the tile instructions that a target has."""
+    return [each for each in BY_TYPE.values() if target_has_features(each.feature, target)]
 
 
 def probe_tiles(by: TileInstruction, cores: int) -> tuple[Probe, str]:
-    """The probe, and its function."""
+    """Return the probe of a tile instruction, and its function as TVMScript."""
     dtype, row = by.numbers.weights, DEPTH * BYTES // 4
     shapes = (cores, FACTORS * ROWS, FACTORS * COLUMNS), (FACTORS * ROWS, row), (FACTORS, row, COLUMNS)
     text = f"""HEAD(sums: T.Buffer({shapes[0]}, "{by.numbers.sums}"), left: T.Buffer({shapes[1]}, "int32"),

@@ -1,4 +1,4 @@
-"""Shortest of many short runs of a probe: what else a host does makes runs longer only."""
+"""Take the shortest of many short runs of a probe: other load only makes runs longer."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -11,30 +11,30 @@ from workers.device.random_and_saved_arrays import random_values
 from workers.device.slice_timing_result import Slice
 from workers.interfaces.hardware_probes import Probe
 
-# One of so many meets nobody, also where the host is busy.
+# Seconds of runs per probe, enough for one undisturbed run even on a busy host.
 PROBE_SEC: Final = 0.06
 LEAST_RUNS, MOST_RUNS = 8, 2000
-# So often it is looked for a moment in which its processors are ours.
+# Attempts to find a moment in which no other program uses the cores.
 ATTEMPTS: Final = 5
 
 
 def shortest(time_runs: Callable[[int], Sequence[Slice]]) -> Slice:
-    """Of as many runs as fit into the time of a probe, undisturbed where that is to be had.
+    """Return the shortest of the runs that fit into PROBE_SEC, an undisturbed one if possible.
 
-    `time_runs` has the times of so many.
+    `time_runs` times a given number of runs.
     """
     rough_sec = min(run.mean_sec for run in time_runs(LEAST_RUNS))
     count = min(max(LEAST_RUNS, int(PROBE_SEC / max(rough_sec, 1e-7))), MOST_RUNS)
-    found: list[Slice] = []
+    runs: list[Slice] = []
     for _ in range(ATTEMPTS):
-        found += time_runs(count)
-        if quiet := [run for run in found if not is_disturbed(run.disturbed)]:
-            return min(quiet)
-    return min(found)
+        runs += time_runs(count)
+        if undisturbed := [run for run in runs if not is_disturbed(run.disturbed)]:
+            return min(undisturbed)
+    return min(runs)
 
 
 def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
-    """The shortest run of each probe of one library in `folder`, on this host's own cores."""
+    """Return the shortest run of each probe of a library in `folder`, on this host's cores."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     import tvm
     import tvm_ffi
@@ -44,7 +44,7 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
     timer = SliceTimer(on_cores=True, raised=False)
     tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
-    tensor = cache(lambda *drawn: tvm.runtime.tensor(random_values(*drawn)))
+    tensor = cache(lambda *arguments: tvm.runtime.tensor(random_values(*arguments)))
 
     def time_probe(probe: Probe) -> Slice:
         tensors = [

@@ -1,4 +1,4 @@
-"""Reading a directory of schedules that may be torn, foreign, or written by other hands."""
+"""Read and write directories of schedules, which may be damaged, foreign or untrusted."""
 
 import base64
 import json
@@ -25,10 +25,10 @@ from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tensor_intrinsics import load_intrinsics_of
 
 FILES: Final = (WORKLOADS, RECORDS)
-_LONGEST: Final = 300  # characters of what is wrong with a line
-# Directories that this process wrote: for which target, and the files' state.
+_LONGEST: Final = 300  # characters of the error of a line
+# Directories that this process wrote, with their targets and the states of their files.
 _written: dict[str, tuple[str, list[tuple[int, int, int]]]] = {}
-# What TVM raises over a trace that does not fit its program or is none, and what a refused one raises.
+# Errors of TVM for a trace that is invalid or does not fit its program, and of refused traces.
 BROKEN = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     *(TraceRefused, Unschedulable),
@@ -38,8 +38,8 @@ BROKEN = (
 def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
     """Write records where stock `JSONDatabase(work_dir=...)` finds them.
 
-    A record that does not rebuild is left out and told: one bad line makes TVM refuse the whole file. Each
-    file appears complete or not at all.
+    Records that do not rebuild are skipped and returned: one bad line makes TVM refuse the
+    whole file. Each file appears complete or not at all.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
     skipped = []
@@ -58,13 +58,13 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
 
 
 def words_of(error: Exception) -> str:
-    """What one of BROKEN says, without the next step that a line among many has no place for."""
+    """Return the shortened message of one of BROKEN, without its hint."""
     words = error.message if isinstance(error, MallornError) else str(error) or repr(error)
     return words[:_LONGEST]
 
 
 def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
-    """Add one record after applying its whole trace, postprocessing included. Raises one of BROKEN."""
+    """Add a record after applying its full trace with postprocessing. Raises one of BROKEN."""
     if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
         raise ValueError("a record needs run times above zero")
     schedule = replay(mod, trace)
@@ -74,7 +74,7 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 
 
 def replay(mod: Any, trace: str | list[Any]) -> Any:
-    """The schedule that a full trace (JSON, as text or value) makes of a program. Raises one of BROKEN."""
+    """Apply a full trace (JSON text or value); return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
     load_intrinsics_of(str(value))
@@ -87,16 +87,16 @@ T = TypeVar("T")
 
 
 class Readable(NamedTuple):
-    """A directory of schedules: how many of its records are good, and which lines are not."""
+    """The number of good records in a directory of schedules, and its bad lines."""
 
     records: int
     problems: list[BadLine]
 
 
 def read_database(directory: str, target: str, scratch: str) -> Readable:
-    """Copy the good records of a schedule directory into `scratch`, and name the bad lines.
+    """Copy a directory's good records into `scratch`; return their number and the bad lines.
 
-    Raises NotFound when there is no database, InvalidRequest when it is another target's.
+    Raises NotFound if there is no database, InvalidRequest if it is for another target.
     """
     source = Path(directory)
     missing = [name for name in FILES if not (source / name).is_file()]
@@ -104,7 +104,7 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
         raise NotFound(
             f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
         )
-    if _written.get(directory) == (target, _state(directory)):  # all of it was rebuilt then
+    if _written.get(directory) == (target, _state(directory)):  # its records were rebuilt then
         for name in FILES:
             shutil.copyfile(source / name, Path(scratch, name))
         return Readable((source / RECORDS).read_bytes().count(b"\n"), [])
@@ -117,17 +117,17 @@ def read_database(directory: str, target: str, scratch: str) -> Readable:
 
 
 def _state(directory: str) -> list[tuple[int, int, int]]:
-    found = [os.stat(Path(directory, name)) for name in FILES]
-    return [(each.st_ino, each.st_mtime_ns, each.st_size) for each in found]
+    stats = [os.stat(Path(directory, name)) for name in FILES]
+    return [(each.st_ino, each.st_mtime_ns, each.st_size) for each in stats]
 
 
 def _check_target(manifest: Path, target: str) -> None:
     if not manifest.is_file():
-        return  # written by stock TVM: its records name their targets themselves
-    found = parse_target(read_manifest(manifest).target)
-    if found.text != parse_target(target).text:
+        return  # written by stock TVM: each record names its target
+    stored = parse_target(read_manifest(manifest).target)
+    if stored.text != parse_target(target).text:
         raise InvalidRequest(
-            f"these schedules are for target {found}, not for {target}", hint=f"add --target '{found}'"
+            f"these schedules are for target {stored}, not for {target}", hint=f"add --target '{stored}'"
         )
 
 
@@ -138,7 +138,7 @@ def good_lines(
     start: int = 0,
     count: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """The number, from 0, and value of each of so many lines that can be read; the others become problems."""
+    """Yield number (from 0) and value of each good line; append the others to `problems`."""
     end = None if count is None else start + count
     for number, line in islice(enumerate(path.read_text(errors="replace").splitlines()), start, end):
         try:
@@ -148,9 +148,9 @@ def good_lines(
 
 
 def program(line: list[Any]) -> Any:
-    """The module of a workload's line. Raises Unschedulable for one that is not allowed."""
-    # Not TVM's own reader: that refuses a file from a platform whose structural hash differs.
-    # The text follows its own length, as eight bytes.
+    """Return the module of a workload's line. Raises Unschedulable if it is not allowed."""
+    # TVM's own reader would refuse files from a platform whose structural hash differs.
+    # The first eight bytes are the length of the text.
     text = base64.b64decode(line[1], validate=True)[8:].decode()
     check_program(text)
     return tvm.ir.load_json(text)
@@ -166,7 +166,7 @@ def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any)
     commit(database, programs[index], trace, run_secs, ours)
 
 
-def _essence(tvm_target: Any, asked: str) -> dict[str, object]:
-    """The target without the host's own triple, which TVM adds where none is named."""
-    unasked = {"tag", "keys", "mtriple"} - parse_target(asked).attrs.keys()
-    return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in unasked}
+def _essence(tvm_target: Any, text: str) -> dict[str, object]:
+    """Return a target's attributes without those that TVM adds if `text` lacks them."""
+    added = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
+    return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in added}

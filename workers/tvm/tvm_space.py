@@ -1,4 +1,4 @@
-"""The Space of MetaSchedule's sketches, as the worker sees it: TVM itself runs in the compiler child."""
+"""The worker's search space of MetaSchedule's sketches; TVM runs in the compiler child."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -17,14 +17,14 @@ from workers.interfaces.candidate_compiler import CandidateCompiler, Validate
 from workers.measure.base import Program
 from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
-See = Callable[[str, Sequence[Candidate]], Matrix]  # candidates in a view that takes a compiler
+See = Callable[[str, Sequence[Candidate]], Matrix]  # rows of candidates in a lowered view
 
 _MAX_DEFAULTS = 12
 _DRAW, _MAX_DRAWS = 16, 16
 
 
 class TvmSpace(DecisionSpace):
-    """Candidates of a program on a target."""
+    """The space of a program's candidates on a target."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TvmSpace(DecisionSpace):
         return self._see(view, candidates) if lowered and self._see else super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Ask for all at once, and for each alone where one of them kills who answers."""
+        """Return which candidates are valid; check them one by one if one kills the child."""
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
@@ -75,20 +75,20 @@ class TvmSpace(DecisionSpace):
         return self.likeliest(_MAX_DEFAULTS)
 
     def likeliest(self, count: int) -> list[Candidate]:
-        """The first of the defaults; no more of them are rebuilt than it takes."""
+        """Return the first `count` defaults without rebuilding more candidates than needed."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
-        found: list[Candidate] = []
-        while guesses and len(found) < count:
-            asked = count - len(found)
-            found += self._only_valid(guesses[:asked])
-            guesses = guesses[asked:]
-        return found or self._first_valid_samples()[:count]
+        defaults: list[Candidate] = []
+        while guesses and len(defaults) < count:
+            missing = count - len(defaults)
+            defaults += self._only_valid(guesses[:missing])
+            guesses = guesses[missing:]
+        return defaults or self._first_valid_samples()[:count]
 
     def _first_valid_samples(self) -> list[Candidate]:
         rng = np.random.default_rng(0)
         for _ in range(_MAX_DRAWS):
-            if found := self._only_valid(self.sample(rng, _DRAW)):
-                return found
+            if valid := self._only_valid(self.sample(rng, _DRAW)):
+                return valid
         return []
 
     def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:
@@ -96,7 +96,7 @@ class TvmSpace(DecisionSpace):
 
 
 def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
-    """A target's machine before one was measured."""
+    """Return the machine to assume for a target until one is measured."""
     if not target.is_cpu:
         return assumed_gpu(str(target.attrs.get("arch", "")))
     return assumed(target.num_cores, compiler.vector_lanes(target.text))

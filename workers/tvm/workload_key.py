@@ -1,4 +1,4 @@
-"""A tensor program's own name: stable across processes, platforms and the names a frontend gave.
+"""A tensor program's key, independent of process, platform and the importer's names.
 
 TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`, `param_0`) differ
 between models. The key is a hash of the program's text in which every name is replaced by its order of
@@ -16,18 +16,18 @@ import tvm_ffi
 from tvm.s_tir import SBlock
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
-# A name with a dot before it belongs to TVMScript, one with `=` right behind it is an argument's.
+# A name after a dot belongs to TVMScript; a name directly before `=` is a keyword argument.
 _TOKEN = re.compile(rf"{_STRING}|(?<![\w.])[A-Za-z_]\w*(?!\w|=(?!=))")
-# What starts a new variable, perhaps under a name that an earlier, closed scope used.
+# Binds a new variable, whose name may have been used in an earlier, closed scope.
 _BINDING = re.compile(r"^\s*+(?:for (?P<loops>.+) in |(?P<axes>.+?) = T\.axis\.)")
 _INTEGER = re.compile(r"(?<![\w.])\d+(?![\w.])")
-_KEPT = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
+_RESERVED = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
 
 
 def canonical(mod: Any) -> Any:
-    """The same program with its blocks named b0, b1, ... in order.
+    """Return the program with its blocks named b0, b1, ... in order.
 
-    Traces find blocks by name: two models whose programs have one key must share one set of names, or the
+    Traces find blocks by name: programs with equal keys need equal block names, or the
     schedules of one cannot be applied to the other.
     """
     names = canonical_names(mod)
@@ -36,7 +36,7 @@ def canonical(mod: Any) -> Any:
 
 
 def canonical_names(mod: Any) -> dict[str, str]:
-    """What `canonical` calls a program's blocks, by their names."""
+    """Return the names that `canonical` gives to a program's blocks, by their old names."""
     names: dict[str, str] = {}
 
     def note(block: Any) -> None:
@@ -48,27 +48,27 @@ def canonical_names(mod: Any) -> dict[str, str]:
 
 
 def workload_key(mod: Any) -> str:
-    """SHA-256 of the program's normalised text."""
+    """Return the SHA-256 of the program's normalised text."""
     return hashlib.sha256(normalised_text(mod).encode()).hexdigest()
 
 
 def structure_key(mod: Any) -> str:
-    """Hash of the loop structure alone: programs that differ only in sizes share it."""
+    """Return a hash of the loop structure; programs that differ only in sizes share it."""
     text = _INTEGER.sub("_", normalised_text(mod))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def normalised_text(mod: Any) -> str:
-    """The program as TVMScript with every name replaced by its order of appearance."""
+    """Return the program as TVMScript, with every name replaced by its order of appearance."""
     names: dict[str, str] = {}
-    fresh = count()
+    numbers = count()
 
     def rename(match: re.Match[str]) -> str:
         token = match.group()
-        if token in _KEPT or token.startswith('"'):
+        if token in _RESERVED or token.startswith('"'):
             return token
         if token not in names:
-            names[token] = f"v{next(fresh)}"
+            names[token] = f"v{next(numbers)}"
         return names[token]
 
     def line(text: str) -> str:
@@ -77,7 +77,7 @@ def normalised_text(mod: Any) -> str:
             names.pop(name, None)
         return _TOKEN.sub(rename, text)
 
-    # With metadata: constants inside a program are part of what it computes.
+    # With metadata, since constants inside a program are part of its computation.
     lines = canonical(mod).script(show_meta=True).splitlines()
     return "\n".join(line(text) for text in lines if not text.lstrip().startswith("#"))
 

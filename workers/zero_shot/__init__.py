@@ -1,1 +1,1 @@
-"""What a dataset answers about a task that nobody measures: the sources of zero- and one-shot."""
+"""Zero- and one-shot: sources of candidates for tasks that are not measured."""

@@ -1,4 +1,4 @@
-"""The seam of what is known: a candidate, and what it rests on."""
+"""Interface of the sources that propose candidates without measuring, with their reasons."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,43 +14,43 @@ from searchers.space import Candidate, Sketch, Space
 
 @dataclass(frozen=True, slots=True)
 class ZeroShotQuery:
-    """A task that nobody is going to measure."""
+    """A task that needs a candidate without being measured."""
 
-    owner: str  # who asks: what others keep to themselves is no answer
+    owner: str  # the asking user; private rows of other users are not used
     workload: Workload
     target: Target
     target_id: int
-    context_id: int | None  # that of the job, where it is known
+    context_id: int | None  # the job's measuring context, if it has one
     space: Space
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroShotAnswer:
-    """A candidate, valid or not, and why it."""
+    """A proposed candidate, not yet validated, and the reason for it."""
 
     candidate: Candidate
     source: Source
-    because: str  # in words, without the candidate
+    because: str  # the reason in words, without the candidate
     sure: Sure
-    expected_us: float | None = None  # None: there is no figure that one could stand by
-    sketch: Sketch | None = None  # as whoever measured it had it; None: that of the space
+    expected_us: float | None = None  # None: no reliable time is known
+    sketch: Sketch | None = None  # the sketch as it was measured; None: the space's sketch
 
 
 class AnswerSource(ABC):
-    """One source of answers.
+    """A source of answers.
 
-    Contract: candidates are well-formed in the question's space; whether one can be rebuilt is for who asks.
+    Contract: candidates are well-formed; the caller checks whether they can be rebuilt.
     """
 
     @abstractmethod
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
-        """Its answers, best first."""
+        """Yield the source's answers, best first."""
 
 
 def in_order(
     sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
 ) -> Iterator[ZeroShotAnswer]:
-    """The answers of the first source, then of the next, each candidate once; none is asked too early."""
+    """Yield the answers of each source in turn, each candidate once; call sources lazily."""
     seen: set[Candidate] = set()
     for source in sources:
         for answer in ask(source):

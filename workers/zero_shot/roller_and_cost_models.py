@@ -1,4 +1,4 @@
-"""Answers by a model: the constructor's guesses, those of the machine's model, and what a base likes."""
+"""Answers from models: Roller's construction, analytic cost models, and pretrained models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from searchers.pooled_searcher import score
 from workers.round.select_cost_model import model_of, own_bases
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
-FOUND: Final = 16  # proposals, beside the first guesses
+FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 
 
 class FromRoller(AnswerSource):
-    """The space's defaults, best guess first."""
+    """Proposes the space's default candidates, the best guess first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
@@ -32,7 +32,7 @@ class FromRoller(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByMachine(AnswerSource):
-    """Nothing, unless the job's cost model needs no measurements (`draft`, `tuna`)."""
+    """Ranks guesses by the job's cost model if it needs no measurements (`draft`, `tuna`)."""
 
     cost_model: str
     search: str
@@ -44,20 +44,21 @@ class RankedByMachine(AnswerSource):
         space, model = question.space, kind.made_for(question.space.machine)
         guesses = take(Filter(space, ()), space.defaults(), FOUND, DEFAULT)
         searcher: Searcher = resolve("search", self.search)(None)
-        found = searcher.propose(space, pending(guesses), model, FOUND, np.random.default_rng(0))
-        candidates = [proposal.candidate for proposal in (*guesses, *found)]
-        liked = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
+        proposals = searcher.propose(space, pending(guesses), model, FOUND, np.random.default_rng(0))
+        candidates = [proposal.candidate for proposal in (*guesses, *proposals)]
+        ranking = np.argsort(-score(space, model, candidates).prediction.mean, kind="stable")
         because = f"what {self.cost_model} expects to be fastest on this machine, of what {self.search} found"
-        for at in liked:
-            yield ZeroShotAnswer(candidates[at], Source.MODELLED, because, Sure.GUESSED)
+        for index in ranking:
+            yield ZeroShotAnswer(candidates[index], Source.MODELLED, because, Sure.GUESSED)
 
 
 @dataclass(frozen=True)
 class RankedByModel(AnswerSource):
-    """The newest active base of the operator on the target that reads decisions orders what others answer.
+    """Ranks other sources' answers by the operator's pretrained model that reads `decisions`.
 
-    Kin is not asked: on recordings it chose worse than the constructor. Nor are thousands of candidates drawn
-    for it: what a base likes best of those is often what it is wrong about (docs/knowledge.md).
+    Models of similar targets are not used: on recordings they chose worse than Roller. Nor are
+    thousands of candidates sampled: a model's favourite is often misjudged
+    (docs/knowledge.md).
     """
 
     others: Sequence[AnswerSource]
@@ -66,10 +67,10 @@ class RankedByModel(AnswerSource):
         for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
-                known = [answer.candidate for each in self.others for answer in each(session, question)]
+                answers = [answer.candidate for each in self.others for answer in each(session, question)]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
-                distinct = list(dict.fromkeys(known))
-                worth = score(question.space, model, distinct).prediction.mean
-                for at in np.argsort(-worth, kind="stable"):
-                    yield ZeroShotAnswer(distinct[at], Source.LEARNED, because, Sure.LIKELY)
+                distinct = list(dict.fromkeys(answers))
+                scores = score(question.space, model, distinct).prediction.mean
+                for index in np.argsort(-scores, kind="stable"):
+                    yield ZeroShotAnswer(distinct[index], Source.LEARNED, because, Sure.LIKELY)
                 return
