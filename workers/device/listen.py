@@ -8,7 +8,7 @@ from mallorn.core.fleet_key import HINT, FleetKey
 
 
 def private_address(host: str) -> str:
-    """Return the IP address of `host`. Raises InvalidRequest if it is public or for all interfaces."""
+    """Return the IP address of `host`. Raises InvalidRequest for any but a private or loopback one."""
     try:
         resolved = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
@@ -36,7 +36,7 @@ def is_own(address: str) -> bool:
 def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     """Return a socket listening on the first free port of `ports`; the kernel chooses for port 0.
 
-    Raises InvalidRequest if the address is public, or not loopback and `key` is empty, or no port is free.
+    Raises InvalidRequest if it is public, or not loopback and `key` is empty, or no port is free.
     """
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:

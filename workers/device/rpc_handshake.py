@@ -27,7 +27,7 @@ _NAME_LIMIT_BYTES: Final = 1024
 
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
-    """Return a client's ticket for `match_key`; if the fleet has a key, eavesdroppers cannot make it."""
+    """Return a client's ticket for `match_key`; a fleet key keeps eavesdroppers from making it."""
     return fleet.proof("client", match_key) if fleet else match_key
 
 
