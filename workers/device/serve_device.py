@@ -44,12 +44,12 @@ def serve_device(
     """Time candidates for `target` until the process ends; needs only TVM's runtime library.
 
     `gpu` is the GPU that a CUDA target runs on; CUDA_VISIBLE_DEVICES hides all others.
-    `is_local` says that the target was detected on this host. Before each execution, `log_path` gets a
-    line with the time, the candidate key and the pid of the session.
+    `is_local` says that the target was detected on this host. Before each execution, `log_path` gets
+    a line with the time, the candidate key and the pid of the session.
     `sandbox` is the mode of the sandbox around sessions, as in Settings.
     Raises NoSandbox if the mode requires more than this host supports, InvalidRequest if the address
-    may not be bound, InvalidTarget if this host cannot run the target, HostFault if it cannot open the
-    lock files.
+    may not be bound, InvalidTarget if this host cannot run the target, HostFault if it cannot open
+    the lock files.
     """
     prepare_runtime(target)
     CoreLock().files()
