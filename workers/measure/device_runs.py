@@ -114,7 +114,7 @@ class DeviceRuns:
     def poll(self) -> MeasureResult | None:
         """Return the result of the candidate on the device; None while there is none.
 
-        Raises HostFault or Unavailable if it cannot take a device, or waits for a quiet host in vain.
+        Raises HostFault or Unavailable if no device could be taken, Unavailable on a disturbed host.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -195,8 +195,8 @@ class DeviceRuns:
             raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
         if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)
-            is_reliable = run.disturbance is not None and run.disturbance.kept_sec * 1e3 >= MOMENT.min_repeat_ms
-            if is_reliable:
+            kept_ms = 0.0 if run.disturbance is None else run.disturbance.kept_sec * 1e3
+            if kept_ms >= MOMENT.min_repeat_ms:
                 self.latest = built, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
         return MeasureResult(built.slot.slot, trial, self._endpoint, run.disturbance)
