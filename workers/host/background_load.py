@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""Runs programs that load this host while something is timed, to test timing under load."""
+"""Runs programs that load this host while something is timed."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -23,7 +23,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_lock(path: Path, mode: int) -> int:
-    """Open the file, and set this mode if it is ours or new. Raises HostFault if access is denied."""
+    """Open the file, with this mode if it is ours or new. Raises HostFault if access is denied."""
     try:
         with suppress(FileNotFoundError):
             return _open(path, mode)
