@@ -86,7 +86,7 @@ def _restrict_files(walls: SandboxSpec) -> Iterator[str]:
     """Restrict access to files; yield what this kernel cannot restrict, in words."""
     try:
         renounce_privileges()
-        found = landlock.version() if walls.room is None else landlock.wall_in(_allowed_paths(walls), walls.connects)
+        found = landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
     except OSError as error:
         yield f"Landlock ({error.strerror})"
         return
@@ -94,7 +94,7 @@ def _restrict_files(walls: SandboxSpec) -> Iterator[str]:
         yield f"walls around signals and sockets (Landlock {found}; {landlock.WHOLE} has them)"
 
 
-def _allowed_paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
+def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
     yield from system_paths()
     yield from ((Path(path), rights) for path, rights in walls.others)
     if walls.room is not None:
