@@ -64,12 +64,12 @@ def main() -> int:
         signal.signal(number, lambda received, _frame: _stopping.append(received))
     try:
         with tempfile.TemporaryDirectory(prefix="batch-") as folder:
-            left = run(unpack(options.file, Path(folder)), results, options.seconds)
+            remaining = run(unpack(options.file, Path(folder)), results, options.seconds)
     except BatchRefused as error:
         sys.stderr.write(f"refused: {error}\n")
         return 2
-    say(f"{left} left; start it again" if left else f"all is timed: mallorn batch take {results}")
-    return 3 if left else 0
+    say(f"{remaining} left; start it again" if remaining else f"all is timed: mallorn batch take {results}")
+    return 3 if remaining else 0
 
 
 def say(words: str) -> None:
@@ -113,24 +113,24 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
             raise BatchRefused(f"{name} is not the file that the batch was made with")
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
     results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
-    left = [call for call in batch["calls"] if call["key"] not in results.done]
+    remaining = [call for call in batch["calls"] if call["key"] not in results.done]
     session: ChildSession | None = None
     try:
-        if left:
+        if remaining:
             session = ChildSession(batch_dir)
             results.begin(session.device)
-        while session is not None and left and time.monotonic() < end_sec and not _stopping:
-            key = left[0]["key"]
+        while session is not None and remaining and time.monotonic() < end_sec and not _stopping:
+            key = remaining[0]["key"]
             answer: Json | None = None
             if results.starts.get(key, 0) >= MOST_STARTS:
                 answer = {"outcome": "worker_lost", "error": f"whatever ran it was killed {MOST_STARTS} times"}
             else:
                 results.append({"start": key})
-                answer = session.time({**left[0], "best_us": results.best_us(left[0])}, end_sec)
+                answer = session.time({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
             if answer is None:
                 results.append({"stop": key})
                 break
-            left.pop(0)
+            remaining.pop(0)
             results.append({"key": key, **answer})
             shown = f"{median(answer['run_us']):.1f} us" if answer.get("run_us") else answer.get("error", "")[:200]
             say(f"{key} {answer['outcome']} {shown}")
@@ -138,7 +138,7 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
         if session is not None:
             session.end()
         results.close()
-    return len(left)
+    return len(remaining)
 
 
 class ResultsFile:
@@ -592,16 +592,16 @@ def rounded_error(ours: Any, theirs: Any) -> float:
     if not np.isfinite(error) or not ours.size:
         return error
     differences, largest = np.abs(ours - theirs), float(np.abs(theirs).max())
-    few = max(1, int(len(differences) * 0.01))
+    outliers = max(1, int(len(differences) * 0.01))
     values, places = np.unique(theirs, return_inverse=True)
     if 1 < len(values) <= 256:
         gaps = np.diff(values)
         steps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))[places.reshape(-1)]
     else:
         steps = np.full(1, largest / 127)
-    if len(differences) <= few or (differences > steps * (1 + 1e-6)).any():
+    if len(differences) <= outliers or (differences > steps * (1 + 1e-6)).any():
         return error
-    return float(np.sort(differences)[-1 - few] / max(largest, 1e-30))
+    return float(np.sort(differences)[-1 - outliers] / max(largest, 1e-30))
 
 
 class Timing(NamedTuple):

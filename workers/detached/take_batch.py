@@ -75,13 +75,13 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
         answers = {slot: calls[key] for slot in sent.build_ms if (key := f"{sent.round_id}-{slot}") in calls}
         added = _take_round(runtime, batch, sent, answers, endpoint) if answers else 0
         new, refused = (new, refused + len(answers)) if added is None else (new + added, refused)
-    left = len(batch.keys) - len(calls)
-    if batch.passes and not left:
+    remaining = len(batch.keys) - len(calls)
+    if batch.passes and not remaining:
         new += _take_finish(runtime, batch, calls, endpoint)
-    if not left:
+    if not remaining:
         with runtime.database.transaction() as session:
             Jobs(session).say(batch.job_id, "")
-    return Taken(batch.job_id, new, left, refused)
+    return Taken(batch.job_id, new, remaining, refused)
 
 
 def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:

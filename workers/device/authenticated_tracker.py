@@ -47,13 +47,13 @@ class DeviceRequestQueue:
     def _match(self) -> None:
         # Remove clients that hung up: if their class never came back, they would stay forever.
         self._requests = [each for each in self._requests if not each[0].gone]
-        for client, wanted in list(self._requests):
+        for client, class_text in list(self._requests):
             offer = next(
-                (each for each in self._free if wanted in ("", described_class(each[0].summary()))), None
+                (each for each in self._free if class_text in ("", described_class(each[0].summary()))), None
             )
             if offer is None:
                 continue
-            self._requests.remove((client, wanted))
+            self._requests.remove((client, class_text))
             if client.hand_out(offer[1:]):
                 self._free.remove(offer)
                 offer[0].pending_matchkeys.discard(offer[-1])
@@ -111,8 +111,8 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         else:
             self._refuse("does not know our key")
 
-    def _refuse(self, why: str) -> None:
-        log.warning("%s %s", self.name(), why)
+    def _refuse(self, reason: str) -> None:
+        log.warning("%s %s", self.name(), reason)
         self.ret_value(REFUSED)
         self.close()
 

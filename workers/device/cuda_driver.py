@@ -42,7 +42,7 @@ def lift_address_limit() -> None:
 
 
 def load_cuda_runtime() -> None:
-    """Load CUDA's runtime and TVM's; only in a fork, because their context does not survive a fork.
+    """Load CUDA's and TVM's CUDA runtime, only in a fork: their context would not survive a fork.
 
     TVM does not load its CUDA runtime by itself if only its runtime library is loaded. Raises
     HostFault, with the command to type, if either does not load.
@@ -68,7 +68,7 @@ def load_tvms_cuda_library() -> None:
 
 
 class CudaDriver:
-    """CUDA's driver API, started in this process, which SIGALRM ends after ANSWER_SEC.
+    """CUDA's driver API. SIGALRM ends this process after ANSWER_SEC unless its caller cancels that.
 
     Raises HostFault if the driver is missing or a call fails.
     """

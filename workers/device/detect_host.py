@@ -1,4 +1,4 @@
-"""Detects this host: its class, within which times compare, and the target that `local` means."""
+"""Detects this host: the class of hosts whose times compare, and the target that `local` means."""
 
 import hashlib
 import os

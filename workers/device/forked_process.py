@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
-    """Return the result of `question`, run in a fork. Raises HostFault, MallornError if it dies."""
+    """Return the result of `question`, run in a fork. Raises its HostFault, MallornError if it dies."""
     reader, writer = os.pipe()
 
     def answer_or_fault() -> None:

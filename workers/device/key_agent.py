@@ -31,7 +31,7 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class KeyAgent(FleetKey):
-    """A fleet key in another process, which this one asks through the socket `end`; forks cannot."""
+    """A fleet key in another process, reached through the socket `end`; forks cannot reach it."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__()

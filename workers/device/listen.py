@@ -36,7 +36,7 @@ def is_own(address: str) -> bool:
 def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     """Return a socket listening on the first free port of `ports`; the kernel chooses for port 0.
 
-    Raises InvalidRequest if it is public, or not loopback and `key` is empty, or no port is free.
+    Raises InvalidRequest for a public address, for all but loopback without a key, or if all are busy.
     """
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:

@@ -54,7 +54,7 @@ def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
 
 
 class Kernels:
-    """Times kernels in a virtual machine with an instrument that slows it down and stays.
+    """Times a virtual machine's kernels by an instrument that slows it down and cannot be removed.
 
     `run` runs the model once; `set_instrument` is the virtual machine's function of that name.
     """

@@ -52,7 +52,8 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
 
 
 def first_gpu() -> Gpu:
-    """Return the first visible GPU, found by a child. Raises InvalidTarget if none, Unavailable."""
+    """Return the first visible GPU, as a child process finds it. Raises InvalidTarget without a GPU,
+    Unavailable if the child does not answer."""
     answer = ask_tvm(GPU_PROGRAM)
     report = "the process that asked CUDA's driver died"
     if answer.returncode == 0:

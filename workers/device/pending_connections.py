@@ -25,7 +25,7 @@ class Unauthenticated:
         self._addresses: dict[Guest, str] = {}
 
     def add(self, guest: Guest, address: str) -> None:
-        """Add a connection; over a limit, close the oldest one of its address or of the busiest."""
+        """Add a connection. Over a limit, close the oldest of its address or of the busiest one."""
         self._addresses[guest] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:
@@ -134,8 +134,8 @@ class PendingConnections:
         for number in list(self._clients):
             self._drop(number, "another has the session")
 
-    def _drop(self, number: int, why: str) -> None:
+    def _drop(self, number: int, reason: str) -> None:
         client = self._clients.pop(number)
         self._waiting.remove(client)
         client.close()
-        log.info("a client got no session: %s", why)
+        log.info("a client got no session: %s", reason)

@@ -70,7 +70,7 @@ def serve_device(
 
 
 def prepare_runtime(target: Target) -> None:
-    """Set the environment variables by which TVM, once imported, takes its threads and runtime.
+    """Set TVM's environment variables before it is imported: thread count, and only its runtime.
 
     Raises InvalidTarget if the target has too many cores, MallornError if TVM is already imported.
     """

@@ -57,9 +57,9 @@ class SessionGateway:
 
     def connect(self) -> socket.socket:
         """Return a socket for a new runner; its requests are answered until it closes the socket."""
-        ours, theirs = socket.socketpair()
-        threading.Thread(target=self._answer_all, args=(ours,), name="session-gateway", daemon=True).start()
-        return theirs
+        worker_end, runner_end = socket.socketpair()
+        threading.Thread(target=self._answer_all, args=(worker_end,), name="session-gateway", daemon=True).start()
+        return runner_end
 
     def _answer_all(self, end: socket.socket) -> None:
         with end, end.makefile("rb") as questions:
@@ -73,13 +73,13 @@ class SessionGateway:
         self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
     ) -> Any:
         host, port = tracker
-        wanted = None if like is None else DeviceClass(*like)
+        device_class = None if like is None else DeviceClass(*like)
         resources = ExitStack()
         try:
             listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
             watched = resources.enter_context(runner.dup())  # watched until its session begins
             spare = resources.enter_context(runner.dup())  # keeps a descriptor for the runner
-            device, match_key = self._take_device((str(host), int(port)), key, wait_sec, wanted, runner)
+            device, match_key = self._take_device((str(host), int(port)), key, wait_sec, device_class, runner)
         except (MallornError, OSError) as error:  # this host may have no file descriptor left
             resources.close()
             return {"error": pack_error(error)}
@@ -97,18 +97,18 @@ class SessionGateway:
         their addresses.
         """
         deadline_sec = time.monotonic() + wait_sec
-        wanted, why = "" if like is None else like.text, "stayed busy"
+        class_text, reason = "" if like is None else like.text, "stayed busy"
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
-                    server["key"] == f"server:{key}" and wanted in ("", described_class(server))
+                    server["key"] == f"server:{key}" and class_text in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
                     raise none_like(like)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
-                    raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
-                offer = client.request(key, min(PATIENCE_SEC, left_sec), wanted, runner)
+                    raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
+                offer = client.request(key, min(PATIENCE_SEC, left_sec), class_text, runner)
             if offer is not None:
                 host, port, match_key = offer
                 try:
@@ -117,7 +117,7 @@ class SessionGateway:
                     if (host_error := os_error(error)) is not None:
                         raise host_error from error
                     # The device died after it was offered; the tracker will notice in a moment.
-                    why = f"stayed busy, or out of reach as {host}:{port} ({error})"
+                    reason = f"stayed busy, or out of reach as {host}:{port} ({error})"
                     log.warning("a device at %s:%s is not reached: %s", host, port, error)
                     time.sleep(0.1)
 
@@ -130,8 +130,8 @@ class GatewayClient:
 
     def open(self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        wanted = None if like is None else [like.host_class, like.tvm_version, like.threads]
-        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": wanted}
+        class_fields = None if like is None else [like.host_class, like.tvm_version, like.threads]
+        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:
             line = answers.readline()
@@ -184,7 +184,7 @@ def _accept_runner(
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:
-    """Check a client's ticket and greet it if right; another user's process may connect first."""
+    """Return whether a client has the ticket, and greet it then; another user may connect first."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()
@@ -215,9 +215,9 @@ def _pass_answers(device: socket.socket, client: socket.socket) -> None:
             if code not in ANSWERS or not _CODE_BYTES <= size <= PACKET_LIMIT_BYTES:
                 log.warning("a session sent a packet of kind %d and %d bytes, and was ended", code, size)
                 return
-            left = size - _CODE_BYTES
-            piece = stream.read(min(left, _CHUNK_BYTES))
+            left_bytes = size - _CODE_BYTES
+            piece = stream.read(min(left_bytes, _CHUNK_BYTES))
             client.sendall(head + piece)
-            while piece and (left := left - len(piece)):
-                piece = stream.read(min(left, _CHUNK_BYTES))
+            while piece and (left_bytes := left_bytes - len(piece)):
+                piece = stream.read(min(left_bytes, _CHUNK_BYTES))
                 client.sendall(piece)

@@ -122,8 +122,8 @@ class TrackerClient:
         if key and self._ask([PROVE, key.proof("peer", our_nonce, str(tracker_nonce))]) != SUCCESS:
             raise self._refused("does not accept our key")
 
-    def _refused(self, why: str) -> Unavailable:
-        return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {why}", hint=HINT)
+    def _refused(self, reason: str) -> Unavailable:
+        return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {reason}", hint=HINT)
 
     def _ask(self, message: list[Any]) -> Any:
         try:
@@ -166,7 +166,7 @@ def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: floa
 
 
 def receive_exactly(end: socket.socket, size: int) -> bytes:
-    """Return `size` bytes. Raises ConnectionError if the stream ends before, TimeoutError."""
+    """Return the next `size` bytes. Raises ConnectionError if the stream ends, or TimeoutError."""
     data, timeout_sec = bytearray(), end.gettimeout()
     deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
     # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the

@@ -34,7 +34,7 @@ class Registration:
         self._has_complained = False
 
     def fileno(self) -> int | None:
-        """Return the tracker connection's descriptor, readable once the tracker is gone; or None."""
+        """Return the connection's descriptor, readable once the tracker closes it, or None."""
         return self._tracker.fileno() if self._tracker is not None else None
 
     def keep(self) -> None:

@@ -20,7 +20,7 @@ class Stressor(Child):
 
 @contextmanager
 def stress(programs: int) -> Iterator[None]:
-    """Run this many programs inside the context; they end with this process. Raises ChildError."""
+    """Run so many programs in the context; however this process ends, they end. Raises ChildError."""
     with ExitStack() as stack:
         stressors = [stack.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
         for stressor in stressors:

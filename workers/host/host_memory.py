@@ -27,5 +27,5 @@ def free_bytes() -> int:
     import psutil  # late: commands import this module before they report missing packages
 
     free = psutil.virtual_memory().available
-    left = memory_left()
-    return free if left is None else max(0, min(free, left))
+    cgroup_left = memory_left()
+    return free if cgroup_left is None else max(0, min(free, cgroup_left))

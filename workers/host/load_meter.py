@@ -69,11 +69,11 @@ class LoadMeter:
         before, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
         ticks = max(1, self._last.total - before.total)
-        others = max(0, (self._last.busy - before.busy) - (self._last.ours - before.ours))
+        other_ticks = max(0, (self._last.busy - before.busy) - (self._last.ours - before.ours))
         elapsed_sec = max(1e-9, self._last.clock_sec - before.clock_sec)
         return Load(
             cores,
-            others * cores / ticks,
+            other_ticks * cores / ticks,
             (self._last.stolen - before.stolen) / ticks,
             (self._last.waited_sec - before.waited_sec) / elapsed_sec,
         )
@@ -86,14 +86,14 @@ class LoadMeter:
         ticks = (self._proc / "stat").read_text().splitlines()[0].split()[1:9]
         user, nice, system, idle, waits, *served, stolen = map(int, ticks)  # served: irq and softirq
         busy = user + nice + system + sum(served)
-        ours = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
+        our_ticks = sum(_ticks(self._proc / str(pid) / "stat") for pid in (os.getpid(), *self._ours()))
         total = busy + idle + waits + stolen
         try:
             pressure = (self._proc / "pressure" / "cpu").read_text()
             waited_sec = int(pressure.splitlines()[0].rpartition("total=")[2]) / 1e6
         except OSError:  # missing before Linux 4.20, and unreadable if switched off
             waited_sec = 0.0
-        return _Counters(time.monotonic(), busy, stolen, total, ours, waited_sec)
+        return _Counters(time.monotonic(), busy, stolen, total, our_ticks, waited_sec)
 
 
 def wait_for_quiet(look: Callable[[], Load], patience_sec: float) -> None:

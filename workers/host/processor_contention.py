@@ -23,7 +23,7 @@ class ContentionReading:
 
     @classmethod
     def look(cls, proc: Path = PROC) -> "ContentionReading":
-        """Read the counters; of no thread if the kernel does not count (lacks CONFIG_SCHED_INFO)."""
+        """Read the counters; those of threads are missing if the kernel lacks CONFIG_SCHED_INFO."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
             try:

@@ -22,7 +22,7 @@ from workers.subprocesses.process_pool import ChildPool
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A workload, whose schedules are the candidates."""
+    """A workload; its schedules are the candidates."""
 
     key: str
     tir: str  # tvm.ir.save_json of its module
@@ -51,7 +51,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A stand-in for a device; `lacks` says what of a job it cannot do, `hint` the next step."""
+    """A stand-in for a device; `lacks` says which part of a job it cannot do, `hint` what to do."""
 
     endpoint: Endpoint
     lacks: str = ""

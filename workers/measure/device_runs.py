@@ -114,7 +114,7 @@ class DeviceRuns:
     def poll(self) -> MeasureResult | None:
         """Return the result of the candidate on the device; None while there is none.
 
-        Raises HostFault or Unavailable if no device could be taken, Unavailable on a disturbed host.
+        Raises HostFault or Unavailable if no device could be taken, or if the host must be quiet.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -175,8 +175,8 @@ class DeviceRuns:
             kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
             raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
         # The device itself ends slow candidates in time: silence means that it or the network failed.
-        lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
-        outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
+        is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+        outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
         return self._finish(built, LibraryRun(outcome, error=error.message))
 
     def _finish(self, built: Built, run: LibraryRun) -> MeasureResult:
@@ -217,7 +217,7 @@ def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) 
 
 class TimingDriftDetector:
     """Times the round's fastest and latest candidates again. If both times drifted, times since the
-    last check are upper bounds. One kernel may be faster in one process than in the next: so both."""
+    last check are upper bounds. One drift is no sign: a kernel's speed may vary between processes."""
 
     def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing

@@ -20,7 +20,7 @@ SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """Return the time limit of a run in seconds: less than the job's if so slow a run cannot win."""
+    """Return a candidate's time limit in seconds: the job's, or less if one so slow cannot win."""
     evaluator = options.evaluator
     run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS

@@ -37,8 +37,8 @@ class Fleet:
         """Return a target's devices, or all, by name; only those started by `mallorn device`."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
-        ours = (self._device(server) for server in servers if "mallorn" in server)
-        devices = [device for device in ours if device is not None]
+        described = (self._device(server) for server in servers if "mallorn" in server)
+        devices = [device for device in described if device is not None]
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 

@@ -173,7 +173,7 @@ def in_turn(
     """Build all candidates, then time them in passes, so that all see the same conditions.
 
     With `spread`, each pass uses another device and times all candidates: a device that lies or is
-    broken excludes no candidate.
+    broken cannot exclude a candidate.
     """
     ends: list[Built | MeasureResult] = []
     with host.shared() as turn:

@@ -109,8 +109,8 @@ def _earlier_import(stage: StageContext, recipe: StoredRecipe) -> Extraction | N
         for job in Jobs(session).imported_before(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
             bound = options.input_shapes, options.dynamic, options.is_private
-            alike = bound == (current.input_shapes, current.dynamic, current.is_private)
-            if graph and alike and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
+            is_equal = bound == (current.input_shapes, current.dynamic, current.is_private)
+            if graph and is_equal and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
                 return Extraction(
                     graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
                 )
@@ -175,8 +175,8 @@ def _store(session: Session, stage: StageContext, extraction: Extraction) -> Non
     Tasks(session).replace(stage.job.id, tasks)
     Jobs(session).record(stage.job.id, graph=extraction.graph)
     troubles = {step.name: step.error for step in extraction.graph.steps if step.error}
-    for name, why in left_out(extraction.graph.recipe).items():
-        troubles[name] = f"it is left out of this network: {why}"
+    for name, reason in left_out(extraction.graph.recipe).items():
+        troubles[name] = f"it is left out of this network: {reason}"
     for name, trouble in troubles.items():
         Warnings(session).add(stage.job.id, NewJobWarning(f"graph pass {name}", trouble))
     event = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))

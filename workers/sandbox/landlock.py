@@ -1,4 +1,4 @@
-"""Landlock: limits the files that a process and its children can reach, and whom they can signal.
+"""Landlock: limits the files and the processes that a process and its children can reach.
 
 https://docs.kernel.org/userspace-api/landlock.html. A confined process can also not inspect outside
 processes (memory, environment, open files), nor connect to abstract sockets, which have no file.
@@ -60,7 +60,7 @@ def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
     Paths that do not exist are skipped. `connects` leaves the network open.
     """
     kernel_version = version()
-    files = max(bits for since, bits in _KNOWN.items() if since <= kernel_version)
+    files = max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
     network = _BIND_AND_CONNECT if kernel_version >= 4 and not connects else 0
     scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if kernel_version >= WHOLE else 0
     ruleset = _Ruleset(files, network, scoped)

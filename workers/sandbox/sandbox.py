@@ -64,7 +64,7 @@ def enter_sandbox(walls: SandboxSpec) -> str:
 
 
 def _limit_resources() -> None:
-    """Limit this process to the machine's memory, and to a harmless size of files and processes."""
+    """Limit memory, file sizes and processes; without memory, the kernel kills this process first."""
     page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     threads_of_the_host = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     limits = {

@@ -132,7 +132,7 @@ def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
 def _judge(
     number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Judge this call by one argument; refuse it unless `by_argument` answers."""
+    """Yield the filter of one call: apply `rules` to one of its arguments, otherwise refuse it."""
     steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

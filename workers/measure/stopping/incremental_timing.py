@@ -155,11 +155,11 @@ class _PartialMean:
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:
-            each_sec, left_sec, most = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
+            each_sec, left_sec, limit = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
         else:
-            each_sec, most = _combined(samples).mean_sec, self._last_runs * GROWTH
+            each_sec, limit = _combined(samples).mean_sec, self._last_runs * GROWTH
             left_sec = (self._wanted_sec - sec) * MARGIN
-        self._last_runs = max(1, self._fewest - runs, min(most, ceil(left_sec / max(each_sec, NO_TIME_SEC))))
+        self._last_runs = max(1, self._fewest - runs, min(limit, ceil(left_sec / max(each_sec, NO_TIME_SEC))))
         pieces = ceil(self._last_runs / max(1, round(PIECE_SEC / max(each_sec, NO_TIME_SEC))))
         return ceil(self._last_runs / pieces), pieces
 
