@@ -311,7 +311,7 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each contender that can be built for one."""
+        """Add a numeric check of each contender whose library for the check can be built."""
         program, (inputs, expected) = contest.program, (folder / "inputs.npz", folder / "expected.npz")
         arguments = program.tir, program.args, SEED, str(inputs), str(expected)
         reference = twice(lambda: graphs.reference(*arguments))

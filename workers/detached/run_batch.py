@@ -572,7 +572,7 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """Return the largest difference over the largest value; infinite if other places are finite."""
+    """Return the largest difference over the largest value; infinite if non-finite values differ."""
     import numpy as np
 
     finite = np.isfinite(theirs)
@@ -585,7 +585,7 @@ def relative_error(ours: Any, theirs: Any) -> float:
 
 
 def rounded_error(ours: Any, theirs: Any) -> float:
-    """Return the relative error without a few places, which may differ by one step of rounding."""
+    """Return the relative error, without the largest 1 % if no difference exceeds a rounding step."""
     import numpy as np
 
     error = relative_error(ours, theirs)

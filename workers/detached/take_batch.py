@@ -107,7 +107,7 @@ def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | 
 
 
 def _bind_context(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
-    """Bind the job to the context of its first results. Raises NoDevice for another class later."""
+    """Bind the job to the context of its first results. Raises NoDevice if its class is another."""
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)

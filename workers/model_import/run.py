@@ -42,7 +42,7 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model and store its tasks; return the job's id, or None if that is not due."""
+    """Import a job's model and store its tasks; return its id, or None if that is not due now."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
         if stage is None:
             return None
@@ -103,7 +103,7 @@ def _extract(stage: StageContext) -> Extraction:
 
 
 def _earlier_import(stage: StageContext, recipe: StoredRecipe) -> Extraction | None:
-    """Return the result of an earlier import of this model by the same code for the same target."""
+    """Return an earlier import of this model by the same code for the same target, or None."""
     current = stage.options
     with stage.runtime.database.session() as session:
         for job in Jobs(session).imported_before(stage.job):
