@@ -585,7 +585,7 @@ def relative_error(ours: Any, theirs: Any) -> float:
 
 
 def rounded_error(ours: Any, theirs: Any) -> float:
-    """Return the relative error, without the largest 1 % if no difference exceeds a rounding step."""
+    """Return the relative error, without the largest 1 % if none exceeds a rounding step."""
     import numpy as np
 
     error = relative_error(ours, theirs)

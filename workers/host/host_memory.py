@@ -5,7 +5,7 @@ from typing import Final
 
 from workers.subprocesses.cgroups import memory_left, memory_limit
 
-COPIES_OF_ONE: Final = 3  # of one model in memory while it loads
+COPIES_OF_ONE: Final = 3  # of a model in memory while it loads
 # Three engines may hold COPIES_OF_ONE copies each, and a quarter of memory is left for all else.
 COPIES: Final = 12
 
