@@ -123,7 +123,10 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
             key = remaining[0]["key"]
             answer: Json | None = None
             if results.starts.get(key, 0) >= MOST_STARTS:
-                answer = {"outcome": "worker_lost", "error": f"whatever ran it was killed {MOST_STARTS} times"}
+                answer = {
+                    "outcome": "worker_lost",
+                    "error": f"whatever ran it was killed {MOST_STARTS} times",
+                }
             else:
                 results.append({"start": key})
                 answer = session.time({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
@@ -132,7 +135,11 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
                 break
             remaining.pop(0)
             results.append({"key": key, **answer})
-            shown = f"{median(answer['run_us']):.1f} us" if answer.get("run_us") else answer.get("error", "")[:200]
+            shown = (
+                f"{median(answer['run_us']):.1f} us"
+                if answer.get("run_us")
+                else answer.get("error", "")[:200]
+            )
             say(f"{key} {answer['outcome']} {shown}")
     finally:
         if session is not None:

@@ -212,7 +212,9 @@ class CarriedTimes(DetachedMeasurer):
         results = []
         for slot in slots:
             contender = program.key, slot.candidate.key
-            answers = [self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == contender]
+            answers = [
+                self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == contender
+            ]
             results += [_result(slot.slot, slot.candidate, each, self._endpoint) for each in answers]
             if not answers:
                 missing = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)

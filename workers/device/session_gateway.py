@@ -58,7 +58,9 @@ class SessionGateway:
     def connect(self) -> socket.socket:
         """Return a socket for a new runner; its requests are answered until it closes the socket."""
         worker_end, runner_end = socket.socketpair()
-        threading.Thread(target=self._answer_all, args=(worker_end,), name="session-gateway", daemon=True).start()
+        threading.Thread(
+            target=self._answer_all, args=(worker_end,), name="session-gateway", daemon=True
+        ).start()
         return runner_end
 
     def _answer_all(self, end: socket.socket) -> None:
