@@ -1,4 +1,4 @@
-"""The record of a batch at home, and the form of its results: they come from a machine of strangers."""
+"""The stored record of a batch, and the validation of results from a machine we do not trust."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,14 +11,14 @@ from pydantic import Field, JsonValue, ValidationError
 from mallorn.core.artifact_uris import batch_uri, reaching
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.storable_json import read_json
-from mallorn.core.storable_json import told as told_of
+from mallorn.core.storable_json import told as printable
 from mallorn.core.values.base import Value
 from mallorn.core.values.disturbance import Disturbance
 from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
 from workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
 
-LEASE_SEC: Final = 60 * 24 * 3600.0  # of what a batch holds: queues and journeys are long
+LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: queues of clusters and transport take long
 MOST_BYTES: Final = 64 * 1024**2
 ID_DIGITS: Final = 16
 LONGEST_US: Final = 1e10
@@ -30,16 +30,16 @@ Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
 
 class SentRound(Value):
-    """A round that a batch holds: what was proposed, in the order of its slots."""
+    """A round that a batch holds, with its proposals in the order of its slots."""
 
     round_id: int
     proposals: tuple[Proposal, ...]
-    build_ms: dict[int, float]  # by slot; of those that were built
-    state: str | None = None  # what the searcher leaves to its next round, in base64
+    build_ms: dict[int, float]  # by slot; only of candidates that could be built
+    state: str | None = None  # the searcher's state for its next round, in base64
 
 
 class SentCall(Value):
-    """A call of a finish: a pass of a contest, or the numeric check of a candidate."""
+    """A call of a finish: a timing of a candidate in a contest, or its numeric check."""
 
     key: str
     workload: str
@@ -47,7 +47,7 @@ class SentCall(Value):
 
 
 class SentBatch(Value):
-    """A batch, as it is kept at home until its results were taken."""
+    """A batch, as the service stores it until its results are taken."""
 
     id: str
     job_id: str
@@ -63,7 +63,7 @@ def holder_of(batch_id: str) -> str:
     return f"batch-{batch_id}"
 
 
-class _ToldDisturbance(Disturbance):
+class _ReportedDisturbance(Disturbance):
     timed: Literal[1]
     bounds: Annotated[int, Field(ge=0, le=1)]
     kept_sec: Seconds
@@ -74,7 +74,7 @@ class _ToldDisturbance(Disturbance):
 
 
 class CallResult(Value):
-    """The outcome of a call."""
+    """The result of a call, as run_batch.py writes it."""
 
     key: Annotated[str, Field(max_length=64)]
     outcome: Literal["ok", "run_error", "run_timeout", "worker_lost", "wrong_result"]
@@ -83,7 +83,7 @@ class CallResult(Value):
     error: Annotated[str, Field(max_length=4000)] = ""
     max_error: Annotated[float | None, Field(ge=0, allow_inf_nan=False)] = None
     disturbed: Annotated[float | None, Field(ge=0, le=1)] = None
-    disturbance: _ToldDisturbance | None = None
+    disturbance: _ReportedDisturbance | None = None
 
 
 class _Header(Value):
@@ -95,7 +95,7 @@ class _Header(Value):
 
 @dataclass(frozen=True, slots=True)
 class BatchResults:
-    """The results of a file: the last device that wrote it, and the calls by their keys."""
+    """The contents of a results file: the last device that wrote it, and the results by call key."""
 
     batch: str
     digest: str
@@ -104,7 +104,7 @@ class BatchResults:
 
 
 def read_results(file: Path) -> BatchResults:
-    """Read a results file, which may end in the middle of a line. Raises InvalidRequest for any other."""
+    """Read a results file, whose last line may be incomplete. Raises InvalidRequest if invalid."""
     if not file.is_file():
         raise InvalidRequest(f"there is no file {str(file)!r}", hint=RESULTS)
     if file.stat().st_size > MOST_BYTES:
@@ -116,36 +116,36 @@ def read_results(file: Path) -> BatchResults:
     calls: dict[str, CallResult] = {}
     try:
         for line in text[: text.rfind(b"\n") + 1].splitlines():
-            told = read_json(line)
-            if "device" in told:
-                headers.append(_Header.model_validate(told))
-            elif "key" in told:
-                result = CallResult.model_validate(told)
+            record = read_json(line)
+            if "device" in record:
+                headers.append(_Header.model_validate(record))
+            elif "key" in record:
+                result = CallResult.model_validate(record)
                 calls.setdefault(result.key, result)
         devices = [endpoint_of(header.device) for header in headers]
     except (ValidationError, ValueError, TypeError) as error:
-        words = told_of(" ".join(str(error).split()))
+        words = printable(" ".join(str(error).split()))
         raise InvalidRequest(f"{file} holds no results of a batch: {words}", hint=RESULTS) from None
     if not headers or headers[0].format != FORMAT:
         raise InvalidRequest(f"{file} holds no results of a batch of this version", hint=RESULTS)
     marks = {(header.batch, header.digest) for header in headers}
     if len(marks) > 1 or len({device.device_class for device in devices}) > 1:
         raise InvalidRequest(f"{file} mixes batches, or devices whose times do not compare", hint=RESULTS)
-    # A name of its own: no file says anything of a device that registered. Nobody reaches this one.
-    known = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
-    device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=known)
+    # A separate name, so that no file describes a registered device. Nobody can reach this device.
+    info = devices[-1].info.model_copy(update={"stopped": True, "is_local": False, "address": ""})
+    device = replace(devices[-1], name=f"batch:{devices[-1].name}", info=info)
     return BatchResults(headers[0].batch, headers[0].digest, device, calls)
 
 
 def keep(artifacts: str, batch: SentBatch) -> None:
-    """Keep a batch until its results come. Raises StoreAway, StorageFull."""
+    """Store a batch until its results come. Raises StoreAway, StorageFull."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
 
 
 def kept(artifacts: str, batch_id: str) -> SentBatch:
-    """Return a batch that was kept. Raises InvalidRequest for one that is not known."""
+    """Return a stored batch. Raises InvalidRequest if the service has no batch of this id."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
     with reaching(batch_uri(artifacts, "*", batch_id)) as (store, pattern):
@@ -155,21 +155,21 @@ def kept(artifacts: str, batch_id: str) -> SentBatch:
 
 
 def forget(artifacts: str, batch: SentBatch) -> None:
-    """Delete what is kept of a batch."""
+    """Delete the stored batch."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
 
 
 def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
-    """Return the results of a batch. Raises InvalidRequest for those of another, or of a changed file."""
+    """Return a batch's results. Raises InvalidRequest if they belong to another or changed batch."""
     if results.digest != batch.digest:
         raise InvalidRequest(
             "these are results of a file that is not as `mallorn batch next` wrote it", hint=AGAIN
         )
-    if strange := sorted(results.calls.keys() - set(batch.keys)):
-        raise InvalidRequest(f"the batch has no candidate {strange[0]}", hint=AGAIN)
+    if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
+        raise InvalidRequest(f"the batch has no candidate {unknown_keys[0]}", hint=AGAIN)
     checks = {each.key for each in batch.checks}
-    for key, told in results.calls.items():
-        if bool(told.run_us) != (told.outcome == "ok" and key not in checks):
+    for key, result in results.calls.items():
+        if bool(result.run_us) != (result.outcome == "ok" and key not in checks):
             raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")
     return results.calls

@@ -1,4 +1,4 @@
-"""Makes a batch: rounds or a finish are held under its name, built as ever, and packed into one file."""
+"""Makes a batch: leases rounds or a finish in its name, builds their candidates, packs one file."""
 
 import base64
 import json
@@ -60,7 +60,7 @@ from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
 RULES: Final = ("fixed", "adaptive", "racing")  # stopping rules that run_batch.py has
-# Modules for another machine: they import each other, the standard library, numpy and TVM alone.
+# Modules for another machine: they import only each other, the standard library, numpy and TVM.
 SHARED: Final = (
     *("mallorn/core/outcomes.py", "mallorn/core/errors.py", "mallorn/core/redaction.py"),
     *("graphc/export/cuda_toolkit.py", "workers/subprocesses/cgroups.py"),
@@ -70,20 +70,21 @@ SHARED: Final = (
     *("workers/host/load_meter.py", "workers/host/process_priority.py"),
     *("workers/host/processor_contention.py", "workers/measure/stopping/incremental_timing.py"),
 )
-MAKING_SEC: Final = 3600.0  # of the lease of a round while the others of its batch are built
+MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
-MOST_VALUES: Final = 65_536  # of an output that are compared
-ENTRY_BYTES: Final = 500  # of the file, for the name and the call of a library
-# How devices and numeric checks draw arguments (workers/tvm/remote_device.py, reference_outputs.py).
+MOST_VALUES: Final = 65_536  # compared of one output
+ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
+# Ranges from which devices and numeric checks draw arguments (workers/tvm/remote_device.py,
+# reference_outputs.py).
 TIMED_FLOATS, TIMED_INTS, CHECKED_INTS = (0.1, 1.0), (0, 1), (0, 2)
 CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
-MOST_FILE_BYTES: Final = 1 << 30  # of what a child process wrote
-Plan = Callable[[Session, str], object]  # opens one more round of a job, if there is one to open
+MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote
+Plan = Callable[[Session, str], object]  # plans one more round of a job if possible
 
 
 @dataclass
 class BatchFile:
-    """The files and calls of a batch so far, and their bytes when compressed."""
+    """The files and calls of a batch so far, and their compressed size in bytes."""
 
     limit_bytes: int
     files: dict[str, bytes] = field(default_factory=dict)
@@ -91,7 +92,7 @@ class BatchFile:
     size: int = 0
 
     def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
-        """Add both, or neither where the limit does not allow it."""
+        """Add files and calls; return False, adding neither, if they would exceed the limit."""
         more = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
         if self.size + more > self.limit_bytes:
             return False
@@ -101,7 +102,7 @@ class BatchFile:
         return True
 
     def write(self, file: Path, manifest: bytes) -> None:
-        """Write all into one file, and the program that runs it beside it."""
+        """Write all into one zip file, and run_batch.py into the same folder."""
         program = Path(run_batch.__file__).read_bytes()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
@@ -110,7 +111,7 @@ class BatchFile:
 
 
 class Packing:
-    """A batch in the making. What it holds is let go of as any worker's work if the making breaks off."""
+    """A batch in the making. If that fails, its rounds and finish are released like a worker's."""
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
@@ -134,9 +135,9 @@ class Packing:
             raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
-        """Write the job's next batch to `file`, and hold its rounds until the results come.
+        """Write the job's next batch to `file`, and hold its work until the results come.
 
-        Raises Conflict where there is nothing to measure now, InvalidRequest for a limit that is too small.
+        Raises Conflict if there is nothing to measure now, InvalidRequest if the limit is too small.
         """
         try:
             return self._pack(plan, file)
@@ -191,7 +192,7 @@ class Packing:
         return batch
 
     def _next_round(self, plan: Plan) -> int | None:
-        """Return a round of the job that nobody holds; one is planned where there is none."""
+        """Return a queued round of the job, planning one if none is queued; None if there is none."""
         with self._database.transaction() as session:
             if not (queued := Rounds(session).queued(self._job_id)):
                 plan(session, self._job_id)
@@ -199,19 +200,19 @@ class Packing:
             return next(iter(queued), None)
 
     def _add_round(self, round_id: int) -> bool:
-        """Propose and build a round; False, and it goes back to the queue, where it does not fit."""
+        """Propose and build a round; if it does not fit, return it to the queue and return False."""
         is_added = False
-        with leased_work(self._runtime, WorkItem.round(round_id), settle) as held:
-            if held is None:
+        with leased_work(self._runtime, WorkItem.round(round_id), settle) as work:
+            if work is None:
                 return False
-            token = held.hold.token
+            token = work.hold.token
             context, (slots, proposals, state) = prepare(self._runtime, round_id, token)
             missing = [slot for slot in slots if slot.slot not in context.done_slots]
             commits = Commits(self._database, context, token, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
             files, calls, build_ms = dict[str, bytes](), list[run_batch.Json](), dict[int, float]()
-            races = {"group": context.program.key, "best_us": context.best_us}
-            for end in self._built(held.lease, context.program, missing):
+            race = {"group": context.program.key, "best_us": context.best_us}
+            for end in self._build(work.lease, context.program, missing):
                 if isinstance(end, MeasureResult):
                     commits.add(end)
                     continue
@@ -220,9 +221,9 @@ class Packing:
                 build_ms[end.slot.slot] = end.build_ms
                 args = context.program.args.of(end.args)
                 call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
-                calls.append(call | races)
+                calls.append(call | race)
             commits.settle()
-            if not calls:  # none could be built
+            if not calls:  # no candidate could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
                 return True
             is_added = self._file.add(files, calls)
@@ -231,10 +232,10 @@ class Packing:
                 if not is_added:
                     Rounds(session).close(round_id, token, RoundState.QUEUED)
         if is_added:
-            left = None if state is None else base64.b64encode(state).decode()
-            sent = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=left)
+            encoded = None if state is None else base64.b64encode(state).decode()
+            sent = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=encoded)
             self._rounds.append(sent)
-            self._hold(held.hold)
+            self._hold(work.hold)
         elif not self._file.calls:
             raise InvalidRequest(
                 "the first round is larger than the limit, or broke off", hint="--limit 200M"
@@ -242,15 +243,15 @@ class Packing:
         return is_added
 
     def _hold(self, hold: LeaseToken) -> None:
-        """Keep what was leased while the batch is made: nobody renews it meanwhile."""
+        """Extend a lease for the time in which the batch is made: no thread renews it meanwhile."""
         self._holds.append(hold)
         with self._database.transaction() as session:
             Leases(session).renew(hold, MAKING_SEC)
 
-    def _built(
+    def _build(
         self, lease: LeaseKeeper, program: Program, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[Built | MeasureResult]:
-        """Build candidates as any round does, and yield each as long as its library is there."""
+        """Build candidates like any round; yield results while their libraries exist."""
         runtime, limit_sec = self._runtime, self._options.build_timeout_sec
         with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
             builds = Builds(runtime.builders, slots, program, self._target, folder, limit_sec, any_size)
@@ -263,19 +264,19 @@ class Packing:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        """Add what decides all tasks: passes of their contests, in turn, and a check of each contender."""
+        """Add the calls that decide all tasks: timings in their contests and numeric checks."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
-        with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
-            if claimed is None:
+        with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
+            if stage is None:
                 return
             with self._database.session() as session:
                 tasks = Tasks(session).programs(job_id)
             files, calls = dict[str, bytes](), list[run_batch.Json]()
-            with stage_folder(runtime, "finish-") as folder, claimed.graphs(folder) as graphs:
+            with stage_folder(runtime, "finish-") as folder, stage.graphs(folder) as graphs:
                 for task, workload in tasks:
-                    contest = contest_of(claimed, task, workload)
+                    contest = contest_of(stage, task, workload)
                     built = []
-                    for end in self._built(claimed.lease, contest.program, contest.slots, any_size=True):
+                    for end in self._build(stage.lease, contest.program, contest.slots, any_size=True):
                         if isinstance(end, Built):
                             name = f"f{task.index}-{end.slot.slot}.so"
                             files[name] = _file_of_child(end.artifact).read()
@@ -283,11 +284,11 @@ class Packing:
                     self._add_contest(calls, task.index, contest, built)
                     self._add_checks(files, calls, task.index, contest, graphs, folder.graphs)
             is_added = self._file.add(files, calls)
-        if claimed is not None and is_added:
-            self._hold(claimed.hold)
-        elif claimed is not None:
+        if stage is not None and is_added:
+            self._hold(stage.hold)
+        elif stage is not None:
             with self._database.transaction() as session:
-                Leases(session).give_back(claimed.hold)
+                Leases(session).give_back(stage.hold)
             raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
 
     def _add_contest(
@@ -310,20 +311,20 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a check of each contender; one that cannot be built for it is not handed out."""
+        """Add a numeric check of each contender whose library for the check can be built."""
         program, (inputs, expected) = contest.program, (folder / "inputs.npz", folder / "expected.npz")
-        asked = program.tir, program.args, SEED, str(inputs), str(expected)
-        reference = twice(lambda: graphs.reference(*asked))
-        given, answers = (list(load_arrays(_file_of_child(file)).values()) for file in (inputs, expected))
-        reals = [each for each, arg in zip(given, program.args.args, strict=True) if "float" in arg.dtype]
+        arguments = program.tir, program.args, SEED, str(inputs), str(expected)
+        reference = twice(lambda: graphs.reference(*arguments))
+        values, answers = (list(load_arrays(_file_of_child(file)).values()) for file in (inputs, expected))
+        reals = [each for each, arg in zip(values, program.args.args, strict=True) if "float" in arg.dtype]
         is_signed = any((each.astype("float32") < 0).any() for each in reals)
         expects = f"f{index}-expected.npz"
         files[expects] = expected_values(answers, reference.outputs)
-        types = ["float32" if reference.rounds else str(answers[at].dtype) for at in reference.outputs]
+        types = ["float32" if reference.rounds else str(answers[each].dtype) for each in reference.outputs]
         check = {
             "args": drawn(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
             "seed": SEED,
-            "inputs": run_batch.fingerprint(given, reference.outputs),
+            "inputs": run_batch.fingerprint(values, reference.outputs),
             "outputs": reference.outputs,
             "expected": expects,
             "tolerance": [tolerance(dtype, reference.reduction_len) for dtype in types],
@@ -331,9 +332,9 @@ class Packing:
         }
         for slot in contest.slots:
             key, library = f"f{index}-{slot.slot}-check", folder / f"{slot.slot}.so"
-            asked_trace = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+            trace_arguments = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
             try:
-                trace = twice(lambda: self._runtime.compiler.full_trace(*asked_trace))  # noqa: B023
+                trace = twice(lambda: self._runtime.compiler.full_trace(*trace_arguments))  # noqa: B023
                 if trace is None:
                     continue
                 twice(lambda: graphs.build_whole(program.tir, trace, self._target.text, str(library)))  # noqa: B023
@@ -349,7 +350,7 @@ class Packing:
 def timed_call(
     key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
 ) -> run_batch.Json:
-    """Return the call that times a library as a device of the target would."""
+    """Return the call that times a library like a device of the target."""
     evaluator = options.evaluator
     return {
         "key": key,
@@ -363,7 +364,7 @@ def timed_call(
 
 
 def shared_modules() -> bytes:
-    """Return an archive of the modules that run_batch.py shares with devices, in packages without code."""
+    """Return a zip of the modules that run_batch.py shares with devices, in empty packages."""
     root, file = Path(run_batch.__file__).parents[2], BytesIO()
     packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -375,7 +376,7 @@ def shared_modules() -> bytes:
 
 
 def needs(target: Target) -> run_batch.Json:
-    """Return what a machine must have to run what is built for a target."""
+    """Return what a machine must have to run libraries built for a target."""
     if not target.is_cpu:
         return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
     machine = machine_of(target) or os.uname().machine
@@ -386,29 +387,29 @@ def needs(target: Target) -> run_batch.Json:
 
 
 def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
-    """Return the arguments as run_batch.py draws them: type, shape, and the range of the values."""
-    found: list[list[Any]] = []
-    for at, (_, dtype, shape) in enumerate(args.args):
-        usual = ints if dtype.startswith(("int", "uint", "bool")) else floats
-        found.append([dtype, shape, *args.ranges.get(str(at), usual)])
-    return found
+    """Return how run_batch.py draws the arguments: each one's type, shape and range of values."""
+    draws: list[list[Any]] = []
+    for index, (_, dtype, shape) in enumerate(args.args):
+        default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats
+        draws.append([dtype, shape, *args.ranges.get(str(index), default_range)])
+    return draws
 
 
 def expected_values(answers: Sequence[Any], outputs: Sequence[int], most: int = MOST_VALUES) -> bytes:
     """Return the expected outputs as an npz file: all values, or `most` of them at random places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
-    for at in outputs:
-        values = np.asarray(answers[at], "float64").reshape(-1)
+    for index in outputs:
+        values = np.asarray(answers[index], "float64").reshape(-1)
         if values.size > most:
             places = np.unique(np.random.default_rng(SEED).integers(0, values.size, most))
-            arrays[f"places_{at}"], values = places, values[places]
-        arrays[f"values_{at}"] = values
+            arrays[f"places_{index}"], values = places, values[places]
+        arrays[f"values_{index}"] = values
     file = BytesIO()
     np.savez(file, allow_pickle=False, **arrays)
     return file.getvalue()
 
 
 def _file_of_child(path: Path) -> Any:
-    """Return a copy of what a child process wrote. Raises TamperedFile for anything but a plain file."""
+    """Return a copy of a child's file in memory. Raises TamperedFile if it is not a plain file."""
     with open_plain(path.parent, path.name, MOST_FILE_BYTES) as file:
         return BytesIO(file.read())

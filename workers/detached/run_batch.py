@@ -1,14 +1,15 @@
-"""Times the candidates of a batch on a machine without Mallorn: TVM's runtime and numpy suffice there.
+"""Times the candidates of a batch on a machine without Mallorn, with only TVM's runtime and numpy.
 
     python run_batch.py FILE [--seconds N] [--results RESULTS]
 
-`mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS (FILE.results.jsonl). Each result is
-on disk before the next candidate begins. Started again, the run goes on where it ended or was killed.
-The exit status is 0 when all is timed, 3 when something is left, 2 when the machine or a file is refused.
+`mallorn batch next` writes FILE, and `mallorn batch take` reads RESULTS (FILE.results.jsonl). Each
+result is on disk before the next candidate begins. If the program is started again, it continues
+where it ended or was killed. The exit status is 0 if all candidates are timed, 3 if some are left,
+2 if the machine or a file is refused.
 
-FILE brings the modules that time and that look for what disturbs: those of a device's session, which need
-nothing else of Mallorn. Stopping rules and the errors of outputs are copies, which
-tests/unit/detached/test_copied_rules.py compares.
+FILE contains the modules that time candidates and detect disturbances; they are those of a device's
+session and need nothing else of Mallorn. The stopping rules and error measures here are copies;
+tests/unit/detached/test_copied_rules.py compares them with the originals.
 """
 
 import argparse
@@ -34,51 +35,54 @@ from typing import Any, Final, NamedTuple
 Json = Any  # an object, as json reads it
 FORMAT: Final = 2
 MANIFEST: Final = "batch.json"
-MODULES: Final = "modules.zip"  # of Mallorn; a folder of a batch without it needs Mallorn installed
+MODULES: Final = "modules.zip"  # Mallorn's modules; without them Mallorn must be installed
 START_SEC: Final = 300.0  # for loading TVM and a GPU's context
 CHECK_SEC: Final = 60.0
 GRACE_SEC: Final = 20.0  # for loading a library and making its arguments
-MOST_STARTS: Final = 2  # of one candidate whose run was cut short by the end of this whole program
-ALIKE: Final = ("host_class", "tvm_version", "threads")  # of two devices whose times compare
+MOST_STARTS: Final = 2  # of a candidate during whose run this program itself was killed
+ALIKE: Final = ("host_class", "tvm_version", "threads")  # equal for devices whose times compare
 PR_SET_PDEATHSIG: Final = 1
 _stopping: list[int] = []  # signals that asked this program to end
 
 
 class BatchRefused(Exception):
-    """The machine or a file is not the one that the batch is for; the text says why."""
+    """The machine or a file does not fit the batch; the message says why."""
 
 
 def main() -> int:
-    """Run the command line and return its exit status."""
+    """Run the command line; return its exit status."""
     parser = argparse.ArgumentParser(description="Time the candidates of a batch of `mallorn batch next`.")
     parser.add_argument("file", type=Path, help="the batch: a file, or a folder that holds what was in it")
     parser.add_argument("--seconds", type=float, default=None, help="end after so many seconds")
     parser.add_argument("--results", type=Path, default=None, help="default: FILE.results.jsonl")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.serve:
-        return serve(given.file)
-    results = given.results or Path(f"{str(given.file).rstrip('/')}.results.jsonl")
+    options = parser.parse_args()
+    if options.serve:
+        return serve(options.file)
+    results = options.results or Path(f"{str(options.file).rstrip('/')}.results.jsonl")
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda told, _frame: _stopping.append(told))
+        signal.signal(number, lambda received, _frame: _stopping.append(received))
     try:
         with tempfile.TemporaryDirectory(prefix="batch-") as folder:
-            left = run(unpack(given.file, Path(folder)), results, given.seconds)
+            remaining = run(unpack(options.file, Path(folder)), results, options.seconds)
     except BatchRefused as error:
         sys.stderr.write(f"refused: {error}\n")
         return 2
-    say(f"{left} left; start it again" if left else f"all is timed: mallorn batch take {results}")
-    return 3 if left else 0
+    say(f"{remaining} left; start it again" if remaining else f"all is timed: mallorn batch take {results}")
+    return 3 if remaining else 0
 
 
 def say(words: str) -> None:
-    """Print a line at once."""
+    """Print a line and flush it."""
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 
 
 def unpack(file: Path, folder: Path) -> Path:
-    """Return the folder with the files of a batch: `file` itself, or `folder` after they were extracted."""
+    """Return the folder with a batch's files: `file` itself, or `folder`, where they are extracted.
+
+    Raises BatchRefused if `file` is not a complete batch.
+    """
     if file.is_dir():
         return file
     try:
@@ -93,9 +97,10 @@ def unpack(file: Path, folder: Path) -> Path:
 
 
 def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
-    """Time what the results lack of a batch; return how many candidates are left when the time ends.
+    """Time the calls that have no result yet; return how many are left when the time is over.
 
-    Raises BatchRefused for a changed file, results of another batch, and a machine that is not the batch's.
+    Raises BatchRefused if a file was changed, the results are of another batch, or the machine does
+    not fit the batch.
     """
     end_sec = inf if seconds is None else time.monotonic() + seconds
     text = (batch_dir / MANIFEST).read_bytes()
@@ -108,39 +113,46 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
             raise BatchRefused(f"{name} is not the file that the batch was made with")
     mark = {"format": FORMAT, "batch": batch["batch"], "digest": hashlib.sha256(text).hexdigest()}
     results = ResultsFile(results_path, mark, {call["key"]: call.get("group") for call in batch["calls"]})
-    left = [call for call in batch["calls"] if call["key"] not in results.done]
+    remaining = [call for call in batch["calls"] if call["key"] not in results.done]
     session: ChildSession | None = None
     try:
-        if left:
+        if remaining:
             session = ChildSession(batch_dir)
             results.begin(session.device)
-        while session is not None and left and time.monotonic() < end_sec and not _stopping:
-            key = left[0]["key"]
-            told: Json | None = None
+        while session is not None and remaining and time.monotonic() < end_sec and not _stopping:
+            key = remaining[0]["key"]
+            answer: Json | None = None
             if results.starts.get(key, 0) >= MOST_STARTS:
-                told = {"outcome": "worker_lost", "error": f"whatever ran it was killed {MOST_STARTS} times"}
+                answer = {
+                    "outcome": "worker_lost",
+                    "error": f"whatever ran it was killed {MOST_STARTS} times",
+                }
             else:
                 results.append({"start": key})
-                told = session.time({**left[0], "best_us": results.best_us(left[0])}, end_sec)
-            if told is None:
+                answer = session.time({**remaining[0], "best_us": results.best_us(remaining[0])}, end_sec)
+            if answer is None:
                 results.append({"stop": key})
                 break
-            left.pop(0)
-            results.append({"key": key, **told})
-            shown = f"{median(told['run_us']):.1f} us" if told.get("run_us") else told.get("error", "")[:200]
-            say(f"{key} {told['outcome']} {shown}")
+            remaining.pop(0)
+            results.append({"key": key, **answer})
+            shown = (
+                f"{median(answer['run_us']):.1f} us"
+                if answer.get("run_us")
+                else answer.get("error", "")[:200]
+            )
+            say(f"{key} {answer['outcome']} {shown}")
     finally:
         if session is not None:
             session.end()
         results.close()
-    return len(left)
+    return len(remaining)
 
 
 class ResultsFile:
-    """The file of results: one JSON object a line, each written through to the disk."""
+    """The results file: one JSON object per line, each flushed to disk."""
 
     def __init__(self, path: Path, mark: Json, groups: Json) -> None:
-        """`mark` names the batch; `groups` names the race that each call takes part in, if any."""
+        """Open the file; `mark` identifies the batch, `groups` has the race of each call, if any."""
         self.done: set[str] = set()
         self.starts: dict[str, int] = {}
         self._bests: dict[str, float] = {}
@@ -148,31 +160,31 @@ class ResultsFile:
         self._path, self._mark, self._groups = path, mark, groups
         self._file = path.open("a+b")
         try:
-            self._take_over()
+            self._load()
         except BaseException:
             self._file.close()
             raise
 
-    def _take_over(self) -> None:
+    def _load(self) -> None:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BatchRefused(f"another process writes {self._path}") from None
         except OSError:
-            pass  # this file system has no locks
+            pass  # this file system has no locks: go on without
         self._file.seek(0)
-        whole = self._file.read()
-        end = whole.rfind(b"\n") + 1
-        self._file.truncate(end)  # a line that was being written when its process was killed is no result
-        for line in whole[:end].splitlines():
-            self._note(json.loads(line))
+        content = self._file.read()
+        end = content.rfind(b"\n") + 1
+        self._file.truncate(end)  # drop a line whose writer was killed in the middle
+        for line in content[:end].splitlines():
+            self._record(json.loads(line))
 
-    def _note(self, line: Json) -> None:
+    def _record(self, line: Json) -> None:
         if "device" in line:
             if {name: line.get(name) for name in self._mark} != self._mark:
                 raise BatchRefused(f"{self._path} holds results of another batch")
             self._device = line["device"]
-        elif "key" not in line:  # a stop says nothing of its candidate
+        elif "key" not in line:  # a stop takes back the start of its candidate
             key, step = (line["start"], 1) if "start" in line else (line["stop"], -1)
             self.starts[key] = self.starts.get(key, 0) + step
         else:
@@ -181,16 +193,16 @@ class ResultsFile:
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
     def begin(self, device: Json) -> None:
-        """Write which device gives the results that follow. Raises BatchRefused for one of another class."""
-        ours, before = ([each[name] for name in ALIKE] for each in (device, self._device or device))
-        if ours != before:
+        """Write which device the next results are from. Raises BatchRefused if its class differs."""
+        new_class, old_class = ([each[name] for name in ALIKE] for each in (device, self._device or device))
+        if new_class != old_class:
             raise BatchRefused(
-                f"the batch was begun on {before}, and this is {ours}: their times do not compare"
+                f"the batch was begun on {old_class}, and this is {new_class}: their times do not compare"
             )
         self.append({**self._mark, "device": device})
 
     def best_us(self, call: Json) -> float | None:
-        """Return the fastest time that is known of a call's program; None where it does not race."""
+        """Return the fastest known time of a call's program; None if there is none or no race."""
         best = min(call.get("best_us") or inf, self._bests.get(call.get("group") or "", inf))
         return None if best == inf else best
 
@@ -199,15 +211,15 @@ class ResultsFile:
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._note(line)
+        self._record(line)
 
     def close(self) -> None:
-        """Let another process write the file."""
+        """Close the file and release its lock."""
         self._file.close()
 
 
 class ChildSession:
-    """A child process that has the device. A candidate that fails costs it: the next gets a new one."""
+    """A child process that has the device. After a failed candidate, the next gets a new process."""
 
     def __init__(self, folder: Path) -> None:
         self._command = [sys.executable, os.path.abspath(__file__), "--serve", str(folder)]
@@ -215,41 +227,41 @@ class ChildSession:
         self.device = self._start()
 
     def time(self, call: Json, end_sec: float) -> Json | None:
-        """Return what became of a call; None when `end_sec` came, or a signal to end, before it was over."""
+        """Return a call's result; None if `end_sec` or a signal to end came before it was over."""
         if self._process is None:
             self._start()
         began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
         limit_sec = longest_sec(call) + 2 * GRACE_SEC + (CHECK_SEC if call.get("check") else 0.0)
-        with suppress(BrokenPipeError):  # it died: its end is its answer
+        with suppress(BrokenPipeError):  # the child died: how it ended is the result
             if pipe is not None:
                 pipe.write(json.dumps(call).encode() + b"\n")
                 pipe.flush()
         line = self._line(min(end_sec, began_sec + limit_sec))
         if line is None:
-            died = self.end()
-            if died is None and (_stopping or time.monotonic() >= end_sec):
+            status = self.end()
+            if status is None and (_stopping or time.monotonic() >= end_sec):
                 return None
-            told = _failure(died, call["timeout_sec"])
+            result = _failure(status, call["timeout_sec"])
         else:
-            told = json.loads(line)
-            if told["outcome"] not in ("ok", "wrong_result"):
-                self.end()  # a GPU's context may be lost with it
-        return {**told, "run_ms": round((time.monotonic() - began_sec) * 1e3, 3)}
+            result = json.loads(line)
+            if result["outcome"] not in ("ok", "wrong_result"):
+                self.end()  # a GPU's context may be broken
+        return {**result, "run_ms": round((time.monotonic() - began_sec) * 1e3, 3)}
 
     def _start(self) -> Json:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, start_new_session=True)
         self._read = b""
         line = self._line(time.monotonic() + START_SEC)
-        told: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
-        if "refused" in told:
+        answer: Json = json.loads(line) if line else {"refused": "TVM's runtime does not load here"}
+        if "refused" in answer:
             self.end()
-            raise BatchRefused(told["refused"])
-        device: Json = told["device"]
+            raise BatchRefused(answer["refused"])
+        device: Json = answer["device"]
         return device
 
     def _line(self, until_sec: float) -> bytes | None:
-        """Return the child's next line; None when it ends, or `until_sec` comes, or a signal to end."""
+        """Return the child's next line; None if it ends, at `until_sec`, or after a signal to end."""
         if self._process is None or self._process.stdout is None:
             return None
         while b"\n" not in self._read:
@@ -257,54 +269,54 @@ class ChildSession:
             if left_sec <= 0 or _stopping:
                 return None
             if select.select([self._process.stdout], [], [], min(left_sec, 0.2))[0]:
-                found = os.read(self._process.stdout.fileno(), 1 << 16)
-                if not found:
+                data = os.read(self._process.stdout.fileno(), 1 << 16)
+                if not data:
                     self._process.wait()
                     return None
-                self._read += found
+                self._read += data
         line, _, self._read = self._read.partition(b"\n")
         return line
 
     def end(self) -> int | None:
-        """End the child, and return how it ended by itself; None if it had to be killed here."""
+        """Kill the child; return its exit status if it had already ended, otherwise None."""
         process, self._process = self._process, None
         if process is None:
             return None
-        died = process.poll()
+        status = process.poll()
         process.kill()
         with suppress(BrokenPipeError):
             process.communicate()
-        return died
+        return status
 
 
 def patience_sec(call: Json) -> float:
-    """Return the seconds of disturbed timings of a candidate that are taken again."""
+    """Return how many seconds of disturbed timings of a candidate may be repeated."""
     _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
     return float(repeat * min_repeat_ms / 1e3)
 
 
 def longest_sec(call: Json) -> float:
-    """Return the seconds after which a candidate that did not return is ended."""
+    """Return the seconds after which a candidate that has not returned is killed."""
     return float(call["timeout_sec"] + patience_sec(call))
 
 
-def _failure(died: int | None, timeout_sec: float) -> Json:
-    """Return what the end of its process says of a candidate; None: it was killed for its silence."""
-    if died is None or died == -signal.SIGALRM:
+def _failure(status: int | None, timeout_sec: float) -> Json:
+    """Return a candidate's result by its process's exit status; None: it was killed on timeout."""
+    if status is None or status == -signal.SIGALRM:
         return {"outcome": "run_timeout", "error": f"did not return in time ({timeout_sec:g} s)"}
-    name = signal.Signals(-died).name if died < 0 else f"status {died}"
-    lost = died == -signal.SIGKILL  # by the host, which may have nothing to do with the candidate
-    return {"outcome": "worker_lost" if lost else "run_error", "error": f"its process ended by {name}"}
+    name = signal.Signals(-status).name if status < 0 else f"status {status}"
+    killed = status == -signal.SIGKILL  # the host killed it, perhaps not because of the candidate
+    return {"outcome": "worker_lost" if killed else "run_error", "error": f"its process ended by {name}"}
 
 
 def serve(folder: Path) -> int:
-    """Answer calls, one JSON object a line, in a process of its own that has the device."""
+    """Answer calls, one JSON object per line, in a process of its own that has the device."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # output of libraries must not mix with answers
 
-    def answer(**told: object) -> None:
-        answers.write(json.dumps(told) + "\n")
+    def answer(**fields: object) -> None:
+        answers.write(json.dumps(fields) + "\n")
         answers.flush()
 
     batch = json.loads((folder / MANIFEST).read_bytes())
@@ -326,7 +338,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """The device of this machine, with TVM's runtime. Raises BatchRefused if the batch is for another."""
+    """This machine's device, with TVM's runtime. Raises BatchRefused if it does not fit the batch."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -356,49 +368,49 @@ class TargetDevice:
         is_raised = self._kind == "cpu" and raise_priority()  # before TVM starts its threads
         self._timer = SliceTimer(self._kind == "cpu", is_raised, meter)
         tvm_ffi.register_global_func(NEXT_SLICE, self._timer.next_slice, override=True)
-        version, ran = str(tvm.__version__), int(tvm.runtime.num_threads())
+        version, thread_count = str(tvm.__version__), int(tvm.runtime.num_threads())
         name = "" if self._kind == "cpu" else str(self._device.device_name) or self._kind
-        self.identity = described(version, ran, name, gpu)
-        ours = [self.identity["host_class"], version, ran]
-        if batch["like"] and batch["like"] != ours:
+        self.identity = described(version, thread_count, name, gpu)
+        own_class = [self.identity["host_class"], version, thread_count]
+        if batch["like"] and batch["like"] != own_class:
             raise BatchRefused(
-                f"the job's times are of {batch['like'][0]}, and this is {ours[0]}: they do not compare"
+                f"the job's times are of {batch['like'][0]}, and this is {own_class[0]}: they do not compare"
             )
         self._arguments: tuple[Json, list[Any]] = None, []
         self._checked: tuple[Json, list[Any]] = None, []
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
-            mallopt(-6, 0x80)  # fresh memory holds nonsense: what nobody wrote never passes for a result
+            mallopt(-6, 0x80)  # fill fresh memory with nonsense, so that unwritten values are wrong
 
     def answer(self, folder: Path, call: Json) -> Json:
-        """Check a library, and time it, as the call asks for."""
+        """Check a library, time it, or both, as the call asks for; return the result."""
         library = self._tvm.runtime.load_module(str(folder / call["library"]))
-        told: Json = {"outcome": "ok"}
+        result: Json = {"outcome": "ok"}
         if check := call.get("check"):
             signal.setitimer(signal.ITIMER_REAL, CHECK_SEC)
-            told["max_error"], wrong = self._check(folder, library, check)
+            result["max_error"], wrong = self._check(folder, library, check)
             if wrong:
-                return {**told, "outcome": "wrong_result", "error": wrong}
+                return {**result, "outcome": "wrong_result", "error": wrong}
         if call.get("evaluator"):
             signal.setitimer(signal.ITIMER_REAL, longest_sec(call) + GRACE_SEC)
-            tensors = self._timed_with(call["args"])
+            tensors = self._timed_tensors(call["args"])
             signal.setitimer(signal.ITIMER_REAL, longest_sec(call))
-            told |= self._time(library, tensors, call)
+            result |= self._time(library, tensors, call)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        return told
+        return result
 
     def _copy(self, value: Any) -> Any:
         return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
 
-    def _timed_with(self, args: Json) -> list[Any]:
-        """Return the arguments of timings; those of the last call if it had the same ones."""
+    def _timed_tensors(self, args: Json) -> list[Any]:
+        """Return the arguments of timings; reuse those of the last call if they are the same."""
         if self._arguments[0] != args:
             self._arguments = None, []
             self._arguments = args, [self._copy(value) for value in timed_values(args)]
         return self._arguments[1]
 
     def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
-        """Return the run times that count, and what others had of the device meanwhile."""
+        """Return the run times that count, and how other programs disturbed the device meanwhile."""
         from workers.measure.stopping.incremental_timing import CandidateTimes
 
         time_runs = self._timer.cold_times if call.get("cold") else self._timer.times
@@ -415,15 +427,15 @@ class TargetDevice:
         return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
-        """Return the largest error of the outputs, and what is wrong with them in words.
+        """Return the largest error of the outputs, and what is wrong with them, in words.
 
-        Outputs hold nonsense before the call: numbers that an earlier candidate left are no answer.
+        Outputs hold nonsense before the call, so that values of an earlier candidate cannot pass.
         """
         import numpy as np
 
-        wanted = check["args"], check["seed"]
-        if self._checked[0] != wanted:
-            self._checked = wanted, drawn_values(*wanted)
+        drawn = check["args"], check["seed"]
+        if self._checked[0] != drawn:
+            self._checked = drawn, drawn_values(*drawn)
         values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
@@ -441,8 +453,8 @@ class TargetDevice:
                 places = f"places_{index}"
                 if places in expected.files:
                     ours = ours[expected[places]]
-                far = rounded_error if check.get("rounds") else relative_error
-                error = far(ours, expected[f"values_{index}"])
+                error_of = rounded_error if check.get("rounds") else relative_error
+                error = error_of(ours, expected[f"values_{index}"])
                 worst = max(worst, error)
                 if not error <= allowed:
                     wrong = f"relative error {error:.2g}, allowed {allowed:.2g}"
@@ -455,13 +467,13 @@ def _check_processor(needs: Json, cores: int) -> None:
     if needs["cores"] > cores:
         raise BatchRefused(f"the batch is for {needs['cores']} cores, and this process may use {cores}")
     cpu = _processor()
-    has = set((cpu.get("flags") or cpu.get("Features") or "").split())
-    if missing := sorted(set(needs["flags"]) - has):
+    flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
+    if missing := sorted(set(needs["flags"]) - flags):
         raise BatchRefused(f"the batch is for a CPU that has {', '.join(missing[:4])}, and this one has not")
 
 
 def _take_gpu(needs: Json) -> tuple[Any, str]:
-    """Load CUDA for the first visible GPU; return its meter, and its part of the device's class."""
+    """Load CUDA for the first visible GPU; return its meter and its suffix of the host class."""
     from mallorn.core.errors import MallornError
     from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
     from workers.device.gpu_meter import GpuMeter
@@ -474,17 +486,17 @@ def _take_gpu(needs: Json) -> tuple[Any, str]:
         raise BatchRefused(error.reason) from None
     if not gpus:
         raise BatchRefused("this machine has no cuda device")
-    wanted = str(needs.get("arch", "")).removeprefix("sm_")
-    ours, only, wanted = str(gpus[0].capability), wanted[-1:] in ("a", "f"), wanted.rstrip("af")
-    if wanted and not (ours == wanted if only else ours[:-1] == wanted[:-1] and ours[-1] >= wanted[-1]):
-        words = f"the batch is for {needs['arch']}, and this GPU is sm_{ours} ({gpus[0].name})"
+    arch = str(needs.get("arch", "")).removeprefix("sm_")
+    own, is_exact, arch = str(gpus[0].capability), arch[-1:] in ("a", "f"), arch.rstrip("af")
+    if arch and not (own == arch if is_exact else own[:-1] == arch[:-1] and own[-1] >= arch[-1]):
+        words = f"the batch is for {needs['arch']}, and this GPU is sm_{own} ({gpus[0].name})"
         raise BatchRefused(words)
     meter = GpuMeter(gpus[0].uuid)
     return meter, f"+{gpus[0].driver}{meter.power_limit()}"
 
 
 def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
-    """Return what a device of Mallorn says of itself, with a class that is equal where times compare."""
+    """Return this device's description, in which devices with comparable times share a class."""
     from workers.device.clock_conditions import governor, limits
 
     cpu, cores = _processor(), len(os.sched_getaffinity(0))
@@ -534,7 +546,7 @@ def _word(file: str) -> str:
 
 
 def timed_values(args: Json) -> list[Any]:
-    """Return the arguments of timings, as a device's session draws them."""
+    """Return random arguments for timings, drawn like those of a device's session."""
     from workers.device.random_and_saved_arrays import random_values
 
     return [
@@ -544,16 +556,16 @@ def timed_values(args: Json) -> list[Any]:
 
 
 def drawn_values(args: list[Any], seed: int) -> list[Any]:
-    """Return the arguments of a check: one generator draws them in turn."""
+    """Return the arguments of a check, which one random generator draws in turn."""
     import numpy as np
 
     from workers.device.random_and_saved_arrays import dtype_of
 
     generator, values = np.random.default_rng(seed), []
     for dtype, shape, low, high in args:
-        whole = dtype.startswith(("int", "uint", "bool"))
-        found = generator.integers(low, high, shape) if whole else generator.uniform(low, high, shape)
-        values.append(np.asarray(found).astype(dtype_of(dtype)))
+        is_whole = dtype.startswith(("int", "uint", "bool"))
+        array = generator.integers(low, high, shape) if is_whole else generator.uniform(low, high, shape)
+        values.append(np.asarray(array).astype(dtype_of(dtype)))
     return values
 
 
@@ -567,7 +579,7 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """Return the largest difference over the largest value; infinite where what is finite differs."""
+    """Return the largest difference over the largest value; infinite if non-finite values differ."""
     import numpy as np
 
     finite = np.isfinite(theirs)
@@ -580,23 +592,23 @@ def relative_error(ours: Any, theirs: Any) -> float:
 
 
 def rounded_error(ours: Any, theirs: Any) -> float:
-    """Return the same but for a few places that may have been rounded the other way, by a step at most."""
+    """Return the relative error, without the largest 1 % if none exceeds a rounding step."""
     import numpy as np
 
-    whole = relative_error(ours, theirs)
-    if not np.isfinite(whole) or not ours.size:
-        return whole
-    apart, largest = np.abs(ours - theirs), float(np.abs(theirs).max())
-    few = max(1, int(len(apart) * 0.01))
+    error = relative_error(ours, theirs)
+    if not np.isfinite(error) or not ours.size:
+        return error
+    differences, largest = np.abs(ours - theirs), float(np.abs(theirs).max())
+    outliers = max(1, int(len(differences) * 0.01))
     values, places = np.unique(theirs, return_inverse=True)
     if 1 < len(values) <= 256:
         gaps = np.diff(values)
         steps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))[places.reshape(-1)]
     else:
         steps = np.full(1, largest / 127)
-    if len(apart) <= few or (apart > steps * (1 + 1e-6)).any():
-        return whole
-    return float(np.sort(apart)[-1 - few] / max(largest, 1e-30))
+    if len(differences) <= outliers or (differences > steps * (1 + 1e-6)).any():
+        return error
+    return float(np.sort(differences)[-1 - outliers] / max(largest, 1e-30))
 
 
 class Timing(NamedTuple):
@@ -610,7 +622,7 @@ class Timing(NamedTuple):
 def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
-    """Return how to take the next timing by a rule of Mallorn's (workers/measure/stopping); None: enough."""
+    """Return the next timing by a rule as in workers/measure/stopping; None if the times suffice."""
     if stopping == "fixed" or best_us is None:
         return None if run_us else evaluator
     if run_us:
@@ -625,39 +637,39 @@ def next_timing(
     count = min(max(10, evaluator.repeat), total_ms // 5)
     if count < max(2, evaluator.repeat):
         return None if run_us else evaluator
-    one = Timing(ceil(runs / count), 1, ceil(total_ms / count))
+    probe = Timing(ceil(runs / count), 1, ceil(total_ms / count))
     if not run_us:
-        return one
-    if one.number >= 8 or one.min_repeat_ms * 1e3 >= 8 * run_us[0]:
-        return one if len(run_us) < count else None
+        return probe
+    if probe.number >= 8 or probe.min_repeat_ms * 1e3 >= 8 * run_us[0]:
+        return probe if len(run_us) < count else None
     if len(run_us) > 3:
         return None
-    taken = [max(one.number, ceil(one.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
-    spent_ms = sum(number * each_us for number, each_us in zip(taken, run_us, strict=True)) / 1e3
-    left, left_ms = runs - sum(taken), ceil(total_ms - spent_ms)
-    if left <= 0 and left_ms <= 0:
+    counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
+    spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
+    rest, rest_ms = runs - sum(counts), ceil(total_ms - spent_ms)
+    if rest <= 0 and rest_ms <= 0:
         return None
     if len(run_us) < 3:
-        return one
-    left, left_ms = max(1, left), max(0, left_ms)
-    repeat = max(1, ceil(left / 1000), ceil(left_ms / 10_000))
-    return Timing(ceil(left / repeat), repeat, ceil(left_ms / repeat))
+        return probe
+    rest, rest_ms = max(1, rest), max(0, rest_ms)
+    repeat = max(1, ceil(rest / 1000), ceil(rest_ms / 10_000))
+    return Timing(ceil(rest / repeat), repeat, ceil(rest_ms / repeat))
 
 
 def _interval(run_us: list[float]) -> tuple[float, float]:
     """Return the mean of the undisturbed slices and the half width of its 95 % confidence interval."""
     quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-    kept = list(run_us)
+    quiet = list(run_us)
     if len(run_us) >= 4:
         middle = median(run_us)
         typical = max(median(abs(each - middle) for each in run_us), 0.003 * middle)
-        kept = [each for each in run_us if abs(each - middle) <= 8.0 * typical]
-    mean = fmean(kept)
-    if len(kept) < 2:
+        quiet = [each for each in run_us if abs(each - middle) <= 8.0 * typical]
+    mean = fmean(quiet)
+    if len(quiet) < 2:
         return mean, inf
-    freedom = len(kept) - 1
+    freedom = len(quiet) - 1
     quantile = quantiles[freedom - 1] if freedom <= len(quantiles) else 2.0
-    return mean, quantile * max(stdev(kept), 0.003 * mean) / sqrt(len(kept))
+    return mean, quantile * max(stdev(quiet), 0.003 * mean) / sqrt(len(quiet))
 
 
 if __name__ == "__main__":

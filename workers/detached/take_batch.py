@@ -1,4 +1,4 @@
-"""Brings the results of a batch home, by the laws of any round: nothing twice, and nothing is lost."""
+"""Commits the results of a batch by the rules of any round: none is counted twice, none is lost."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Counts of the results that were taken: new ones, and runs of the batch that have no result yet."""
+    """Counts after results were taken: new results, and calls of the batch without a result yet."""
 
     job_id: str
     new: int
@@ -64,49 +64,50 @@ class Taken:
 
 
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
-    """Commit results. Raises InvalidRequest for those of another batch, Conflict for another device's."""
+    """Commit results. Raises InvalidRequest for an unknown or changed batch, NoDevice if the device's
+    class is not the job's, Conflict if the batch no longer holds the job's finish."""
     batch = kept(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device
     runtime.name, runtime.carries_batches = holder_of(batch.id), True
-    _bind(runtime, batch.job_id, endpoint)
+    _bind_context(runtime, batch.job_id, endpoint)
     new, refused = 0, 0
     for sent in batch.rounds:
-        mine = {slot: calls[key] for slot in sent.build_ms if (key := f"{sent.round_id}-{slot}") in calls}
-        found = _take_round(runtime, batch, sent, mine, endpoint) if mine else 0
-        new, refused = (new, refused + len(mine)) if found is None else (new + found, refused)
-    left = len(batch.keys) - len(calls)
-    if batch.passes and not left:
+        answers = {slot: calls[key] for slot in sent.build_ms if (key := f"{sent.round_id}-{slot}") in calls}
+        added = _take_round(runtime, batch, sent, answers, endpoint) if answers else 0
+        new, refused = (new, refused + len(answers)) if added is None else (new + added, refused)
+    remaining = len(batch.keys) - len(calls)
+    if batch.passes and not remaining:
         new += _take_finish(runtime, batch, calls, endpoint)
-    if not left:
+    if not remaining:
         with runtime.database.transaction() as session:
             Jobs(session).say(batch.job_id, "")
-    return Taken(batch.job_id, new, left, refused)
+    return Taken(batch.job_id, new, remaining, refused)
 
 
 def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
-    """Give up a batch that will not come back: its rounds are planned anew. Raises InvalidRequest."""
+    """Give up a batch whose results will not come, and free its work. Raises InvalidRequest."""
     batch = kept(runtime.settings.artifacts, batch_id)
     with runtime.database.transaction() as session:
         for sent in batch.rounds:
-            if (hold := _hold(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
+            if (hold := _lease_of(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
                 Rounds(session).close(sent.round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
         finish = WorkItem(WorkKind.FINISH, batch.job_id)
-        if batch.passes and (hold := _hold(Leases(session), finish, batch)) is not None:
+        if batch.passes and (hold := _lease_of(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
     forget(runtime.settings.artifacts, batch)
     return batch
 
 
-def _hold(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
-    """Return the batch's hold of a round or a finish; None if it is over, or somebody else's."""
+def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
+    """Return the batch's lease of a round or finish; None if it ended or another has it."""
     row = leases.get(item)
     is_held = row.holder == holder_of(batch.id) and row.until is not None
     return LeaseToken(item, Token(row.attempt, holder_of(batch.id))) if is_held else None
 
 
-def _bind(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
-    """Give the job the measuring context of its first results. Raises NoDevice for those of another class."""
+def _bind_context(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
+    """Bind the job to the context of its first results. Raises NoDevice if its class is another."""
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)
@@ -119,15 +120,16 @@ def _bind(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
 
 
 def _take_round(
-    runtime: Runtime, batch: SentBatch, sent: SentRound, mine: dict[int, CallResult], endpoint: Endpoint
+    runtime: Runtime, batch: SentBatch, sent: SentRound, results: dict[int, CallResult], endpoint: Endpoint
 ) -> int | None:
-    """Commit results of a round, and close it with the last; how many were new. None: it was cancelled."""
+    """Commit results of a round, and close it after the last; return the number of new results, or
+    None if the round was cancelled."""
     item, database = WorkItem.round(sent.round_id), runtime.database
     with database.transaction() as session:
         row = Rounds(session).get(sent.round_id)
-        if row.state == RoundState.QUEUED:  # the batch was away for longer than its lease
+        if row.state == RoundState.QUEUED:  # the batch's lease has expired
             Rounds(session).claim(sent.round_id, holder_of(batch.id), LEASE_SEC)
-        hold = _hold(Leases(session), item, batch)
+        hold = _lease_of(Leases(session), item, batch)
         if hold is None:
             return 0 if row.state == RoundState.DONE and row.worker == holder_of(batch.id) else None
         context = load_round(session, sent.round_id)
@@ -138,63 +140,63 @@ def _take_round(
     ]
     commits = Commits(database, context, hold.token, slots, sent.proposals)
     least_us = least_believed_us(context.program, context.machine)
-    fresh = sorted(mine.keys() - context.done_slots)
-    for slot in fresh:
-        result = _result(slot, slots[slot].candidate, mine[slot], endpoint, sent.build_ms[slot])
+    new_slots = sorted(results.keys() - context.done_slots)
+    for slot in new_slots:
+        result = _result(slot, slots[slot].candidate, results[slot], endpoint, sent.build_ms[slot])
         commits.add(reject_implausible(result, least_us))
     commits.settle()
-    if len(context.done_slots) + len(fresh) == len(slots):
+    if len(context.done_slots) + len(new_slots) == len(slots):
         stats = {
-            "measure_sec": round(sum(each.run_ms for each in mine.values()) / 1e3, 3),
-            "candidates": len(fresh),
+            "measure_sec": round(sum(each.run_ms for each in results.values()) / 1e3, 3),
+            "candidates": len(new_slots),
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
         state = None if sent.state is None else base64.b64decode(sent.state)
         close_round(runtime, context, hold.token, ranked(runtime, context).model_copy(update=stats), state)
         train(runtime, batch.job_id, context.row.task_id)
-    return len(fresh)
+    return len(new_slots)
 
 
 def _result(
-    slot: int, candidate: Candidate, told: CallResult, endpoint: Endpoint, build_ms: float | None = None
+    slot: int, candidate: Candidate, call: CallResult, endpoint: Endpoint, build_ms: float | None = None
 ) -> MeasureResult:
     trial = Trial(
         candidate,
-        Outcome(told.outcome),
-        run_us=told.run_us,
-        run_ms=told.run_ms,
-        error=told.error,
+        Outcome(call.outcome),
+        run_us=call.run_us,
+        run_ms=call.run_ms,
+        error=call.error,
         build_ms=build_ms,
-        disturbed=told.disturbed,
+        disturbed=call.disturbed,
     )
-    return MeasureResult(slot, trial, endpoint, told.disturbance)
+    return MeasureResult(slot, trial, endpoint, call.disturbance)
 
 
 def _take_finish(
     runtime: Runtime, batch: SentBatch, calls: Mapping[str, CallResult], endpoint: Endpoint
 ) -> int:
-    """Finish the job with the results; how many were new."""
+    """Finish the job with the results; return the number of new ones. Raises Conflict."""
     with runtime.database.session() as session:
         if Jobs(session).get(batch.job_id, None).state == JobState.DONE:
             return 0
-        hold = _hold(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
+        hold = _lease_of(Leases(session), WorkItem(WorkKind.FINISH, batch.job_id), batch)
     if hold is None:
         raise Conflict("the batch does not hold the job's finish any more", hint="mallorn show JOB")
     lease = LeaseKeeper(lambda: True, runtime.settings.lease_sec)
-    claimed = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
+    stage = stage_of(LeasedWork(runtime, hold, batch.job_id, lease), JobState.FINISHING)
     measurer = CarriedTimes(batch.passes, calls, endpoint)
-    checker = CarriedChecks(runtime, claimed.target, batch.checks, calls)
+    checker = CarriedChecks(runtime, stage.target, batch.checks, calls)
     while True:
         try:
-            finish_stage(claimed, (measurer, checker))
+            finish_stage(stage, (measurer, checker))
             return len(calls)
-        except TimeSliceOver:  # nobody waits for this process
+        except TimeSliceOver:  # no other work waits for this process
             continue
 
 
 class CarriedTimes(DetachedMeasurer):
-    """Answers a contest with what a batch brought home."""
+    """Provides the times of a contest from a batch's results."""
 
     def __init__(self, sent: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint) -> None:
         self._sent, self._calls, self._endpoint = sent, calls, endpoint
@@ -209,31 +211,33 @@ class CarriedTimes(DetachedMeasurer):
     ) -> list[MeasureResult]:
         results = []
         for slot in slots:
-            asked = program.key, slot.candidate.key
-            told = [self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == asked]
-            results += [_result(slot.slot, slot.candidate, each, self._endpoint) for each in told]
-            if not told:
-                lost = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)
-                results.append(MeasureResult(slot.slot, lost))
+            contender = program.key, slot.candidate.key
+            answers = [
+                self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == contender
+            ]
+            results += [_result(slot.slot, slot.candidate, each, self._endpoint) for each in answers]
+            if not answers:
+                missing = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)
+                results.append(MeasureResult(slot.slot, missing))
         return results
 
 
 class CarriedChecks(Checker):
-    """Answers with what a batch found when it compared a candidate's numbers with those expected."""
+    """Provides the numeric checks of candidates from a batch's results."""
 
     def __init__(
         self, runtime: Runtime, target: Target, sent: Sequence[SentCall], calls: Mapping[str, CallResult]
     ) -> None:
         super().__init__(runtime, target)
-        self._told = {(each.workload, each.candidate): calls[each.key] for each in sent}
+        self._results = {(each.workload, each.candidate): calls[each.key] for each in sent}
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        told = self._told.get((program.key, slot.candidate.key))
-        if told is None:
+        result = self._results.get((program.key, slot.candidate.key))
+        if result is None:
             return NumericCheck(Outcome.BUILD_ERROR, words=NOT_SENT)
         try:
             trace = self.trace(program, slot) or ""
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
-        outcome = Outcome(told.outcome) if trace else Outcome.BUILD_ERROR
-        return NumericCheck(outcome, trace, told.max_error, told.error)
+        outcome = Outcome(result.outcome) if trace else Outcome.BUILD_ERROR
+        return NumericCheck(outcome, trace, result.max_error, result.error)

@@ -1,1 +1,1 @@
-"""The measuring endpoint: a process with TVM's runtime alone, and the tracker where it registers."""
+"""Devices: measuring processes with only TVM's runtime, and the tracker where they register."""

@@ -1,4 +1,4 @@
-"""TVM's tracker, for those alone who prove that they know the fleet's key."""
+"""TVM's tracker, restricted to peers that prove that they know the fleet's key."""
 
 import logging
 import secrets
@@ -18,7 +18,7 @@ _NONCE_CHARS: Final = 256
 
 
 class DeviceRequestQueue:
-    """The free devices of one key, and the clients that wait for one, each for its class or for any.
+    """The free devices of one tracker key, and the clients that wait for a certain class or any.
 
     The client that asked first is served first, by the device that has been free for longest.
 
@@ -27,7 +27,7 @@ class DeviceRequestQueue:
 
     def __init__(self) -> None:
         self._free: list[tuple[Any, ...]] = []
-        self._asking: list[tuple[Any, str]] = []
+        self._requests: list[tuple[Any, str]] = []
 
     def put(self, offer: tuple[Any, ...]) -> None:
         self._free.append(offer)
@@ -38,35 +38,35 @@ class DeviceRequestQueue:
             self._free.remove(offer)
 
     def ask(self, client: Any, wanted: str) -> None:
-        self._asking.append((client, wanted))
+        self._requests.append((client, wanted))
         self._match()
 
     def summary(self) -> dict[str, int]:
-        return {"free": len(self._free), "pending": len(self._asking)}
+        return {"free": len(self._free), "pending": len(self._requests)}
 
     def _match(self) -> None:
-        # Nobody else takes out who hung up: a class that never comes back would keep them for ever.
-        self._asking = [each for each in self._asking if not each[0].gone]
-        for client, wanted in list(self._asking):
+        # Remove clients that hung up: if their class never came back, they would stay forever.
+        self._requests = [each for each in self._requests if not each[0].gone]
+        for client, class_text in list(self._requests):
             offer = next(
-                (each for each in self._free if wanted in ("", described_class(each[0].summary()))), None
+                (each for each in self._free if class_text in ("", described_class(each[0].summary()))), None
             )
             if offer is None:
                 continue
-            self._asking.remove((client, wanted))
+            self._requests.remove((client, class_text))
             if client.hand_out(offer[1:]):
                 self._free.remove(offer)
                 offer[0].pending_matchkeys.discard(offer[-1])
 
 
 class Peer(TCPEventHandler):  # type: ignore[misc]
-    """One connection. Before it has proven itself it gets no answer but to that."""
+    """A connection to the tracker. Until the peer authenticates, it can call nothing else."""
 
     def __init__(self, tracker: "Tracker", end: socket.socket, address: tuple[str, int]) -> None:
         super().__init__(tracker, end, address)
         self._key = tracker.key
         self._nonce = secrets.token_hex(16)
-        self._said = ""
+        self._peer_nonce = ""
         self._waiting = tracker.waiting
         self._admitted = not self._key
         if not self._admitted:
@@ -76,8 +76,8 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
     def call_handler(self, args: list[Any]) -> None:
         code = args[0]
         if code == HELLO:
-            self._said = str(args[1])[:_NONCE_CHARS]
-            proof = self._key.proof("tracker", self._said, self._nonce)
+            self._peer_nonce = str(args[1])[:_NONCE_CHARS]
+            proof = self._key.proof("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])
         elif code == PROVE:
             self._admit(str(args[1]))
@@ -92,11 +92,11 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
 
     @property
     def gone(self) -> bool:
-        """Whether it hung up."""
+        """Whether the connection is closed."""
         return not self._sock
 
     def hand_out(self, device: tuple[Any, ...]) -> bool:
-        """Tell a client which device is its own; False: it is gone."""
+        """Send the client the device that it gets; return False if the client is gone."""
         try:
             self.ret_value([SUCCESS, device])
         except OSError:
@@ -104,15 +104,15 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         return not self.gone
 
     def _admit(self, proof: str) -> None:
-        self._admitted = self._key.proves(proof, "peer", self._said, self._nonce)
+        self._admitted = self._key.proves(proof, "peer", self._peer_nonce, self._nonce)
         if self._admitted:
             self._waiting.remove(self)
             self.ret_value(SUCCESS)
         else:
             self._refuse("does not know our key")
 
-    def _refuse(self, why: str) -> None:
-        log.warning("%s %s", self.name(), why)
+    def _refuse(self, reason: str) -> None:
+        log.warning("%s %s", self.name(), reason)
         self.ret_value(REFUSED)
         self.close()
 
@@ -126,7 +126,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
 
 
 class Tracker(TrackerServerHandler):  # type: ignore[misc]
-    """Says which devices are free."""
+    """A tracker that assigns free devices to authenticated clients."""
 
     def __init__(self, listener: socket.socket, key: FleetKey) -> None:
         self.key = key
@@ -137,19 +137,19 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, wanted: str) -> None:
-        """A client waits for a device of this key and, unless it is empty, of this class."""
+        """Queue a client for a device of this key and, unless `wanted` is empty, of that class."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
         self._scheduler_map[key].ask(client, wanted)
 
     def call_later(self, seconds: float, what: Any) -> None:
-        """Do something in the loop after so long."""
+        """Call `what` from the event loop after `seconds`."""
         self._ioloop.call_later(seconds, what)
 
     def _on_event(self, _events: int) -> None:
         while True:
             try:
                 end, address = self._sock.accept()
-            except OSError:  # nobody waits any more
+            except OSError:  # no connection is waiting
                 return
             Peer(self, end, address)

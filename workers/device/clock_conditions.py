@@ -1,4 +1,4 @@
-"""What sets this host's clock and may change while it runs: none of it is part of the processor."""
+"""Settings and limits of this host's clock rate, which may change while the host runs."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Final
 from workers.subprocesses.cgroups import cpu_quota
 
 FREQUENCY: Final = Path("/sys/devices/system/cpu/cpu0/cpufreq")
-#: Each with what it holds where the clock may not be raised.
+#: File -> its content if the clock may not exceed its base rate.
 TURBO: Final = {
     Path("/sys/devices/system/cpu/intel_pstate/no_turbo"): "1",
     Path("/sys/devices/system/cpu/cpufreq/boost"): "0",
@@ -18,12 +18,12 @@ SAVES: Final = ("power", "balance_power")
 
 
 def governor() -> str:
-    """How the kernel sets the clock."""
+    """Return the kernel's CPU frequency governor; `unknown` if there is none."""
     return _word(FREQUENCY / "scaling_governor") or "unknown"
 
 
 def limits() -> str:
-    """What keeps this host from what it computes otherwise, as `+quota1.5+battery`; empty on most."""
+    """Return what slows this host down now, as `+quota1.5+battery`; empty if nothing does."""
     return "".join(f"+{word}" for word in _limits())
 
 
@@ -35,14 +35,14 @@ def _limits() -> Iterator[str]:
         yield f"epp-{preference}"
     if any(_word(file) == slow for file, slow in TURBO.items()):
         yield "noturbo"
-    # A mouse has a battery, too, of scope Device.
-    own = [supply for supply in SUPPLIES.glob("*") if _word(supply / "scope") != "Device"]
-    if any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in own):
+    # Batteries of peripherals, such as a mouse, have the scope Device.
+    supplies = [supply for supply in SUPPLIES.glob("*") if _word(supply / "scope") != "Device"]
+    if any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in supplies):
         yield "battery"
 
 
 def _word(file: Path) -> str:
     try:
         return file.read_text().strip()
-    except OSError:  # not there, or its driver does not answer
+    except OSError:  # the file is missing, or its driver does not answer
         return ""

@@ -1,7 +1,7 @@
-"""Times of work on a GPU by CUDA events, and fills of memory that empty its L2 cache or keep it busy.
+"""Times GPU work by CUDA events, and fills memory to empty the L2 cache or keep the GPU busy.
 
-TVM's own timer of CUDA cannot be started from Python, and its `time_evaluator` makes the host wait between a
-flush of the cache and the run, so that the launch counts. All work is on the default stream, which is TVM's.
+Python cannot start TVM's own CUDA timer, and with `time_evaluator` the host waits between a cache
+flush and the run, so that launch time counts. All work uses the default stream, as TVM does.
 """
 
 import ctypes
@@ -10,25 +10,25 @@ from typing import Any, Final
 
 import tvm
 
-# The L2 cache of some GPUs has two halves, each of which may hold the same line.
+# Some GPUs split their L2 cache in two halves, and both may hold the same line.
 FLUSH_SHARE: Final = 2.0
-# A GPU is kept busy before a run for this many times the seconds in which the host queued the last run.
+# The GPU is kept busy before a run for LEAD times as long as the last run took to be queued.
 LEAD: Final = 1.2
-# By fills of a part of its L2 cache, so that the rest stays as it was; a queue holds about 1000 calls.
+# Each such fill overwrites only this share of the L2 cache; CUDA's queue holds about 1000 calls.
 LEAD_SHARE: Final = 0.25
 MOST_FILLS: Final = 800
 _STREAM: Final = ctypes.c_void_p(None)
 
 
 class CudaClock:
-    """Marks moments in a GPU's queue of work. The host waits only at the end of a run.
+    """Puts time marks into a GPU's queue of work. The host waits only at the end of a run.
 
-    The GPU is busy until the host has queued a whole run. It would wait for the host before every kernel
-    otherwise, and each launch would count as its kernel's time.
+    The GPU is kept busy until the host has queued a whole run. Otherwise the GPU would wait for the
+    host before every kernel, and the time of a kernel would include its launch.
     """
 
     def __init__(self, runtime: Any, l2_bytes: int) -> None:
-        """`runtime` is the CUDA runtime library, as ctypes loads it."""
+        """Use `runtime`, the CUDA runtime library as ctypes loads it."""
         self._runtime = runtime
         self._l2_bytes = l2_bytes
         self._scratch: ctypes.c_void_p | None = None
@@ -38,11 +38,11 @@ class CudaClock:
 
     @classmethod
     def of_device(cls) -> "CudaClock":
-        """Return the clock of the first GPU, by the library that TVM's CUDA runtime has loaded."""
+        """Return a clock of the first GPU that uses the CUDA runtime loaded by TVM."""
         return cls(ctypes.CDLL(None), int(tvm.runtime.device("cuda", 0).l2_cache_size_bytes or 0))
 
     def begin_run(self) -> None:
-        """Forget all marks, and give the GPU other work until the host has queued the run."""
+        """Discard all marks and keep the GPU busy with fills while the host queues the run."""
         self._marks = 0
         if self._queue_sec and not self._fill_sec:
             begin = self.mark()
@@ -56,7 +56,7 @@ class CudaClock:
         self._began_sec = time.perf_counter()
 
     def mark(self) -> int:
-        """Put a mark behind the work that is queued so far, and return its number for `seconds`."""
+        """Queue a mark after the work queued so far; return its number for `seconds`."""
         if self._marks == len(self._events):
             event = ctypes.c_void_p()
             self._call("cudaEventCreate", ctypes.byref(event))
@@ -66,30 +66,30 @@ class CudaClock:
         return self._marks - 1
 
     def end_run(self) -> None:
-        """Wait for all queued work. Raises RuntimeError for an error of that work."""
+        """Wait for all queued work. Raises RuntimeError if any of that work failed."""
         self._queue_sec = time.perf_counter() - self._began_sec
         self._call("cudaStreamSynchronize", _STREAM)
 
     def seconds(self, begin: int, end: int) -> float:
-        """Return the seconds between two marks of the run that is over."""
+        """Return the seconds between two marks of the finished run."""
         elapsed_ms = ctypes.c_float()
         events = self._events[begin], self._events[end]
         self._call("cudaEventElapsedTime", ctypes.byref(elapsed_ms), *events)
         return elapsed_ms.value / 1e3
 
     def fill(self, share: float = FLUSH_SHARE) -> None:
-        """Queue a fill of as much memory as this share of the L2 cache; the default empties the cache."""
+        """Queue a fill of `share` times the L2 cache's size; the default empties the cache."""
         if self._scratch is None:
-            scratch, whole = ctypes.c_void_p(), ctypes.c_size_t(int(FLUSH_SHARE * self._l2_bytes))
-            self._call("cudaMalloc", ctypes.byref(scratch), whole)
+            scratch, size = ctypes.c_void_p(), ctypes.c_size_t(int(FLUSH_SHARE * self._l2_bytes))
+            self._call("cudaMalloc", ctypes.byref(scratch), size)
             self._scratch = scratch
-        part = ctypes.c_size_t(int(share * self._l2_bytes))
-        self._call("cudaMemsetAsync", self._scratch, 0, part, _STREAM)
+        filled_size = ctypes.c_size_t(int(share * self._l2_bytes))
+        self._call("cudaMemsetAsync", self._scratch, 0, filled_size, _STREAM)
 
     def _call(self, function: str, *arguments: object) -> None:
         code = getattr(self._runtime, function)(*arguments)
         if code:
             name = self._runtime.cudaGetErrorName
             name.restype = ctypes.c_char_p
-            # The words of TVM's own macro, TVM_FFI_CHECK_CUDA_ERROR.
+            # The same words as those of TVM's macro TVM_FFI_CHECK_CUDA_ERROR.
             raise RuntimeError(f"CUDA Runtime Error: {name(code).decode()} ({code}): {function}")

@@ -1,6 +1,6 @@
-"""CUDA's driver API by ctypes, and the CUDA runtimes that TVM needs.
+"""Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs.
 
-run_batch.py has this module, too: it imports nothing but what `pack_batch.SHARED` lists.
+Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
 
 import ctypes
@@ -18,7 +18,7 @@ DRIVER: Final = "libcuda.so.1"
 KERNEL_MODULE: Final = Path("/sys/module/nvidia/version")
 ANSWER_SEC: Final = 120  # a driver whose GPU hangs may never answer
 _NO_DEVICE: Final = 100  # CUDA_ERROR_NO_DEVICE
-_MAJOR, _MINOR = 75, 76  # of CUdevice_attribute: the parts of the compute capability
+_MAJOR, _MINOR = 75, 76  # CUdevice_attribute of the two parts of the compute capability
 _PROBE_BYTES: Final = 1 << 20
 Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
 
@@ -27,25 +27,25 @@ Load = Callable[[str], Any]  # ctypes.CDLL, or a stand-in for the driver
 class Gpu:
     """A GPU as the driver describes it."""
 
-    index: int  # among those that CUDA_VISIBLE_DEVICES leaves, in the order of their PCI addresses
+    index: int  # among the GPUs that CUDA_VISIBLE_DEVICES shows, in the order of their PCI addresses
     uuid: str
     name: str
     memory_bytes: int
-    driver: str  # version of the kernel's module, or the version of CUDA that the driver has
+    driver: str  # version of the kernel module, or else of the driver's CUDA
     capability: int  # 10 * major + minor
 
 
 def lift_address_limit() -> None:
-    """Raise this process's limit of address space as far as it may: the driver reserves tens of GiB."""
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    """Raise the soft limit of address space to the hard one: the driver reserves tens of GiB."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard_limit, hard_limit))
 
 
 def load_cuda_runtime() -> None:
-    """Load CUDA's runtime and TVM's; in a fork only, as a context that they make does not survive one.
+    """Load CUDA's and TVM's CUDA runtime, only in a fork: their context would not survive a fork.
 
-    TVM leaves its CUDA runtime out where its runtime alone is loaded. Raises HostFault where one of them does
-    not load, with the command that brings it.
+    TVM does not load its CUDA runtime by itself if only its runtime library is loaded. Raises
+    HostFault, with the command to type, if either does not load.
     """
     import tvm_ffi
 
@@ -61,14 +61,17 @@ def load_cuda_runtime() -> None:
 
 
 def load_tvms_cuda_library() -> None:
-    """Load the library that registers TVM's functions for CUDA. Raises OSError where it does not load."""
+    """Load the library that registers TVM's CUDA functions. Raises OSError if it does not load."""
     import tvm
 
     ctypes.CDLL(str(Path(tvm.__file__).with_name("lib") / "libtvm_runtime_cuda.so"), ctypes.RTLD_GLOBAL)
 
 
 class CudaDriver:
-    """CUDA's driver API in this process, which makes contexts from now on."""
+    """CUDA's driver API. SIGALRM ends this process after ANSWER_SEC unless its caller cancels that.
+
+    Raises HostFault if the driver is missing or a call fails.
+    """
 
     def __init__(self, load: Load) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -81,8 +84,8 @@ class CudaDriver:
         code = self._cuda.cuInit(0)
         self._count = ctypes.c_int(0)
         if code != _NO_DEVICE:
-            self._must(code)
-            self._must(self._cuda.cuDeviceGetCount(ctypes.byref(self._count)))
+            self._check(code)
+            self._check(self._cuda.cuDeviceGetCount(ctypes.byref(self._count)))
 
     def gpus(self) -> list[Gpu]:
         driver = self._version()
@@ -90,47 +93,47 @@ class CudaDriver:
 
     def use_memory(self) -> None:
         cuda, device, context = self._cuda, ctypes.c_int(), ctypes.c_void_p()
-        self._must(cuda.cuDeviceGet(ctypes.byref(device), 0))
-        self._must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
-        self._must(cuda.cuCtxSetCurrent(context))
+        self._check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+        self._check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+        self._check(cuda.cuCtxSetCurrent(context))
         address = ctypes.c_uint64()
-        self._must(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(_PROBE_BYTES)))
-        self._must(cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(_PROBE_BYTES)))
-        self._must(cuda.cuCtxSynchronize())
+        self._check(cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(_PROBE_BYTES)))
+        self._check(cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(_PROBE_BYTES)))
+        self._check(cuda.cuCtxSynchronize())
 
     def _gpu(self, index: int, driver: str) -> Gpu:
         cuda, device, memory = self._cuda, ctypes.c_int(), ctypes.c_size_t()
         name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
-        self._must(cuda.cuDeviceGet(ctypes.byref(device), index))
-        self._must(cuda.cuDeviceGetName(name, len(name), device))
-        self._must(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
-        self._must(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
+        self._check(cuda.cuDeviceGet(ctypes.byref(device), index))
+        self._check(cuda.cuDeviceGetName(name, len(name), device))
+        self._check(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
+        self._check(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
         words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
-        kind = "MIG" if " MIG " in words else "GPU"  # a slice of a GPU has its profile in its name
+        kind = "MIG" if " MIG " in words else "GPU"  # the name of a MIG slice contains its profile
         parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
         capability = 10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device)
         return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver, capability)
 
     def _attribute(self, number: int, device: ctypes.c_int) -> int:
         value = ctypes.c_int()
-        self._must(self._cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
+        self._check(self._cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
         return value.value
 
     def _version(self) -> str:
         if KERNEL_MODULE.exists():
             return KERNEL_MODULE.read_text().strip()
         version = ctypes.c_int()
-        self._must(self._cuda.cuDriverGetVersion(ctypes.byref(version)))
+        self._check(self._cuda.cuDriverGetVersion(ctypes.byref(version)))
         return f"CUDA-{version.value // 1000}.{version.value % 1000 // 10}"
 
-    def _must(self, code: int) -> None:
-        """Raise HostFault for what is no success, with the driver's own words."""
+    def _check(self, code: int) -> None:
+        """Raise HostFault with the driver's own words unless `code` is 0, success."""
         if not code:
             return
         words = ctypes.c_char_p()
         self._cuda.cuGetErrorString(code, ctypes.byref(words))
-        told = words.value.decode(errors="replace") if words.value else "unknown error"
-        _, most = resource.getrlimit(resource.RLIMIT_AS)
-        if most != resource.RLIM_INFINITY:
-            told += f"; this process may have {most / 2**30:.0f} GiB of address space (ulimit -Hv)"
-        raise HostFault(f"CUDA's driver does not work: {told} ({code})", hint="nvidia-smi")
+        reason = words.value.decode(errors="replace") if words.value else "unknown error"
+        _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+        if hard_limit != resource.RLIM_INFINITY:
+            reason += f"; this process may have {hard_limit / 2**30:.0f} GiB of address space (ulimit -Hv)"
+        raise HostFault(f"CUDA's driver does not work: {reason} ({code})", hint="nvidia-smi")

@@ -1,4 +1,4 @@
-"""What this machine is: a fingerprint that says which times compare, and the target `local` stands for."""
+"""Detects this host: the class of hosts whose times compare, and the target that `local` means."""
 
 import hashlib
 import os
@@ -40,7 +40,7 @@ X86_LEVELS = (
 
 
 def host_fingerprint() -> HostFacts:
-    """Describe this host, as it is now."""
+    """Return facts about this host as it is now, with the class of hosts whose times compare."""
     cpu = _processor()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, scaling = available_cores(), governor()
@@ -61,7 +61,7 @@ def host_fingerprint() -> HostFacts:
 
 
 def described_again(identity: Identity) -> Identity:
-    """The same device on its host as that is now: governor, quota and power may have changed."""
+    """Return `identity` updated to this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     now: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
     if accelerator:
@@ -72,7 +72,7 @@ def described_again(identity: Identity) -> Identity:
 
 
 def detect_target() -> Target:
-    """The target of this host, with as many cores as this process may use."""
+    """Return this host's CPU target, with as many cores as this process may use."""
     cpu = cpu_info()
     flags = usable_flags(cpu)
     mcpu, features = _llvm_cpu(flags) or (_cpu_level(cpu, os.uname().machine), set())
@@ -82,35 +82,35 @@ def detect_target() -> Target:
 
 
 def available_cores() -> int:
-    """The CPUs this process may run on, and no more than its control groups pay for."""
+    """Return the number of CPUs that this process may run on, limited by its cgroup quota."""
     allowed = len(os.sched_getaffinity(0))
     quota = cpu_quota()
     return allowed if quota is None else max(1, min(allowed, int(quota)))
 
 
 def physical_cores() -> int:
-    """The cores that the CPUs of this process lie on: two CPUs may share one."""
+    """Return the number of physical cores of this process's CPUs: two CPUs may share a core."""
     files = [Path(SIBLINGS.format(cpu)) for cpu in os.sched_getaffinity(0)]
     return len({file.read_text() if file.exists() else str(file) for file in files})
 
 
 @lru_cache(maxsize=1)
 def _processor() -> dict[str, str]:
-    # It stays what it is, and being asked makes the kernel interrupt every processor.
+    # Cached: it never changes, and reading it makes the kernel interrupt every processor.
     return cpu_info()
 
 
 def cpu_info(text: str | None = None) -> dict[str, str]:
-    """The first processor's entry of /proc/cpuinfo."""
+    """Return the first processor's fields from `text`, by default /proc/cpuinfo."""
     text = Path("/proc/cpuinfo").read_text() if text is None else text
     pairs = (line.partition(":") for line in text.split("\n\n")[0].splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program with all of TVM in a child, which a process of the runtime alone survives and can ask.
+    """Run a program in a child process with full TVM, for callers that load only its runtime.
 
-    Raises Unavailable when there is no answer.
+    A crash of TVM ends only the child. Raises Unavailable on timeout.
     """
     env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
@@ -124,10 +124,11 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _llvm_cpu(flags: set[str]) -> tuple[str, set[str]] | None:
-    """LLVM's name for this CPU and its features, if it has all of its level: hypervisors may hide a part."""
+    """Return LLVM's name for this CPU and its features; None if unknown or if some are hidden."""
     answer = ask_tvm(LLVM_CPU_PROGRAM)
-    # Fails where only TVM's runtime library is installed; LLVM says "generic" when it does not know the CPU.
+    # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
     name, *features = answer.stdout.split() or ["generic"]
+    # A hypervisor may hide features that LLVM expects of this CPU.
     hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
     return None if name == "generic" or hidden else (name, set(features))
 

@@ -1,4 +1,4 @@
-"""The device that measured, as it described itself."""
+"""How devices describe themselves, and the class of devices whose times are comparable."""
 
 import json
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from mallorn.core.storable_json import check_storable
 from mallorn.core.values.base import Value
 from mallorn.core.values.fleet import DeviceInfo
 
-LONGEST: Final = 16_384  # characters of all that a device says of itself
+LONGEST: Final = 16_384  # characters of a device's whole description
 MOST_THREADS: Final = 4096
 Word = Annotated[str, Field(min_length=1, max_length=200, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """What must be equal of two devices for their times to compare."""
+    """The properties that two devices must share for their times to be comparable."""
 
     host_class: str
     tvm_version: str
@@ -28,21 +28,21 @@ class DeviceClass:
 
     @property
     def text(self) -> str:
-        """As a client names it to the tracker."""
+        """JSON text by which a client requests this class from the tracker."""
         return json.dumps([self.host_class, self.tvm_version, self.threads])
 
 
 def described_class(info: Any) -> str:
-    """The text of the class of a device that says this of itself; of none where it cannot be read."""
+    """Return the text of the device class that `info` describes; `unknown` if it cannot be read."""
     try:
-        told = info["mallorn"]
-        return DeviceClass(told["host_class"], told["tvm_version"], told["threads"]).text
+        identity = info["mallorn"]
+        return DeviceClass(identity["host_class"], identity["tvm_version"], identity["threads"]).text
     except (KeyError, TypeError):
         return "unknown"
 
 
 def none_like(like: DeviceClass | None) -> NoDevice:
-    """The error where no device of a class answers; None: of any."""
+    """Return the error for "no device of class `like` answers"; None stands for any class."""
     if like is None:
         return NoDevice()
     kind = f"{like.host_class}, TVM {like.tvm_version}, threads: {like.threads}"
@@ -52,7 +52,7 @@ def none_like(like: DeviceClass | None) -> NoDevice:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A device's name, what must be equal for two times to compare, and what else it tells."""
+    """A device: its name, its host, the properties of its class, and further facts about it."""
 
     name: str
     host_id: str
@@ -67,7 +67,7 @@ class Endpoint:
 
 
 class HostFacts(TypedDict):
-    """The host: `host_id` tells machines apart, `host_class` is equal where times compare."""
+    """Facts about a host. `host_id` is unique; hosts with comparable times share `host_class`."""
 
     host_id: str
     host_class: str
@@ -79,29 +79,31 @@ class HostFacts(TypedDict):
 
 
 class RuntimeFacts(TypedDict):
-    """What TVM's runtime is there."""
+    """Facts about TVM's runtime and the GPU that it drives."""
 
     tvm_version: str
     threads: int
-    accelerator: NotRequired[str]  # the name of a GPU; empty where there is none
+    accelerator: NotRequired[str]  # the name of the GPU; empty if there is none
     gpu_index: NotRequired[int]  # among the visible GPUs of the host
     gpu_uuid: NotRequired[str]
     gpu_memory_bytes: NotRequired[int]
     gpu_driver: NotRequired[str]
-    gpu_power_limit: NotRequired[str]  # as `+300W`; empty where it is the GPU's own
+    gpu_power_limit: NotRequired[str]  # as `+300W`; empty if it is the GPU's default
 
 
 class Identity(HostFacts, RuntimeFacts):
+    """A device's description of itself."""
+
     name: str
     target: str
     address: str
     is_local: bool
-    sandbox: str  # how far the walls around its sessions close
+    sandbox: str  # of its sessions: `full`, `off`, or what is missing
     locks: str  # `lock_identity` of its process
 
 
-class _Told(Value):
-    """What every device says, within the bounds of what can be true."""
+class _RequiredFacts(Value):
+    """The facts that every device must report, with bounds on their values."""
 
     name: Word
     host_id: Word
@@ -111,11 +113,11 @@ class _Told(Value):
 
 
 def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
-    """What a device said of itself, as an Endpoint. Raises ValueError for what no device of ours says."""
+    """Return a device's description as an Endpoint. Raises ValueError if it is not plausible."""
     check_storable(identity)
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")
-    told = _Told.model_validate(identity)
-    if told.host_id in STAND_INS:
+    facts = _RequiredFacts.model_validate(identity)
+    if facts.host_id in STAND_INS:
         raise ValueError("it says that it is none")
-    return Endpoint(**dict(told), info=DeviceInfo.model_validate(identity))
+    return Endpoint(**dict(facts), info=DeviceInfo.model_validate(identity))

@@ -1,4 +1,4 @@
-"""The loop of a device: offer itself to the tracker, serve one session, offer itself again."""
+"""The main loop of a device: offer the device to the tracker, serve a session, offer it again."""
 
 import logging
 import os
@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 
 PING_SEC = 1.0
 LAST_WORDS_BYTES: Final = 500
-#: In CUDA's words for memory or a link that broke by itself, which no candidate brings about.
+#: In CUDA's errors for memory or links that failed by themselves, which no candidate causes.
 HARDWARE: Final = "uncorrectable"
-ENDING_SEC: Final = 0.25  # of a processor, that the end of a process takes at most
+ENDING_SEC: Final = 0.25  # processor time that the end of a process takes at most
 
 
 @dataclass
@@ -47,20 +47,20 @@ class Running:
     folder: Path
     last_words_fd: int
     abandoned: bool = False  # its client hung up
-    waited: bool = False  # for its client, when it was last looked at
-    ran_sec: float = 0.0  # until then
+    waited: bool = False  # whether it waited for its client at the last look
+    ran_sec: float = 0.0  # processor time until then
 
     def look(self) -> None:
-        """Note whether the session waits for its client now, and how long it has computed."""
+        """Record whether the session waits for its client now, and its processor time so far."""
         self.waited, self.ran_sec = waits_for(self.pid, self.connection.fileno()), processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether it has waited for its client since the last look; asked of a session that ended."""
+        """Return whether a session that ended has only waited for its client since the last look."""
         return self.waited and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
 class DeviceServer:
-    """Serves one session at a time. A session that dies takes its process along and nothing else."""
+    """Serves one session at a time. A session that crashes ends its own process and nothing else."""
 
     def __init__(
         self,
@@ -74,29 +74,32 @@ class DeviceServer:
     ) -> None:
         self._registration = registration
         self._listener = listener
-        self._lobby = PendingConnections(listener)
+        self._pending = PendingConnections(listener)
         self._identity = identity
         self._folder = folder
         self._log_path = log_path.absolute() if log_path else None
         self._sandbox = sandbox
         self._listen = listen
         self._running: Running | None = None
-        self._has_told_of_locks = False
+        self._has_warned_of_locks = False
 
     def serve_forever(self) -> None:
-        """Wait for clients, ends of sessions and a lost tracker, in turn."""
+        """Handle clients, ended sessions and a lost tracker until the process ends.
+
+        Raises HostFault once the GPU has failed.
+        """
         while True:
             self._look_at_host()
             if (running := self._running) is not None:
-                # Who ends at its deadline while it waits for its client ran into no loop: the network
-                # stalled.
+                # A session that waits for its client at its deadline is in no endless loop: the
+                # network stalled.
                 running.look()
             if self._is_reached():
                 self._registration.keep()
-            waiting = set(self._lobby)
+            waiting = set(self._pending)
             for ready_fd in self._wait(waiting):
                 if ready_fd == self._listener.fileno():
-                    self._lobby.let_in()
+                    self._pending.let_in()
                 elif ready_fd in waiting:
                     if self._hear(ready_fd):
                         break  # the other numbers may mean other files now
@@ -110,7 +113,7 @@ class DeviceServer:
                     self._registration.drop()
 
     def _look_at_host(self) -> None:
-        """Where its clock is set otherwise than before, the next session's times are of another class."""
+        """Between sessions, announce changes of this host, which change the device's class."""
         if self._running is not None:
             return
         if (now := described_again(self._identity)) != self._identity:
@@ -119,7 +122,7 @@ class DeviceServer:
             self._registration.introduce(now)
 
     def _is_reached(self) -> bool:
-        """Whether this host has the address where we listen. Where it has another now, we move there."""
+        """Return whether this host still has the device's address; if not, listen on its new one."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
         try:
@@ -129,9 +132,9 @@ class DeviceServer:
                 log.warning("nobody reaches this device until its address is back: %s", error.message)
             self._registration.drop()
             return False
-        self._lobby.clear()
+        self._pending.clear()
         self._listener.close()
-        self._listener, self._lobby = listener, PendingConnections(listener)
+        self._listener, self._pending = listener, PendingConnections(listener)
         host, port = listener.getsockname()[:2]
         self._identity = {**self._identity, "address": f"{host}:{port}"}
         self._registration.move((host, port), self._identity)
@@ -151,34 +154,34 @@ class DeviceServer:
         return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
 
     def _hear(self, number: int) -> bool:
-        """Whether a client that waits got the session by what it said."""
-        known, heard = self._registration, self._lobby.hear(number)
-        if heard is None:
+        """Return whether the pending client has completed its greeting and got the session."""
+        registration, greeting = self._registration, self._pending.hear(number)
+        if greeting is None:
             return False
-        connection, said = heard
-        if welcome(connection, said, known.key, known.match_key, known.fleet):
-            self._lobby.clear()
-            self._tell_of_locks(said)
+        connection, words = greeting
+        if welcome(connection, words, registration.key, registration.match_key, registration.fleet):
+            self._pending.clear()
+            self._warn_of_locks(words)
             self._start_session(connection)
             return True
         connection.close()
         return False
 
-    def _tell_of_locks(self, said: str) -> None:
-        """Log once that a builder of this host does not wait while this device times."""
-        if self._identity.get("accelerator") or self._has_told_of_locks:
+    def _warn_of_locks(self, greeting: str) -> None:
+        """Warn once if the client's locks differ: its builders run on while this device times."""
+        if self._identity.get("accelerator") or self._has_warned_of_locks:
             return
-        if has_other_locks(said, self._identity["locks"]):
-            self._has_told_of_locks = True
+        if has_other_locks(greeting, self._identity["locks"]):
+            self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
     def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        # Of the fleet's key a process that runs strangers' code gets what is good for this session alone.
+        # A session runs strangers' code: it gets a key that is valid for this session only.
         key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
         last_words_fd = os.memfd_create("last-words")
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
-        # Said before the client is answered: from then on nobody may take us to be free.
+        # Before the session answers its client: from then on the tracker must not call us free.
         self._registration.set_busy(True)
 
         def become_session() -> None:
@@ -190,16 +193,16 @@ class DeviceServer:
         self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
 
     def _end_session(self, running: Running) -> None:
-        heard = UNHEARD if running.is_unheard() else ""
+        suffix = UNHEARD if running.is_unheard() else ""
         status = os.waitpid(running.pid, 0)[1]
         words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
-        how = " ".join(words.split()) or how_it_ended(status)
+        cause = " ".join(words.split()) or how_it_ended(status)
         fault = ""
         if status != 0 and not running.abandoned:
-            log.warning("a session ended badly: %s", how)
+            log.warning("a session ended badly: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self._identity else ""
-            is_innocent = fault or HARDWARE in how
-            _say_last_words(running.connection, how if is_innocent else f"{DEATH_NOTICE} {how}{heard}")
+            is_innocent = fault or HARDWARE in cause
+            _say_last_words(running.connection, cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}")
         os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
@@ -212,7 +215,7 @@ class DeviceServer:
 
 
 def _say_last_words(connection: socket.socket, text: str) -> None:
-    """Answer the call that the session died in, so that its client learns how."""
+    """Answer the call during which the session died, so that the client learns the cause."""
     try:
         rpc_api.ReturnException(connection.fileno(), text)
     except (OSError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""Processes forked by a device: one to ask TVM's runtime about itself, one for each session."""
+"""Processes that a device forks: to query TVM's runtime, and one for each session."""
 
 import ctypes
 import json
@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from mallorn.core.errors import HostFault, MallornError
 
-A = TypeVar("A")  # an answer that JSON holds
+A = TypeVar("A")  # type of an answer; JSON can represent it
 _PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
-    """Return the answer of a function that runs in a process of its own. Raises HostFault as it does."""
+    """Return the result of `question`, run in a fork. Raises its HostFault, MallornError if it dies."""
     reader, writer = os.pipe()
 
     def answer_or_fault() -> None:
@@ -42,15 +42,15 @@ def ask_in_fork(question: Callable[[], A]) -> A:
 
 
 def fork(work: Callable[[], object]) -> int:
-    """Run `work` in a child that dies with this process; its pid."""
+    """Run `work` in a child that is killed when this process dies; return the child's pid."""
     parent_pid = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
-            os.setsid()  # Ctrl-C is the parent's to handle
+            os.setsid()  # only the parent handles Ctrl-C
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-            if os.getppid() != parent_pid:  # it died before the line above
+            if os.getppid() != parent_pid:  # the parent died before prctl
                 os._exit(1)
             work()
             os._exit(0)
@@ -62,13 +62,13 @@ def fork(work: Callable[[], object]) -> int:
 
 
 def how_it_ended(status: int) -> str:
-    """Put a wait status in words."""
+    """Describe a wait status by its signal or exit code."""
     code = os.waitstatus_to_exitcode(status)
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
 def waits_for(pid: int, number: int) -> bool:
-    """Whether a process waits in a call for its open file of this number; False where that cannot be seen."""
+    """Return whether a process waits in a call on file descriptor `number`; False if unknown."""
     try:
         words = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

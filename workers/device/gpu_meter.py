@@ -1,4 +1,4 @@
-"""Asks NVML for what slows a GPU down while it times: heat, a failing power supply, other processes."""
+"""Asks NVML what slows a GPU during a timing: heat, its power supply, other processes."""
 
 import importlib
 import os
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 LIBRARY: Final = "pynvml"  # of the package nvidia-ml-py
-RECENT_SEC: Final = 2.0  # NVML counts what processes use once or twice a second
-#: Bits of NVML's reasons for a lower clock, the more specific ones first. The limit of its own power is none:
-#: every kernel that draws as much runs at that clock, whenever it runs.
+RECENT_SEC: Final = 2.0  # NVML samples the use of processes once or twice a second
+#: Bits of NVML's reasons for a lower clock, the more specific ones first. The GPU's own power limit
+#: is left out: every kernel that draws as much power runs at that clock, whenever it runs.
 SLOWDOWNS: Final = (
     (0x20 | 0x40, "heat"),
     (0x80, "its power supply"),
@@ -20,38 +20,38 @@ SLOWDOWNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """Reasons for which a GPU just ran below its full speed."""
+    """How far a GPU just ran below its full speed, and why."""
 
-    share: float | None  # of its speed that it lost to heat, supply or others; None: not known
+    share: float | None  # of its speed, lost to heat, supply or other processes; None: unknown
     words: tuple[str, ...] = ()
 
 
 class GpuMeter:
-    """Looks at one GPU. Without NVML, or where NVML does not answer, nothing is known.
+    """Observes one GPU through NVML. If NVML is missing or does not answer, it reports nothing.
 
-    It must be made before this process has a context: that tells which process of the GPU is this one, also
-    in a container, whose numbers of processes are other ones.
+    Create it before this process has a CUDA context: the pid that appears on the GPU afterwards is
+    this process's, also in a container, whose own pids differ from NVML's.
     """
 
     def __init__(self, uuid: str) -> None:
         self._began_sec = time.time()
         self._pid: int | None = None
-        self._before: set[int] = set()
+        self._pids_before: set[int] = set()
         self._nvml: Any = None
         try:
             nvml = importlib.import_module(LIBRARY)
             nvml.nvmlInit()
-        except Exception:  # not installed, or its library is not there: NVML's errors are its own
+        except Exception:  # pynvml or its library is missing; NVML has errors of its own
             return
         try:
             self._gpu = nvml.nvmlDeviceGetHandleByUUID(uuid)
             self._nvml = nvml
-            self._before = self._pids()
+            self._pids_before = self._pids()
         except nvml.NVMLError:
             self._nvml = None
 
     def look(self) -> GpuLoad:
-        """Return what disturbs the GPU now; to be asked while it is still warm from what was timed."""
+        """Return what slows the GPU now; call this right after a timing, while it is warm."""
         if self._nvml is None:
             return GpuLoad(None)
         try:
@@ -64,15 +64,15 @@ class GpuMeter:
         return GpuLoad(share, tuple(words for _, words in (*slowdowns, *others)))
 
     def power_limit(self) -> str:
-        """Return the limit of the GPU's power as `+300W`, where it is not the GPU's own; else nothing."""
+        """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's default."""
         if self._nvml is None:
             return ""
         try:
             limit = self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._gpu)
-            own = self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(self._gpu)
+            default = self._nvml.nvmlDeviceGetPowerManagementDefaultLimit(self._gpu)
         except self._nvml.NVMLError:
             return ""
-        return f"+{limit / 1000:.0f}W" if limit != own else ""
+        return f"+{limit / 1000:.0f}W" if limit != default else ""
 
     def _slowdowns(self) -> Iterator[tuple[float, str]]:
         nvml, gpu = self._nvml, self._gpu
@@ -81,30 +81,30 @@ class GpuMeter:
         if cause is None:
             return
         clock = nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)
-        most = nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)
+        max_clock = nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)
         watts = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
         celsius = nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
-        state = f"{clock} of {most} MHz, {celsius} °C, {watts:.0f} W"
-        yield max(0.0, 1 - clock / most), f"{cause} slowed the GPU down ({state})"
+        state = f"{clock} of {max_clock} MHz, {celsius} °C, {watts:.0f} W"
+        yield max(0.0, 1 - clock / max_clock), f"{cause} slowed the GPU down ({state})"
 
     def _others(self) -> Iterator[tuple[float, str]]:
-        """Yield what other processes used of the GPU; nothing where this one cannot be told from them."""
+        """Yield what share other processes used, unless this process's pid is unknown."""
         own = self._own_pid()
-        # What was used before was the device's own last session, or did not disturb this one.
+        # Earlier use was that of the device's last session, or did not disturb this one.
         since_us = round(max(self._began_sec, time.time() - RECENT_SEC) * 1e6)
         try:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._gpu, since_us)
         except (self._nvml.NVMLError_NotFound, self._nvml.NVMLError_NotSupported):
-            return  # nobody used it, or it does not count
+            return  # no process used the GPU, or it has no such counters
         used = {each.pid: each.smUtil / 100 for each in samples if own is not None and each.pid != own}
         if share := sum(used.values()):
             yield share, f"other processes used {share:.0%} of the GPU"
 
     def _own_pid(self) -> int | None:
-        """Return this process's number as NVML has it: the one that came when its context was made."""
+        """Return this process's pid in NVML, which came with its context; None if unclear."""
         if self._pid is None:
             pids = self._pids()
-            new = {os.getpid()} & pids or pids - self._before
+            new = {os.getpid()} & pids or pids - self._pids_before
             self._pid = next(iter(new)) if len(new) == 1 else None
         return self._pid
 

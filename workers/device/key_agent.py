@@ -1,8 +1,8 @@
-"""Keeps the fleet's key in a process of its own: a device forks strangers' sessions, and never has it.
+"""Keeps the fleet's key in a separate process: a device forks sessions that run strangers' code.
 
 python -P -m workers.device.key_agent SOCKET KEY
 
-Both are numbers of open files: where the device asks, and where the key is read.
+Both are file descriptors: of the socket for the device's requests, and of the pipe with the key.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from workers.device.forked_process import fork
 from workers.sandbox.sandbox import harmless
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
-#: Settings that a device reads.
+#: Environment variables that a device reads.
 DEVICE_VARIABLES: Final = (
     *("MALLORN_TRACKER", "MALLORN_SANDBOX", "MALLORN_LOG_FORMAT", "MALLORN_LOG_LEVEL"),
     HOST_FOLDER_VARIABLE,
@@ -31,7 +31,7 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 class KeyAgent(FleetKey):
-    """A key that another process has. This one asks it at `end`; its forks cannot."""
+    """A fleet key in another process, reached through the socket `end`; forks cannot reach it."""
 
     def __init__(self, end: socket.socket) -> None:
         super().__init__()
@@ -66,10 +66,10 @@ class KeyAgent(FleetKey):
 
 
 def kept(read: Callable[[], FleetKey]) -> FleetKey:
-    """Return the fleet's key, as its keeper has it; none where there is none.
+    """Return a KeyAgent for the fleet's key, or an empty key if the fleet has none.
 
-    The first call reads it, leaves it with the keeper and begins this program again, with no secret in
-    memory, arguments or environment: only what is on the allow-list comes along.
+    The first call reads the key, passes it to a keeper process and executes this program again with
+    no secret in memory, arguments or environment: only variables on the allow-list are passed on.
     """
     if (number := os.environ.pop(KEEPER_VARIABLE, None)) is not None:
         if not number:
@@ -80,16 +80,16 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
     env = harmless() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
     env[KEEPER_VARIABLE] = ""
     if key := read():
-        ours, theirs = socket.socketpair()
+        device_end, keeper_end = socket.socketpair()
         key_fd, writing_fd = os.pipe()
         os.write(writing_fd, key.text.encode())
         os.close(writing_fd)
-        fork(lambda: _become_keeper(theirs.detach(), key_fd, harmless()))
+        fork(lambda: _become_keeper(keeper_end.detach(), key_fd, harmless()))
         os.close(key_fd)
-        ours.set_inheritable(True)
-        env[KEEPER_VARIABLE] = str(ours.fileno())
+        device_end.set_inheritable(True)
+        env[KEEPER_VARIABLE] = str(device_end.fileno())
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - ourselves again
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - this program
 
 
 def _become_keeper(socket_fd: int, key_fd: int, env: dict[str, str]) -> None:
@@ -97,25 +97,25 @@ def _become_keeper(socket_fd: int, key_fd: int, env: dict[str, str]) -> None:
         os.set_inheritable(number, True)
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-m", __name__, str(socket_fd), str(key_fd)]
-    os.execve(sys.executable, command, env)  # noqa: S606 - a module of ours
+    os.execve(sys.executable, command, env)  # noqa: S606 - this module
 
 
-def _keep(number: int, key_fd: int) -> None:
-    """Answer until the device is gone; nobody else of this user looks into this memory."""
+def _serve_requests(number: int, key_fd: int) -> None:
+    """Answer requests until the device is gone; no other process can read this one's memory."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     with os.fdopen(key_fd) as pipe:
         key = FleetKey(pipe.read())
     with socket.socket(fileno=number) as end, end.makefile("r") as questions:
         for line in questions:
-            name, *given = json.loads(line)
-            end.sendall(json.dumps(_answer(key, name, given)).encode() + b"\n")
+            name, *arguments = json.loads(line)
+            end.sendall(json.dumps(_answer(key, name, arguments)).encode() + b"\n")
 
 
-def _answer(key: FleetKey, name: str, given: list[str]) -> object:
+def _answer(key: FleetKey, name: str, arguments: list[str]) -> object:
     if name == "of_session":
-        return [each.text for each in key.of_session(*given)]
-    return key.proof(*given) if name == "proof" else key.proves(*given)
+        return [each.text for each in key.of_session(*arguments)]
+    return key.proof(*arguments) if name == "proof" else key.proves(*arguments)
 
 
 if __name__ == "__main__":
-    _keep(*map(int, sys.argv[1:]))
+    _serve_requests(*map(int, sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Which addresses a tracker or a device may bind: both run whatever they are sent."""
+"""Opens the listening sockets of trackers and devices, never on public addresses."""
 
 import ipaddress
 import socket
@@ -8,7 +8,7 @@ from mallorn.core.fleet_key import HINT, FleetKey
 
 
 def private_address(host: str) -> str:
-    """The IP address of `host`, which must be loopback or one private interface; else InvalidRequest."""
+    """Return the IP address of `host`. Raises InvalidRequest unless it is private or loopback."""
     try:
         resolved = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
@@ -23,7 +23,7 @@ def private_address(host: str) -> str:
 
 
 def is_own(address: str) -> bool:
-    """Whether this host has that address now."""
+    """Return whether an interface of this host has the address now."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as end:
         try:
@@ -34,9 +34,9 @@ def is_own(address: str) -> bool:
 
 
 def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
-    """A socket listening on the first free port of `ports`; port 0 lets the kernel choose.
+    """Return a socket listening on the first free port of `ports`; the kernel chooses for port 0.
 
-    Raises InvalidRequest for a public address, and without a key for one that other machines can reach.
+    Raises InvalidRequest for a public address, for all but loopback without a key, or if all are busy.
     """
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:

@@ -1,8 +1,8 @@
-"""Times the kernels of a compiled model where they run, with the caches as the model leaves them.
+"""Times the kernels of a compiled model while it runs, with the caches as the model leaves them.
 
-A model for CUDA is compiled with calls of `vm.builtin.cuda_graph.run_or_capture`. A machine whose kernels are
-timed runs no CUDA graphs: an instrument sees one such call in the place of all its kernels, and an event
-cannot be recorded while a graph is captured.
+A model for CUDA is compiled with calls of `vm.builtin.cuda_graph.run_or_capture`. A virtual machine
+whose kernels are timed runs no CUDA graphs: its instrument would see one such call instead of all
+kernels of the graph, and CUDA cannot record an event while it captures a graph.
 """
 
 import time
@@ -19,12 +19,12 @@ from workers.device.cuda_clock import CudaClock
 FEWEST_RUNS: Final = 5
 _BUILTIN: Final = "vm.builtin."
 RUN_OR_CAPTURE: Final = f"{_BUILTIN}cuda_graph.run_or_capture"
-# What SplitLayoutRewritePreproc calls the part of a function that is left to run.
+# SplitLayoutRewritePreproc gives this suffix to the function that remains after the split.
 PREPACKED: Final = "_prepacked"
 
 
 class HostClock:
-    """The host's clock with the methods of a CudaClock, for devices that are awaited at each mark."""
+    """The host's clock with the methods of a CudaClock; it waits for the device at each mark."""
 
     def __init__(self, sync: Callable[[], None]) -> None:
         self._sync = sync
@@ -39,7 +39,7 @@ class HostClock:
         return len(self._moments) - 1
 
     def end_run(self) -> None:
-        """Do nothing: the device was awaited."""
+        """Do nothing: each mark has already waited for the device."""
 
     def seconds(self, begin: int, end: int) -> float:
         return self._moments[end] - self._moments[begin]
@@ -54,9 +54,9 @@ def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
 
 
 class Kernels:
-    """A virtual machine only for timing kernels: its instrument cannot be removed and slows it down.
+    """Times a virtual machine's kernels by an instrument that slows it down and cannot be removed.
 
-    `run` runs the model once; `set_instrument` is the machine's own.
+    `run` runs the model once; `set_instrument` is the virtual machine's function of that name.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Kernels:
     ) -> None:
         self._run_model = run
         self._clock = clock
-        self._began: dict[str, int] = {}
-        self._calls: list[tuple[str, int, int]] = []
+        self._begin_marks: dict[str, int] = {}
+        self._intervals: list[tuple[str, int, int]] = []
         set_instrument(self._watch)
 
     def times(self, seconds: float) -> dict[str, float]:
-        """Microseconds that a run spends in each kernel, all calls together; medians over `seconds` of runs.
+        """Return the microseconds that a run spends in all calls of each kernel, by task name.
 
-        A kernel goes by the name of its task.
+        They are medians over as many runs as fit into `seconds`, but at least FEWEST_RUNS.
         """
         self._run()
         runs: dict[str, list[float]] = defaultdict(list)
@@ -83,12 +83,12 @@ class Kernels:
         return {name: median(times) for name, times in runs.items()}
 
     def _run(self) -> Mapping[str, float]:
-        self._calls.clear()
+        self._intervals.clear()
         self._clock.begin_run()
         self._run_model()
         self._clock.end_run()
         spent: defaultdict[str, float] = defaultdict(float)
-        for name, begin, end in self._calls:
+        for name, begin, end in self._intervals:
             spent[name] += self._clock.seconds(begin, end)
         return spent
 
@@ -96,24 +96,24 @@ class Kernels:
         if not symbol.startswith(_BUILTIN):
             mark = self._clock.mark()
             if before_run:
-                self._began[symbol] = mark
+                self._begin_marks[symbol] = mark
             else:
-                self._calls.append((symbol.removesuffix(PREPACKED), self._began[symbol], mark))
+                self._intervals.append((symbol.removesuffix(PREPACKED), self._begin_marks[symbol], mark))
         return 0  # go on
 
 
 def use_graphs(wanted: int) -> None:
-    """Decide for the machines that are made from now on in this process; does nothing without CUDA."""
-    if (capture := _tvms_own()) is not None:
+    """Turn CUDA graphs on or off for virtual machines created from now on, if there is CUDA."""
+    if (capture := _original_capture()) is not None:
         tvm_ffi.register_global_func(RUN_OR_CAPTURE, capture if wanted else _run, override=True)
 
 
 @cache
-def _tvms_own() -> Any:
-    """Return TVM's function, as it was before the first change."""
+def _original_capture() -> Any:
+    """Return TVM's own function, saved before it is first overridden; None without CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 
 
 def _run(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
-    """Call a part of a model as an ordinary function."""
+    """Call a part of a model as an ordinary function, without a CUDA graph."""
     return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

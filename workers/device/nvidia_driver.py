@@ -1,7 +1,7 @@
-"""Asks NVIDIA's driver which GPUs this host has and whether one still computes.
+"""Asks NVIDIA's driver which GPUs this host has and whether a GPU still computes.
 
-The driver is asked in forks: a CUDA context does not survive one, and a device forks a process for every
-session. A process that may have threads or a context of its own asks in a child that begins anew.
+Forks call the driver: a CUDA context does not survive a fork, and a device forks a process for
+every session. A process that may have threads or a context of its own starts a new process.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from workers.device.cuda_driver import CudaDriver, Gpu, Load
 from workers.device.detect_host import ask_tvm
 from workers.device.forked_process import ask_in_fork
 
-#: Prints the first GPU, or why there is none.
+#: Prints the first GPU as a JSON list, or as a JSON string the reason why there is none.
 GPU_PROGRAM: Final = """
 import json
 from dataclasses import astuple
@@ -33,14 +33,14 @@ except MallornError as error:
 def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
     """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process.
 
-    Raises HostFault without a driver, or with one that does not start.
+    Raises HostFault if there is no driver or it does not start.
     """
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts
     return [Gpu(*facts) for facts in ask_in_fork(lambda: list(map(astuple, CudaDriver(load).gpus())))]
 
 
 def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
-    """Return the GPU with this index or UUID; the first one if `wanted` is empty. Raises InvalidTarget."""
+    """Return the GPU with index or UUID `wanted` (empty: the first). Raises InvalidTarget."""
     for gpu in gpus:
         if wanted in ("", str(gpu.index), gpu.uuid):
             return gpu
@@ -52,23 +52,24 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
 
 
 def first_gpu() -> Gpu:
-    """Return the first visible GPU, which a child asks for. Raises InvalidTarget where there is none."""
+    """Return the first visible GPU, as a child process finds it. Raises InvalidTarget without a GPU,
+    Unavailable if the child does not answer."""
     answer = ask_tvm(GPU_PROGRAM)
-    told = "the process that asked CUDA's driver died"
+    report = "the process that asked CUDA's driver died"
     if answer.returncode == 0:
-        told = json.loads(answer.stdout.splitlines()[-1])
-    if isinstance(told, str):
+        report = json.loads(answer.stdout.splitlines()[-1])
+    if isinstance(report, str):
         raise InvalidTarget(
-            f"CUDA finds no GPU here: {told}",
+            f"CUDA finds no GPU here: {report}",
             hint=f"mallorn check --target cuda   (or, for a GPU elsewhere,   --target '{CUDA_EXAMPLE}')",
         )
-    return Gpu(*told)
+    return Gpu(*report)
 
 
 def gpu_fault(load: Load = ctypes.CDLL) -> str:
-    """Return why this process's GPU gives no new context whose memory can be written; empty: it does."""
+    """Return why the GPU cannot provide a new context with writable memory; empty if it can."""
     try:
         ask_in_fork(lambda: CudaDriver(load).use_memory())
-    except MallornError as error:  # also of a fork that ended after ANSWER_SEC
+    except MallornError as error:  # also if the fork was ended after ANSWER_SEC
         return error.message
     return ""

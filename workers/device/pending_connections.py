@@ -1,4 +1,4 @@
-"""Where a device's clients wait until they have said who they are; none of them holds up the others."""
+"""Holds a device's connections until their greetings are complete; none blocks the others."""
 
 import logging
 import socket
@@ -19,26 +19,26 @@ class Guest(Protocol):
 
 
 class Unauthenticated:
-    """The connections that wait, oldest first. Who is honest proves itself at once, and is seldom so old."""
+    """Unauthenticated connections, oldest first: honest peers seldom stay long in this list."""
 
     def __init__(self) -> None:
         self._addresses: dict[Guest, str] = {}
 
     def add(self, guest: Guest, address: str) -> None:
-        """Let it wait. Of too many the oldest of its address is closed, or of the most crowded one."""
+        """Add a connection. Over a limit, close the oldest of its address or of the busiest one."""
         self._addresses[guest] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:
-            self._turn_out_of(address)
+            self._close_oldest(address)
         elif len(self._addresses) > MOST:
-            self._turn_out_of(crowds.most_common(1)[0][0])
+            self._close_oldest(crowds.most_common(1)[0][0])
 
     def remove(self, guest: Guest) -> None:
-        """It has proven itself, or is gone."""
+        """Remove a connection that has authenticated or is closed."""
         self._addresses.pop(guest, None)
 
-    def _turn_out_of(self, address: str) -> None:
-        oldest = next(guest for guest, of in self._addresses.items() if of == address)
+    def _close_oldest(self, address: str) -> None:
+        oldest = next(guest for guest, origin in self._addresses.items() if origin == address)
         self.remove(oldest)
         oldest.close()
 
@@ -50,42 +50,42 @@ _NAME_LIMIT_BYTES: Final = 1024
 
 
 class PendingConnection:
-    """A connection that has not shown its ticket yet."""
+    """A connection whose client has not presented its ticket yet."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.connection = connection
         self.until_sec = time.monotonic() + PATIENCE_SEC
-        self._said = b""
+        self._received = b""
 
     def close(self) -> None:
         self.connection.close()
 
     def hear(self) -> str | None:
-        """All that it says before it is answered; None until that is whole. Raises OSError for noise."""
-        data = self.connection.recv(self._wanted() - len(self._said))
+        """Return the client's greeting, None while it is incomplete. Raises OSError if malformed."""
+        data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
             raise ConnectionError("the connection was closed")
-        self._said += data
-        if len(self._said) < self._wanted() or len(self._said) == _HEAD.size:
+        self._received += data
+        if len(self._received) < self._expected_bytes() or len(self._received) == _HEAD.size:
             return None
         try:
-            return self._said[_HEAD.size :].decode()
+            return self._received[_HEAD.size :].decode()
         except UnicodeDecodeError:
             raise ConnectionError("what it says is no text") from None
 
-    def _wanted(self) -> int:
-        """How many bytes are known to come."""
-        if len(self._said) < _HEAD.size:
+    def _expected_bytes(self) -> int:
+        """Return the length in bytes of the greeting, or of its head until that has arrived."""
+        if len(self._received) < _HEAD.size:
             return _HEAD.size
-        magic, size = _HEAD.unpack_from(self._said)
+        magic, size = _HEAD.unpack_from(self._received)
         if magic != RPC_MAGIC or not 0 < size < _NAME_LIMIT_BYTES:
             raise ConnectionError("it speaks another protocol")
         return int(_HEAD.size + size)
 
 
 class PendingConnections:
-    """The clients of one listener, by the number of their file."""
+    """The pending clients of one listener, by file descriptor."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -94,26 +94,26 @@ class PendingConnections:
         self._clients: dict[int, PendingConnection] = {}
 
     def __iter__(self) -> Iterator[int]:
-        """Of those that may have something to say. Whose time is over goes first."""
+        """Drop clients that are closed or too late, then iterate over the others' descriptors."""
         for number, client in list(self._clients.items()):
-            if client.connection.fileno() < 0:  # it made room for another
+            if client.connection.fileno() < 0:  # it was closed to make room for another
                 del self._clients[number]
             elif time.monotonic() > client.until_sec:
                 self._drop(number, "it did not finish its greeting")
         return iter(list(self._clients))
 
     def let_in(self) -> None:
-        """Accept the connection that waits, if it is still there."""
+        """Accept the waiting connection, if it still exists."""
         try:
             connection, address = self._listener.accept()
-        except OSError:  # it is gone again
+        except OSError:  # the client is gone
             return
         client = PendingConnection(connection)
         self._clients[connection.fileno()] = client
         self._waiting.add(client, str(address[0]))
 
     def hear(self, number: int) -> tuple[socket.socket, str] | None:
-        """A client that has said all, and what: it is the caller's from now on. None while there is none."""
+        """Hand a client with its greeting to the caller; None while the greeting is incomplete."""
         client = self._clients.get(number)
         if client is None:
             return None
@@ -130,12 +130,12 @@ class PendingConnections:
         return client.connection, words
 
     def clear(self) -> None:
-        """Close all connections that wait."""
+        """Close all pending connections."""
         for number in list(self._clients):
             self._drop(number, "another has the session")
 
-    def _drop(self, number: int, why: str) -> None:
+    def _drop(self, number: int, reason: str) -> None:
         client = self._clients.pop(number)
         self._waiting.remove(client)
         client.close()
-        log.info("a client got no session: %s", why)
+        log.info("a client got no session: %s", reason)

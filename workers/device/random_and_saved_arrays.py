@@ -1,4 +1,4 @@
-"""Arrays that tensor programs take: random values, the same on every host, and files of named arrays."""
+"""Arguments of tensor programs: random arrays, equal on all hosts, and files of named arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, seed: int) -> NDArray[Any]:
-    """Values of [low, high), evenly spread; booleans are coin flips."""
+    """Return uniformly distributed random values in [low, high); booleans are random bits."""
     generator = np.random.default_rng(seed)
     if dtype == "bool":
         return generator.integers(0, 2, shape).astype(bool)
@@ -20,11 +20,11 @@ def random_values(shape: tuple[int, ...], dtype: str, low: float, high: float, s
 
 
 def dtype_of(dtype: str) -> np.dtype[Any]:
-    """numpy's type of that name, or what stands for it."""
+    """Return the dtype of this name from numpy, or from ml_dtypes if numpy has none."""
     try:
         return np.dtype(dtype)
     except TypeError:
-        import ml_dtypes  # the narrow floats; needed only where a workload has them
+        import ml_dtypes  # only workloads with narrow floats need it
 
         narrow: np.dtype[Any] = np.dtype(getattr(ml_dtypes, dtype))
         return narrow
@@ -43,7 +43,7 @@ def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def load_arrays(path: str) -> dict[str, NDArray[Any]]:
-    """What `save_arrays` wrote, in order."""
+    """Return the arrays that `save_arrays` wrote, in the same order."""
     with np.load(path) as archive:
         return {
             name.removesuffix(_MARK): array.view(dtype_of(_BFLOAT16)) if name.endswith(_MARK) else array

@@ -1,4 +1,4 @@
-"""The first and the last words of a session of TVM's RPC."""
+"""The greetings that open a session of TVM's RPC, and the words of errors that end it."""
 
 import hmac
 import logging
@@ -14,32 +14,32 @@ from workers.host.core_lock import lock_identity
 log = logging.getLogger(__name__)
 
 TIMEOUT_SEC = 5.0
-# What the server answers in the place of a session that died.
+# How the error begins with which the device answers for a session that died.
 DEATH_NOTICE: Final = "SessionDied:"
-# And how it goes on where the session waited for its client to the last.
+# How that error ends if the session was waiting for its client when it died.
 UNHEARD: Final = " while it waited for its client"
-# What a session answers that cannot begin, before it says why.
+# How the error of a session that cannot begin starts; the reason follows.
 NO_SESSION: Final = "NoSession:"
-#: How a client names its host and its locks, behind its ticket.
+#: Prefix of the word after the ticket in which a client names its host and its locks.
 _LOCKS: Final = "-locks="
 _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024
 
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
-    """What a client shows that was given a device's match key; who overheard that alone cannot make it."""
+    """Return a client's ticket for `match_key`; a fleet key keeps eavesdroppers from making it."""
     return fleet.proof("client", match_key) if fleet else match_key
 
 
 def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    """Whether a client may have the session of this match key."""
+    """Return whether the ticket opens the session of this match key."""
     if fleet:
         return fleet.proves(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
 def welcome(connection: socket.socket, said: str, key: str, match_key: str, fleet: FleetKey) -> bool:
-    """Answer what a client said: only the one that the tracker gave our current key to has a session."""
+    """Answer a greeting; return whether its ticket, for the current match key, opens a session."""
     connection.settimeout(TIMEOUT_SEC)
     try:
         return bool(match_key) and _greet(connection, said.split(), key, match_key, fleet)
@@ -61,16 +61,16 @@ def _greet(connection: socket.socket, words: list[str], key: str, match_key: str
 
 
 def has_other_locks(said: str, locks: str) -> bool:
-    """Return whether a client of this host says that it holds other locks than `locks`."""
+    """Return whether a greeting comes from this host and names other locks than `locks`."""
     for word in said.split():
         if word.startswith(_LOCKS):
-            host, _, of_client = word.removeprefix(_LOCKS).partition(":")
-            return host == host_id() and bool(of_client and locks) and of_client != locks
+            host, _, client_locks = word.removeprefix(_LOCKS).partition(":")
+            return host == host_id() and bool(client_locks and locks) and client_locks != locks
     return False  # a client of an older version
 
 
 def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
-    """Connect to a device as the client whom the tracker gave its match key to. Raises OSError."""
+    """Return a connection to a device's session, opened by its match key. Raises OSError."""
     connection = socket.create_connection(address, timeout_sec)
     try:
         locks = f"{_LOCKS}{host_id()}:{lock_identity()}"
@@ -84,13 +84,13 @@ def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_s
 
 
 def send_greeting(connection: socket.socket, words: str) -> None:
-    """Send what opens a connection, of either side."""
+    """Send the greeting that opens a connection; both sides use the same format."""
     name = words.encode()
     connection.sendall(_INT.pack(RPC_MAGIC) + _INT.pack(len(name)) + name)
 
 
 def read_greeting(connection: socket.socket) -> str:
-    """Return the words of a peer's greeting. Raises OSError for what is none."""
+    """Return the words of a peer's greeting. Raises OSError if it is malformed or missing."""
     if _INT.unpack(receive_exactly(connection, _INT.size))[0] != RPC_MAGIC:
         raise ConnectionError("it gives no session")
     (size,) = _INT.unpack(receive_exactly(connection, _INT.size))
@@ -100,7 +100,7 @@ def read_greeting(connection: socket.socket) -> str:
 
 
 def notice_dead_peer(connection: socket.socket) -> None:
-    """Have the kernel end the stream when the peer's host disappears."""
+    """Enable TCP keepalive: the kernel ends the stream if the peer's host disappears."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -1,4 +1,4 @@
-"""A measuring endpoint for one target: what it needs from this host, and what it says of itself."""
+"""Runs a device, the measuring endpoint for one target: prepares its process and describes it."""
 
 import os
 import signal
@@ -41,22 +41,22 @@ def serve_device(
     sandbox: str = BEST_EFFORT,
     key: FleetKey = NO_KEY,
 ) -> None:
-    """Measure for `target` until the process ends; needs TVM's runtime library alone.
+    """Time candidates for `target` until the process ends; needs only TVM's runtime library.
 
-    `gpu` is the one that a CUDA target runs on: CUDA_VISIBLE_DEVICES shows no other to this process.
-    `is_local` says that the target is what this host was found to be. `log_path` gets one line an execution,
-    before it begins: time, candidate key, pid of the session.
-    `sandbox` is a mode of the walls around sessions, as in Settings.
-    Raises NoSandbox where they are required and this host has not all of them, InvalidRequest for a public
-    address, InvalidTarget when this host has not what the target asks for, HostFault for locks that are
-    closed to us.
+    `gpu` is the GPU that a CUDA target runs on; CUDA_VISIBLE_DEVICES hides all others.
+    `is_local` says that the target was detected on this host. Before each execution, `log_path` gets
+    a line with the time, the candidate key and the pid of the session.
+    `sandbox` is the mode of the sandbox around sessions, as in Settings.
+    Raises NoSandbox if the mode requires more than this host supports, InvalidRequest if the address
+    may not be bound, InvalidTarget if this host cannot run the target, HostFault if it cannot open
+    the lock files.
     """
     prepare_runtime(target)
     CoreLock().files()
-    listening_there = partial(listen, host, ports, key)
-    listener = listening_there()
+    make_listener = partial(listen, host, ports, key)
+    listener = make_listener()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Imported late: it loads TVM, which reads its settings only then.
+    # Imported late: it loads TVM, which reads its environment variables when it is loaded.
     from workers.device.device_server import DeviceServer
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
@@ -65,12 +65,15 @@ def serve_device(
         registration = Registration(tracker, device_key(target), listening, identity, key)
         on_ready(*listening)
         DeviceServer(
-            registration, listener, identity, Path(folder), log_path, sandbox, listening_there
+            registration, listener, identity, Path(folder), log_path, sandbox, make_listener
         ).serve_forever()
 
 
 def prepare_runtime(target: Target) -> None:
-    """Set what TVM reads when it is imported: its threads, and to load only its runtime library."""
+    """Set TVM's environment variables before it is imported: thread count, and only its runtime.
+
+    Raises InvalidTarget if the target has too many cores, MallornError if TVM is already imported.
+    """
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -84,8 +87,8 @@ def prepare_runtime(target: Target) -> None:
     threads = target.num_cores if target.is_cpu else cores
     os.environ["TVM_NUM_THREADS"] = str(threads)
     if threads < (os.cpu_count() or 1):
-        # TVM binds them to the first processors of the machine, also where this process may not use those,
-        # and where others were given as few.
+        # TVM binds threads to the machine's first processors, even if this process may not use them
+        # or another process uses them already.
         os.environ.setdefault("TVM_BIND_THREADS", "0")
     os.environ.setdefault("TVM_USE_RUNTIME_LIB", "1")
     hide_torch()
@@ -96,10 +99,10 @@ def prepare_runtime(target: Target) -> None:
 def describe(
     name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str, gpu: Gpu | None = None
 ) -> Identity:
-    """What clients and the tracker are told of this device."""
+    """Return this device's description for clients and tracker. Raises InvalidTarget, HostFault."""
     from workers.device.serve_rpc_session import runtime_facts
 
-    # In a fork: asking starts threads, and a context on a GPU, which no session forked later would survive.
+    # In a fork: the query starts threads and a GPU context, which forked sessions could not use.
     facts = ask_in_fork(lambda: runtime_facts(target, gpu))
     if not target.is_cpu and not facts.get("accelerator"):
         raise InvalidTarget(f"this host has no {target.kind} device", hint="mallorn device --target local")

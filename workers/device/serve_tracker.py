@@ -1,4 +1,4 @@
-"""TVM's RPC tracker, bound to loopback or a private interface: it says which devices are free."""
+"""Runs TVM's RPC tracker, which assigns free devices, on loopback or a private interface."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ def log_ready(host: str, port: int) -> None:
 def serve_tracker(
     host: str = "127.0.0.1", port: int = 9190, *, key: FleetKey = NO_KEY, on_ready: OnReady = log_ready
 ) -> None:
-    """Run a tracker until the process ends; port 0 takes any.
+    """Run a tracker until the process ends; port 0 lets the kernel choose one.
 
-    Raises InvalidRequest for a public address, and without a key for all but loopback.
+    Raises InvalidRequest if the address is public or in use, or not loopback and `key` is empty.
     """
     listener = listen(host, range(port, port + 1), key)
     hide_torch()

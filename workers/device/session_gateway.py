@@ -1,9 +1,9 @@
-"""Opens devices' sessions for a runner, which never has the fleet's key, and filters what sessions answer.
+"""Opens device sessions for a runner, which never has the fleet's key, and filters their answers.
 
-A session runs strangers' native code, and TVM's client serves its peer: it would obey an InitServer and then
-a CallFunc or a copy of memory that arrives while it waits for an answer. So the runner reaches no device by
-itself. It asks its worker by a line of JSON; the worker proves itself to tracker and device, and passes on to
-the runner, on loopback and for a ticket that is good once, only what answers a call.
+A session runs strangers' native code, and TVM's client also serves its peer: while it waits for an
+answer, it would obey an InitServer and then a CallFunc or a copy of memory. So the runner connects
+to no device. It sends its worker a request, a line of JSON; the worker authenticates to tracker and
+device. On loopback, for a ticket that is valid once, it forwards only packets that answer a call.
 """
 
 import json
@@ -26,23 +26,23 @@ from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_
 from workers.subprocesses.errors import pack_error, unpack_error
 
 log = logging.getLogger(__name__)
-#: Where a runner finds the number of its open file.
+#: Environment variable that holds the file descriptor of a runner's socket.
 GATEWAY_VARIABLE: Final = "MALLORN_GATEWAY_FD"
 PATIENCE_SEC: Final = 5.0
-_RUNNER_SEC: Final = 60.0  # until a runner that asked connects
+_RUNNER_SEC: Final = 60.0  # for a runner to connect after its request
 _CHUNK_BYTES: Final = 1 << 18
 _LINE_BYTES: Final = 1 << 16
-# Of TVM's protocol: how many bytes follow, and what they are.
+# Head of a packet in TVM's protocol: number of bytes that follow, and code of the packet.
 _PACKET: Final = struct.Struct("<Qi")
 _CODE_BYTES: Final = 4
 _RETURN, _EXCEPTION, _COPY_ACK = 4, 5, 8
 ANSWERS: Final = frozenset({_RETURN, _EXCEPTION, _COPY_ACK})
-#: TVM reserves memory for a packet before it comes.
+#: TVM allocates memory for a packet before the packet arrives.
 PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """Where a runner finds a session, and what proves that its device is of the fleet."""
+    """Where a runner connects to its session, and keys by which the device proves its membership."""
 
     port: int
     ticket: str
@@ -50,16 +50,18 @@ class OpenSession(NamedTuple):
 
 
 class SessionGateway:
-    """The worker's side: one thread for each runner, and two for each of its sessions."""
+    """The worker's side: one thread for each runner, and two threads for each of its sessions."""
 
     def __init__(self, key: FleetKey = NO_KEY) -> None:
         self._key = key
 
     def connect(self) -> socket.socket:
-        """Return the end for a runner that is about to start; what it asks is answered until it closes it."""
-        ours, theirs = socket.socketpair()
-        threading.Thread(target=self._answer_all, args=(ours,), name="session-gateway", daemon=True).start()
-        return theirs
+        """Return a socket for a new runner; its requests are answered until it closes the socket."""
+        worker_end, runner_end = socket.socketpair()
+        threading.Thread(
+            target=self._answer_all, args=(worker_end,), name="session-gateway", daemon=True
+        ).start()
+        return runner_end
 
     def _answer_all(self, end: socket.socket) -> None:
         with end, end.makefile("rb") as questions:
@@ -73,65 +75,65 @@ class SessionGateway:
         self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
     ) -> Any:
         host, port = tracker
-        wanted = None if like is None else DeviceClass(*like)
-        opened = ExitStack()
+        device_class = None if like is None else DeviceClass(*like)
+        resources = ExitStack()
         try:
-            listener = opened.enter_context(socket.create_server(("127.0.0.1", 0)))
-            watched = opened.enter_context(runner.dup())  # until its session has begun
-            spare = opened.enter_context(runner.dup())  # its file handle becomes the runner's connection
-            device, match_key = self._take_device((str(host), int(port)), key, wait_sec, wanted, runner)
-        except (MallornError, OSError) as error:  # this host may have no file handle left
-            opened.close()
+            listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
+            watched = resources.enter_context(runner.dup())  # watched until its session begins
+            spare = resources.enter_context(runner.dup())  # keeps a descriptor for the runner
+            device, match_key = self._take_device((str(host), int(port)), key, wait_sec, device_class, runner)
+        except (MallornError, OSError) as error:  # this host may have no file descriptor left
+            resources.close()
             return {"error": pack_error(error)}
-        ticket, of_session = secrets.token_hex(16), [each.text for each in self._key.of_session(match_key)]
-        answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": of_session}
+        ticket, keys = secrets.token_hex(16), [each.text for each in self._key.of_session(match_key)]
+        answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
         threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
 
     def _take_device(
         self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None, runner: socket.socket
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of a class; return the connection that has its session, and its match key.
+        """Wait for a free device of class `like`; return its session's connection and its match key.
 
-        Raises NoDevice when none is registered, Unavailable when all stay busy, or are not to be reached
-        where they say they are.
+        Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be reached at
+        their addresses.
         """
         deadline_sec = time.monotonic() + wait_sec
-        wanted, why = "" if like is None else like.text, "stayed busy"
+        class_text, reason = "" if like is None else like.text, "stayed busy"
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
-                    server["key"] == f"server:{key}" and wanted in ("", described_class(server))
+                    server["key"] == f"server:{key}" and class_text in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
                     raise none_like(like)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
-                    raise Unavailable(f"all devices {why} for {wait_sec:g} s", hint="mallorn devices")
-                offer = client.request(key, min(PATIENCE_SEC, left_sec), wanted, runner)
+                    raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
+                offer = client.request(key, min(PATIENCE_SEC, left_sec), class_text, runner)
             if offer is not None:
                 host, port, match_key = offer
                 try:
                     return ask_for_session((host, port), match_key, self._key, PATIENCE_SEC), match_key
                 except OSError as error:
-                    if (known := os_error(error)) is not None:
-                        raise known from error
-                    # The device died between its offer and our call; the tracker finds out in a moment.
-                    why = f"stayed busy, or out of reach as {host}:{port} ({error})"
+                    if (host_error := os_error(error)) is not None:
+                        raise host_error from error
+                    # The device died after it was offered; the tracker will notice in a moment.
+                    reason = f"stayed busy, or out of reach as {host}:{port} ({error})"
                     log.warning("a device at %s:%s is not reached: %s", host, port, error)
                     time.sleep(0.1)
 
 
 class GatewayClient:
-    """The runner's side."""
+    """The runner's side: it asks the worker for sessions."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
     def open(self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None) -> OpenSession:
-        """Wait for a free device. Raises NoDevice, Unavailable."""
-        wanted = None if like is None else [like.host_class, like.tvm_version, like.threads]
-        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": wanted}
+        """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
+        class_fields = None if like is None else [like.host_class, like.tvm_version, like.threads]
+        question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:
             line = answers.readline()
@@ -152,7 +154,7 @@ def _relay(
 ) -> None:
     with device:
         with listener, runner, spare:
-            client = _client(listener, ticket, runner, spare)
+            client = _accept_runner(listener, ticket, runner, spare)
         if client is None:
             return
         with client:
@@ -169,22 +171,22 @@ def _relay(
             calls.join()
 
 
-def _client(
+def _accept_runner(
     listener: socket.socket, ticket: str, runner: socket.socket, spare: socket.socket
 ) -> socket.socket | None:
-    """Return the connection that shows the ticket; None when none does while the runner waits."""
+    """Return the connection that presents the ticket; None if none does while the runner waits."""
     with suppress(OSError):
         while first_ready(listener, runner, _RUNNER_SEC):
             spare.close()
             client, _ = listener.accept()
-            if _shows(client, ticket):
+            if _has_ticket(client, ticket):
                 return client
             client.close()
     return None
 
 
-def _shows(client: socket.socket, ticket: str) -> bool:
-    """Return whether a client knows the ticket, and welcome it; another user's process may come first."""
+def _has_ticket(client: socket.socket, ticket: str) -> bool:
+    """Return whether a client has the ticket, and greet it then; another user may connect first."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()
@@ -198,7 +200,7 @@ def _shows(client: socket.socket, ticket: str) -> bool:
 
 
 def _pass_calls(client: socket.socket, device: socket.socket) -> None:
-    """Pass on all that the client sends; then the device learns that it is gone."""
+    """Forward all that the client sends, then close the stream, so that the device sees the end."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     with suppress(OSError):
         while count := client.recv_into(buffer):
@@ -208,16 +210,16 @@ def _pass_calls(client: socket.socket, device: socket.socket) -> None:
 
 
 def _pass_answers(device: socket.socket, client: socket.socket) -> None:
-    """Pass on what answers a call. Whatever else a session sends ends it before TVM's client sees it."""
+    """Forward packets that answer a call; return at any other packet, without forwarding it."""
     with device.makefile("rb", _CHUNK_BYTES) as stream:
         while len(head := stream.read(_PACKET.size)) == _PACKET.size:
             size, code = _PACKET.unpack(head)
             if code not in ANSWERS or not _CODE_BYTES <= size <= PACKET_LIMIT_BYTES:
                 log.warning("a session sent a packet of kind %d and %d bytes, and was ended", code, size)
                 return
-            left = size - _CODE_BYTES
-            piece = stream.read(min(left, _CHUNK_BYTES))
+            left_bytes = size - _CODE_BYTES
+            piece = stream.read(min(left_bytes, _CHUNK_BYTES))
             client.sendall(head + piece)
-            while piece and (left := left - len(piece)):
-                piece = stream.read(min(left, _CHUNK_BYTES))
+            while piece and (left_bytes := left_bytes - len(piece)):
+                piece = stream.read(min(left_bytes, _CHUNK_BYTES))
                 client.sendall(piece)

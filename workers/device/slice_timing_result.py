@@ -1,4 +1,4 @@
-"""What a device tells of a timing: each slice, and what of its host others had meanwhile."""
+"""The result of a timing on a device: its slices, and how other programs disturbed it."""
 
 from dataclasses import dataclass
 from math import inf
@@ -6,21 +6,21 @@ from typing import NamedTuple
 
 
 class Slice(NamedTuple):
-    """Runs back to back."""
+    """Consecutive runs of a kernel, timed as one interval."""
 
     mean_sec: float
-    disturbed: float | None  # the share of it in which its processors were others'; None: not counted
+    disturbed: float | None  # share of its time that other programs had; None: unknown
 
 
 @dataclass(frozen=True, slots=True)
 class SliceTimes:
-    """The slices of one call. Raises ValueError for what no device can have measured."""
+    """The slices of one timing call. Raises ValueError for values that no timing can have."""
 
     slices: tuple[Slice, ...]
-    cores: int  # that the host has
-    rivals: float  # programs of others that competed for them, in the mean
-    raised: bool  # whether the timed process goes before all others of its host
-    gpu: tuple[str, ...] = ()  # what kept a GPU from its full speed, in words
+    cores: int  # of the host
+    rivals: float  # mean number of threads of other programs that competed for the cores
+    raised: bool  # whether the timed process has priority over all others of its host
+    gpu: tuple[str, ...] = ()  # reasons why a GPU ran below its full speed
 
     def __post_init__(self) -> None:
         shares = [each.disturbed for each in self.slices if each.disturbed is not None]

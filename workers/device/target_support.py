@@ -1,4 +1,4 @@
-"""Whether this host executes what is compiled for a target; TVM is asked in a child."""
+"""Checks whether this host can execute code compiled for a target, with TVM in a child process."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from workers.device.nvidia_driver import first_gpu
 from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
-# What LLVM compiles kernels to, and the kernel's word for it. Its other features are tuning, or for systems.
+# LLVM feature that kernels may use -> the kernel's flag. Other features are for tuning or systems.
 X86: Final = {
     "sse": "sse", "sse2": "sse2", "sse3": "pni", "ssse3": "ssse3", "sse4.1": "sse4_1", "sse4.2": "sse4_2",
     "sse4a": "sse4a", "avx": "avx", "avx2": "avx2", "fma": "fma", "fma4": "fma4", "f16c": "f16c",
@@ -29,7 +29,7 @@ X86: Final = {
     "avx512vpopcntdq": "avx512_vpopcntdq", "avx512vp2intersect": "avx512_vp2intersect",
     "amx-fp16": "amx_fp16", **PRODUCTS,
 }  # fmt: skip
-ALIKE: Final = 0.75  # of the letters of a misspelt name
+ALIKE: Final = 0.75  # least similarity of the names that are suggested for a misspelt one
 ARM: Final = {
     "neon": "asimd", "fullfp16": "asimdhp", "dotprod": "asimddp", "lse": "atomics", "bf16": "bf16",
     "i8mm": "i8mm", "sve": "sve", "sve2": "sve2", "sme": "sme",
@@ -57,13 +57,13 @@ print(json.dumps({"there": bool(device.exist)}))
 
 
 def check_executable(target: Target) -> None:
-    """Raise InvalidTarget, saying why, when this host cannot execute what is compiled for the target."""
+    """Raise InvalidTarget, with the reason, if this host cannot execute code for the target."""
     if why := why_not(target):
         raise InvalidTarget(f"this machine cannot run {target}: {why}", hint="mallorn device --target local")
 
 
 def target_on_this_machine(text: str) -> Target:
-    """Return the target that a user means here: `local` is this host, `cuda` is its GPU.
+    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its first GPU.
 
     Raises InvalidTarget.
     """
@@ -75,20 +75,20 @@ def target_on_this_machine(text: str) -> Target:
 
 
 def why_not(target: Target) -> str:
-    """Why this host cannot execute what is compiled for the target, in words; empty when it can."""
+    """Return why this host cannot execute code compiled for the target; empty if it can."""
     if not target.is_cpu:
         return _no_accelerator(target)
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
-    wanted, ours = machine_of(target), os.uname().machine
-    if wanted and wanted != ours:
-        return f"the target is for {wanted}, this machine is {ours}"
+    target_machine, host_machine = machine_of(target), os.uname().machine
+    if target_machine and target_machine != host_machine:
+        return f"the target is for {target_machine}, this machine is {host_machine}"
     return _unknown_instructions(target) if target.kind == "llvm" else ""
 
 
 def machine_of(target: Target) -> str:
-    """Return the machine of a CPU target, as the kernel names it; empty if the target names none."""
+    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
     named = str(target.attrs.get("mtriple", "")).partition("-")[0]
     return MACHINES.get(named, named)
 
@@ -97,26 +97,26 @@ def _unknown_instructions(target: Target) -> str:
     answer = ask_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read it"
-    if answer.returncode > 0:  # only TVM's runtime is installed: nobody here knows, the first candidate will
+    if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
         return ""
     llvm = json.loads(answer.stdout.splitlines()[-1])
     if not llvm["known"]:
         cpu = str(target.attrs["mcpu"])
-        alike = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
-        return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(alike)}" if alike else "")
+        similar = get_close_matches(cpu, llvm["cpus"], 3, ALIKE)
+        return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
     if unknown := sorted(set(_attributes(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
     machine = os.uname().machine
-    has = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
+    host_flags = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
     needed = needed_flags(target, llvm["features"], machine)
-    missing = sorted(name for name, flag in needed.items() if flag not in has)
+    missing = sorted(name for name, flag in needed.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
-    """Return the flags that a CPU needs for a target whose CPU has these features in LLVM's words.
+    """Return the flags that a CPU needs to run code for `target`, whose CPU has LLVM's `features`.
 
-    The keys are LLVM's words, the values the kernel's.
+    The keys are LLVM's names, the values those of the kernel.
     """
     _, words = FEATURES.get(machine, ("", {}))
     needed = set(features) - set(_attributes(target, "-"))
@@ -134,13 +134,13 @@ def _no_accelerator(target: Target) -> str:
     if target.kind == CUDA:
         try:
             arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-            number = first_gpu().capability
+            capability = first_gpu().capability
         except InvalidTarget as error:
             return error.message
-        return "" if runs_on(arch, number) else f"the target is for {arch}, its GPU is sm_{number}"
+        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
     answer = ask_tvm(DEVICE_PROGRAM, target.text)
     if answer.returncode != 0:
-        said = answer.stderr.strip().splitlines()
-        return f"TVM does not know it here: {said[-1] if said else 'it died'}"
-    there = json.loads(answer.stdout.splitlines()[-1])["there"]
-    return "" if there else f"it has no {target.kind} device"
+        error_lines = answer.stderr.strip().splitlines()
+        return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
+    exists = json.loads(answer.stdout.splitlines()[-1])["there"]
+    return "" if exists else f"it has no {target.kind} device"

@@ -1,4 +1,4 @@
-"""The RPC tracker's own protocol over a plain socket: no TVM in the process, and no call without an end."""
+"""A client of the RPC tracker over a plain socket: it needs no TVM, and every call has a timeout."""
 
 import json
 import secrets
@@ -17,7 +17,7 @@ from mallorn.core.targets import Target
 TRACKER_MAGIC: Final = 0x2F271
 RPC_MAGIC: Final = 0xFF271
 RPC_MISMATCH: Final = RPC_MAGIC + 2
-#: Ours: what is said first, with a proof that both sides know the fleet's key.
+#: Our own message codes, by which both sides prove that they know the fleet's key.
 HELLO, PROVE, REFUSED = 100, 101, 102
 SUCCESS, PUT, REQUEST, UPDATE_INFO, SUMMARY, PENDING_MATCHKEYS = 0, 3, 4, 5, 6, 7
 _INT = struct.Struct("<i")
@@ -28,12 +28,12 @@ Address = tuple[str, int]
 
 
 def device_key(target: Target) -> str:
-    """The tracker key that the devices of a target are filed under."""
+    """Return the tracker key under which devices of a target register."""
     return f"mallorn-{target.key}"
 
 
 class TrackerClient:
-    """One connection to a tracker. Every method raises Unavailable when the tracker does not answer."""
+    """A connection to a tracker. Every method raises Unavailable if the tracker does not answer."""
 
     def __init__(self, address: Address, timeout_sec: float = 10.0, key: FleetKey = NO_KEY) -> None:
         self.address = address
@@ -49,17 +49,17 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """What is registered: `queue_info` by key and `server_info`, what the servers say of themselves."""
+        """Return `queue_info`, by key, and `server_info`, the descriptions of registered servers."""
         return self._ask([SUMMARY])[1]
 
     def request(
         self, key: str, timeout_sec: float, wanted: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
-        """Wait for a free server of `key`: its host, port and match key.
+        """Wait for a free server of `key`; return its host, port and match key, or None on timeout.
 
-        None when the time is over. Raises Unavailable when `asker`, for whom it is, has closed its end.
-        `wanted` is the text of a DeviceClass. A tracker of an older version takes no notice of it.
-        Close the connection after None: a server that comes free would be handed to nobody.
+        Raises Unavailable if `asker`, the client on whose behalf this waits, closes its connection.
+        `wanted` is the text of a DeviceClass. Trackers of older versions ignore it.
+        Close this connection after None, or the tracker may assign it a server that nobody uses.
         """
         self._socket.settimeout(timeout_sec)
         try:
@@ -74,15 +74,15 @@ class TrackerClient:
         return str(host), int(port), str(match_key)
 
     def put(self, key: str, host: str, port: int, match_key: str) -> None:
-        """Offer a server that is free."""
+        """Offer the tracker a free server."""
         self._ask([PUT, key, [port, match_key], host])
 
     def update(self, info: Mapping[str, object]) -> None:
-        """Say something about the server at this end; it shows in `summary`."""
+        """Send a description of the server that uses this connection, for `summary`."""
         self._ask([UPDATE_INFO, info])
 
     def pending(self) -> list[str]:
-        """Match keys that were offered here and not yet handed to a client."""
+        """Return the match keys offered on this connection that no client has received yet."""
         return list(self._ask([PENDING_MATCHKEYS]))
 
     def fileno(self) -> int:
@@ -109,21 +109,21 @@ class TrackerClient:
             )
 
     def _prove(self, key: FleetKey) -> None:
-        """Show each other that we share a key, where there is one."""
-        ours = secrets.token_hex(16)
-        answer = self._ask([HELLO, ours])
+        """Authenticate both sides by the fleet's key, if there is one. Raises Unavailable."""
+        our_nonce = secrets.token_hex(16)
+        answer = self._ask([HELLO, our_nonce])
         if not isinstance(answer, list) or len(answer) != 3:
             raise self._refused("answers as none of ours does")
-        theirs, wanted, proof = answer
-        if wanted and not key:
+        tracker_nonce, needs_key, proof = answer
+        if needs_key and not key:
             raise self._refused("wants the fleet's key, and we have none")
-        if key and not key.proves(str(proof), "tracker", ours, str(theirs)):
+        if key and not key.proves(str(proof), "tracker", our_nonce, str(tracker_nonce)):
             raise self._refused("does not know our key")
-        if key and self._ask([PROVE, key.proof("peer", ours, str(theirs))]) != SUCCESS:
+        if key and self._ask([PROVE, key.proof("peer", our_nonce, str(tracker_nonce))]) != SUCCESS:
             raise self._refused("does not accept our key")
 
-    def _refused(self, why: str) -> Unavailable:
-        return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {why}", hint=HINT)
+    def _refused(self, reason: str) -> Unavailable:
+        return Unavailable(f"the tracker at {self.address[0]}:{self.address[1]} {reason}", hint=HINT)
 
     def _ask(self, message: list[Any]) -> Any:
         try:
@@ -146,8 +146,8 @@ class TrackerClient:
             raise ConnectionError("what it says is no JSON") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
-        if isinstance(known := os_error(error), Unavailable):  # this host is at fault, not the tracker
-            return known
+        if isinstance(host_error := os_error(error), Unavailable):  # this host is at fault, not the tracker
+            return host_error
         host, port = self.address
         return Unavailable(
             f"the tracker at {host}:{port} does not answer: {error}", hint=f"mallorn tracker --port {port}"
@@ -155,7 +155,7 @@ class TrackerClient:
 
 
 def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
-    """Return whether there is something to read in time. Raises ConnectionError once `asker` is closed."""
+    """Return whether data arrives within the timeout. Raises ConnectionError if `asker` closes."""
     poller = select.poll()
     poller.register(readable, select.POLLIN)
     poller.register(asker, select.POLLRDHUP)
@@ -166,15 +166,15 @@ def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: floa
 
 
 def receive_exactly(end: socket.socket, size: int) -> bytes:
-    """Read `size` bytes; ConnectionError when the stream ends before, TimeoutError for all of it."""
-    data, patience_sec = bytearray(), end.gettimeout()
-    deadline_sec = None if patience_sec is None else time.monotonic() + patience_sec
-    # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the kernel
-    # holds back for 40 ms unless it is told not to before every read.
+    """Return the next `size` bytes. Raises ConnectionError if the stream ends, or TimeoutError."""
+    data, timeout_sec = bytearray(), end.gettimeout()
+    deadline_sec = None if timeout_sec is None else time.monotonic() + timeout_sec
+    # TVM's peers write a message in parts and wait after the first for an acknowledgement, which the
+    # kernel delays by 40 ms unless TCP_QUICKACK is set before every read.
     while len(data) < size:
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         if deadline_sec is not None:
-            # Of the whole, not of each part: who sends a byte now and then would hold us for hours.
+            # One deadline for the message: a peer that sends single bytes could hold us for hours.
             left_sec = deadline_sec - time.monotonic()
             if left_sec <= 0:
                 raise TimeoutError("timed out")
@@ -183,5 +183,5 @@ def receive_exactly(end: socket.socket, size: int) -> bytes:
         if not chunk:
             raise ConnectionError("the connection was closed")
         data += chunk
-    end.settimeout(patience_sec)
+    end.settimeout(timeout_sec)
     return bytes(data)

@@ -1,4 +1,4 @@
-"""A device's side of the tracker: it says who it is and offers itself, again and again."""
+"""Registers a device with the tracker, and offers it again once free or if its offer is lost."""
 
 import logging
 import secrets
@@ -12,18 +12,18 @@ from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 
 log = logging.getLogger(__name__)
 
-# A client that was given our key and has not connected after this long never will.
+# A client that received our match key and has not connected after this time never will.
 UNCLAIMED_SEC = 2.0
 
 
 class Registration:
-    """Keeps one device known to a tracker that may go and come back; no method raises for that."""
+    """Keeps a device registered; methods do not raise if the tracker is gone: it may come back."""
 
     def __init__(
         self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
     ) -> None:
         self.key = key
-        self.match_key = ""  # what a client must show; opens one session
+        self.match_key = ""  # a client must present it; it opens one session
         self._address = tracker
         self._listening = listening
         self._identity = identity
@@ -31,48 +31,48 @@ class Registration:
         self._tracker: TrackerClient | None = None
         self._busy = False
         self._offered_sec = 0.0
-        self._complained = False
+        self._has_complained = False
 
     def fileno(self) -> int | None:
-        """Readable once the tracker is gone, because it sends nothing unasked."""
+        """Return the connection's descriptor, readable once the tracker closes it, or None."""
         return self._tracker.fileno() if self._tracker is not None else None
 
     def keep(self) -> None:
-        """Register with a tracker that does not know us, and renew the offer if it was lost."""
+        """Register if the tracker is not connected, or renew an offer that was lost."""
         if self._tracker is None:
-            self._tell(self._register)
+            self._attempt(self._register)
         elif not self._busy:
-            self._tell(self._offer_again)
+            self._attempt(self._offer_again)
 
     def set_busy(self, busy: bool) -> None:
-        """Tell the tracker that a session began, or that the device is free again."""
+        """Report to the tracker that a session began, or that the device is free again."""
         self._busy, self.match_key = busy, ""
-        self._tell(self._announce)
+        self._attempt(self._announce)
 
     def introduce(self, identity: Identity) -> None:
-        """Tell the tracker what has changed of this device's host."""
+        """Send the tracker this device's new description after its host changed."""
         self._identity = identity
-        self._tell(self._describe)
+        self._attempt(self._describe)
 
     def move(self, listening: Address, identity: Identity) -> None:
-        """It listens elsewhere now: `keep` registers it there."""
+        """Set the device's new address and description; the next `keep` registers them."""
         self._listening, self._identity = listening, identity
         self.drop()
 
     def drop(self) -> None:
-        """Forget the connection; `keep` makes another."""
+        """Close the connection to the tracker; the next `keep` opens a new one."""
         if self._tracker is not None:
             self._tracker.close()
             self._tracker = None
 
-    def _tell(self, step: Callable[[], None]) -> None:
+    def _attempt(self, step: Callable[[], None]) -> None:
         try:
             step()
-            self._complained = False
+            self._has_complained = False
         except Unavailable as error:
-            if not self._complained:
+            if not self._has_complained:
                 log.warning("%s; trying again every second", error.message)
-            self._complained = True
+            self._has_complained = True
             self.drop()
 
     def _register(self) -> None:
@@ -82,8 +82,8 @@ class Registration:
 
     def _describe(self) -> None:
         if self._tracker is not None:
-            about = {"busy": self._busy, "mallorn": self._identity}
-            self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **about})
+            state = {"busy": self._busy, "mallorn": self._identity}
+            self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **state})
 
     def _announce(self) -> None:
         self._describe()

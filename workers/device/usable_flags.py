@@ -1,4 +1,4 @@
-"""What of its processor a process may use: the kernel gives registers of tiles (AMX) when it is asked."""
+"""CPU flags that a process may use; on x86-64, the kernel grants AMX tiles only on request."""
 
 import platform
 from collections.abc import Mapping, Set
@@ -8,7 +8,7 @@ from typing import Final
 from workers.sandbox.seccomp import X86_64
 from workers.sandbox.syscall import syscall
 
-#: Instructions for products of narrow numbers, in LLVM's words and in the kernel's.
+#: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.
 PRODUCTS: Final = {
     "avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
 }  # fmt: skip
@@ -17,7 +17,7 @@ _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
 
 
 def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
-    """The processor's flags, without those of tiles where the kernel gives none."""
+    """Return the CPU's flags, without those of AMX if the kernel refuses this process AMX."""
     flags = set(cpu.get(field, "").split())
     tiles = {flag for flag in flags if flag.startswith(_TILES)}
     return flags - tiles if tiles and not tiles_allowed() else flags
@@ -25,7 +25,7 @@ def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
 
 @lru_cache(maxsize=1)
 def tiles_allowed() -> bool:
-    """Whether the kernel gives this process tiles; it asks for them, and may be asked again."""
+    """Request AMX tiles from the kernel and return whether this process may use them."""
     if platform.machine() != X86_64:
         return False
     try:
@@ -35,6 +35,6 @@ def tiles_allowed() -> bool:
 
 
 def feature_differences(flags: Set[str], known: Set[str]) -> list[str]:
-    """How products are computed here otherwise than by a processor of these features: `mattr` of a target."""
-    has = {name for name, flag in PRODUCTS.items() if flag in flags}
-    return [f"{'+' if name in has else '-'}{name}" for name in PRODUCTS if (name in has) != (name in known)]
+    """Return `mattr` entries for product instructions that only one of `flags` and `known` has."""
+    ours = {name for name, flag in PRODUCTS.items() if flag in flags}
+    return [f"{'+' if name in ours else '-'}{name}" for name in PRODUCTS if (name in ours) != (name in known)]

@@ -1,1 +1,1 @@
-"""What the processes of one host share: its cores, who may use them when, and how loaded they are."""
+"""Coordinates the processes of one host: locks on its cores, measured load, priority and memory."""

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""Other programs on this host, for as long as something is timed beside them."""
+"""Runs programs that load this host while something is timed."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,20 +9,20 @@ from workers.subprocesses.typed_method import method
 
 
 class Stressor(Child):
-    """A program that keeps one core, and the way to memory, busy until it is killed."""
+    """A program that keeps one core and the memory bus busy until it is killed."""
 
     MODULE = "workers.host.background_load_child"
 
     @method(limit_sec=60.0)
     def keep_busy(self) -> None:
-        """Begin to compute and to stream memory, more than caches hold."""
+        """Begin to compute and to stream more memory than caches hold."""
 
 
 @contextmanager
 def stress(programs: int) -> Iterator[None]:
-    """Have so many programs work meanwhile; none is left, however this process ends. Raises ChildError."""
-    with ExitStack() as held:
-        stressors = [held.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
+    """Run so many programs in the context; however this process ends, they end. Raises ChildError."""
+    with ExitStack() as stack:
+        stressors = [stack.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
         for stressor in stressors:
             stressor.start()
         for stressor in stressors:

@@ -1,7 +1,7 @@
-"""Whose turn it is at the cores of this host: who times has them alone, who merely computes shares them.
+"""Locks on the cores of this host: exclusive for processes that time, shared for those that compute.
 
-Locks on two files: the kernel takes them from a process that dies. Containers exclude each other only where
-MALLORN_HOST_FOLDER names a directory that they share.
+The locks are on two files; the kernel releases the locks of a process that dies. Containers exclude
+each other only if MALLORN_HOST_FOLDER names a directory that they share.
 """
 
 import errno
@@ -18,16 +18,16 @@ from mallorn.core.errors import HostFault
 from mallorn.core.host_id import host_folder
 
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP})
-# Of a pipe at the name nobody waits for the other end, and a link is not followed.
-_HOW: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# If the name is a pipe, opening it does not wait for its other end; a link is not followed.
+_OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_lock(path: Path, mode: int) -> int:
-    """The file, with this mode where it is ours or new. Raises HostFault where it is closed to us."""
+    """Open the file, with this mode if it is ours or new. Raises HostFault if access is denied."""
     try:
         with suppress(FileNotFoundError):
             return _open(path, mode)
-        # Whole at once, and whatever the umask of who comes first: others meet it as it is to be.
+        # Linked into place with its final mode, whatever the umask: no process sees it unfinished.
         with NamedTemporaryFile(dir=path.parent, prefix=f"{path.name}-") as file:
             os.fchmod(file.fileno(), mode)
             with suppress(FileExistsError):
@@ -43,11 +43,11 @@ def open_lock(path: Path, mode: int) -> int:
 
 
 def _open(path: Path, mode: int) -> int:
-    lock_fd = os.open(path, _HOW)
-    found = os.fstat(lock_fd)
-    ours = found.st_uid == os.getuid() and stat.S_ISREG(found.st_mode)
-    if ours and stat.S_IMODE(found.st_mode) != mode:
-        os.fchmod(lock_fd, mode)  # made under a closed umask
+    lock_fd = os.open(path, _OPEN_FLAGS)
+    status = os.fstat(lock_fd)
+    is_ours = status.st_uid == os.getuid() and stat.S_ISREG(status.st_mode)
+    if is_ours and stat.S_IMODE(status.st_mode) != mode:
+        os.fchmod(lock_fd, mode)  # it was created under a restrictive umask
     return lock_fd
 
 
@@ -57,42 +57,42 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """This process's claim on the cores of its host. Who waits to time lets nobody else begin to share."""
+    """This process's lock on its host's cores. While one waits to time, no other begins to share."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
-        self._held: list[int] = []
+        self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Take the cores alone, unless we have them; False if others used them all the time."""
+        """Lock the cores exclusively, if we have not; return False if others kept them too long."""
         deadline_sec = time.monotonic() + wait_sec
-        with ExitStack() as unless_all:
-            unless_all.callback(self.give_back)
-            for path in (self._gate, self._path)[len(self._held) :]:
-                while (lock_fd := _locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
+        with ExitStack() as stack:
+            stack.callback(self.give_back)
+            for path in (self._gate, self._path)[len(self._lock_fds) :]:
+                while (lock_fd := _lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)) is None:
                     if time.monotonic() > deadline_sec:
                         return False
                     time.sleep(LOOK_SEC)
-                self._held.append(lock_fd)
-            unless_all.pop_all()
+                self._lock_fds.append(lock_fd)
+            stack.pop_all()
         return True
 
     def share(self) -> None:
-        """Wait until nobody times or waits to; then nobody begins to before we give the cores back."""
-        gate_fd = _locked(self._gate, fcntl.LOCK_SH)
+        """Wait until no process times or waits to time; keep all from timing until `give_back`."""
+        gate_fd = _lock(self._gate, fcntl.LOCK_SH)
         try:
-            lock_fd = _locked(self._path, fcntl.LOCK_SH)
+            lock_fd = _lock(self._path, fcntl.LOCK_SH)
         finally:
             if gate_fd is not None:
                 os.close(gate_fd)
-        self._held = [found_fd for found_fd in (lock_fd,) if found_fd is not None]
+        self._lock_fds = [each_fd for each_fd in (lock_fd,) if each_fd is not None]
 
     def give_back(self) -> None:
-        while self._held:
-            os.close(self._held.pop())
+        while self._lock_fds:
+            os.close(self._lock_fds.pop())
 
     def files(self) -> tuple[Path, Path]:
-        """The files that the locks are on; they are there from now on. Raises HostFault."""
+        """Return the two lock files, created if missing. Raises HostFault if access is denied."""
         for path in (self._gate, self._path):
             os.close(open_lock(path, EVERYBODYS))
         return self._gate, self._path
@@ -108,17 +108,17 @@ def lock_identity() -> str:
     It differs for two processes of one host whose locks do not exclude each other.
     """
     try:
-        about = CoreLock().files()[1].stat()
+        status = CoreLock().files()[1].stat()
     except (HostFault, OSError):
         return ""
-    return f"{about.st_dev:x}-{about.st_ino:x}"
+    return f"{status.st_dev:x}-{status.st_ino:x}"
 
 
-def _locked(path: Path, how: int) -> int | None:
-    """A locked file; None when others have it and `how` does not wait."""
+def _lock(path: Path, operation: int) -> int | None:
+    """Return a locked file's descriptor; None if others have it and `operation` does not wait."""
     lock_fd = open_lock(path, EVERYBODYS)
     try:
-        fcntl.flock(lock_fd, how)
+        fcntl.flock(lock_fd, operation)
     except BlockingIOError:
         os.close(lock_fd)
         return None

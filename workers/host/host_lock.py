@@ -1,16 +1,16 @@
-"""Who works on this host: rounds, imports and compilations beside one another, or a whole model, timed alone.
+"""Locks on this host: shared by processes that work on it, exclusive for timing a whole model.
 
-Two worker slots on one host do not know of each other, and one that compiles makes the other's last figure
-wrong, several times over. Locks on two files in the temporary directory tell them. The kernel lets go of them
-when their holder dies, however it dies.
+Worker slots on one host do not know of each other; if one compiles while another times a whole
+model, that time is several times too long. Two lock files coordinate them. The kernel releases the
+locks of a process that dies.
 
-- `shared` is for work of any kind, `alone` for the timing of a whole model.
-- Who wants to be alone closes the gate first, so that newcomers wait and it does not wait for ever.
-- Who shares for long makes way at the gate: it stops what it builds while another is alone.
-- Who is alone has the cores, too (`workers.host.core_lock`): no device of this host times, and imports, which
-  share nothing, stop meanwhile.
-- A device is taken before the host is shared, and never while one is alone: nobody waits in a circle.
-- Every wait ends. Who was patient for too long goes on without the lock, and says so.
+- `shared` is for work of any kind, `alone` for timing a whole model.
+- A process that wants to be alone locks the gate first, so that newcomers wait and it gets its turn.
+- A process that shares for long makes way at the gate: it stops its builds while another is alone.
+- A process that is alone also has the cores (`workers.host.core_lock`): no device of this host times
+  meanwhile, and imports, which do not use this lock, pause.
+- A process takes a device before it shares the host, and never while it is alone: no deadlock.
+- Every wait has a limit. A process that reaches it goes on without the lock and logs a warning.
 """
 
 import fcntl
@@ -26,7 +26,7 @@ from mallorn.core.host_id import host_folder
 from workers.host.core_lock import LOCK_NAME, CoreLock, open_lock
 from workers.subprocesses.shutdown import STOP
 
-# Longer than a compilation that cannot be stopped for us, and shorter than anyone waits for a last figure.
+# Longer than a compilation that cannot be suspended, and shorter than users wait for a report.
 ALONE_PATIENCE_SEC: Final = 120.0
 # Longer than any model is timed.
 SHARED_PATIENCE_SEC: Final = 600.0
@@ -36,24 +36,26 @@ log = logging.getLogger(__name__)
 
 
 class HostShare:
+    """A share of the host, held by this process."""
+
     def __init__(self, host: "HostLock", place: int) -> None:
         self._host = host
-        self._place = place
+        self._host_fd = place
 
     def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """If somebody asks to be alone, `pause`, wait until the host is free again, and `go_on`."""
+        """If a process asks to be alone, call `pause`, wait until it is done, and call `go_on`."""
         if self._host.gate_is_open():
             return
         pause()
         try:
-            fcntl.flock(self._place, fcntl.LOCK_UN)
-            self._host.enter(self._place)
+            fcntl.flock(self._host_fd, fcntl.LOCK_UN)
+            self._host.enter(self._host_fd)
         finally:
             go_on()
 
 
 class HostLock:
-    """The locks. Other users and containers have locks of their own: their work is only noticed, as load."""
+    """The host's locks. Other users and containers have their own: their work only shows as load."""
 
     def __init__(
         self,
@@ -67,52 +69,52 @@ class HostLock:
 
     @contextmanager
     def shared(self) -> Iterator[HostShare]:
-        """Work beside others; waits while somebody is alone."""
-        with self._open("host") as place:
-            self.enter(place)
-            yield HostShare(self, place)
+        """Share the host with other work; first wait while a process is alone."""
+        with self._open("host") as host_fd:
+            self.enter(host_fd)
+            yield HostShare(self, host_fd)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Keep all others from working; False where they would not end in time."""
+        """Have the host exclusively; yield False if other work did not end in time."""
         until_sec = time.monotonic() + self._alone_patience_sec
-        with self._open("gate") as gate, self._open("host") as place:
-            held = _wait(gate, fcntl.LOCK_EX, until_sec) and _wait(place, fcntl.LOCK_EX, until_sec)
+        with self._open("gate") as gate_fd, self._open("host") as host_fd:
+            is_alone = _wait(gate_fd, fcntl.LOCK_EX, until_sec) and _wait(host_fd, fcntl.LOCK_EX, until_sec)
             cores = CoreLock(self._folder / LOCK_NAME)
-            held = held and cores.take(until_sec - time.monotonic())
-            if not held:
+            is_alone = is_alone and cores.take(until_sec - time.monotonic())
+            if not is_alone:
                 log.warning("others worked on this host for %g s: not alone", self._alone_patience_sec)
             try:
-                yield held
+                yield is_alone
             finally:
                 cores.give_back()
 
     def enter(self, place: int) -> None:
-        """Take a share through the gate."""
-        with self._open("gate") as gate:
+        """Lock a share, after waiting for the gate to open; on timeout, warn and go on."""
+        with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
-            if not (_wait(gate, fcntl.LOCK_SH, until_sec) and _wait(place, fcntl.LOCK_SH, until_sec)):
+            if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(place, fcntl.LOCK_SH, until_sec)):
                 log.warning("somebody was alone on this host for %g s: going on", self._shared_patience_sec)
 
     def gate_is_open(self) -> bool:
-        """Whether nobody is alone, or wants to be."""
-        with self._open("gate") as gate:
-            return _locked(gate, fcntl.LOCK_SH)
+        """Return whether no process is alone or waits to be."""
+        with self._open("gate") as gate_fd:
+            return _try_lock(gate_fd, fcntl.LOCK_SH)
 
     @contextmanager
     def _open(self, name: str) -> Iterator[int]:
-        """An open lock file; closing it releases the lock."""
+        """Yield the descriptor of a lock file; closing it at the end releases the lock."""
         path = self._folder / f"mallorn-{os.getuid()}-{name}.lock"
-        opened = open_lock(path, OURS)
+        lock_fd = open_lock(path, OURS)
         try:
-            yield opened
+            yield lock_fd
         finally:
-            os.close(opened)
+            os.close(lock_fd)
 
 
-def _wait(opened: int, how: int, until_sec: float) -> bool:
-    """Lock it in time. Raises ShutdownRequested once this process was asked to stop."""
-    while not _locked(opened, how):
+def _wait(lock_fd: int, operation: int, until_sec: float) -> bool:
+    """Lock a file; return False on timeout. Raises ShutdownRequested if this process is to stop."""
+    while not _try_lock(lock_fd, operation):
         STOP.check()
         if time.monotonic() >= until_sec:
             return False
@@ -120,9 +122,9 @@ def _wait(opened: int, how: int, until_sec: float) -> bool:
     return True
 
 
-def _locked(opened: int, how: int) -> bool:
+def _try_lock(lock_fd: int, operation: int) -> bool:
     try:
-        fcntl.flock(opened, how | fcntl.LOCK_NB)
+        fcntl.flock(lock_fd, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

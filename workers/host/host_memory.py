@@ -1,31 +1,31 @@
-"""How much memory this host has, what of it is free, and for which models it is little."""
+"""Total and free memory of this host, and whether a model is large for it."""
 
 import os
 from typing import Final
 
 from workers.subprocesses.cgroups import memory_left, memory_limit
 
-COPIES_OF_ONE: Final = 3  # while it loads
-# Three engines may hold a model, and a quarter is left for all else.
+COPIES_OF_ONE: Final = 3  # of a model in memory while it loads
+# Three engines may hold COPIES_OF_ONE copies each, and a quarter of memory is left for all else.
 COPIES: Final = 12
 
 
 def is_large(size_bytes: int) -> bool:
-    """Whether models of this size are held one at a time here, and no more often than they must."""
+    """Return whether models of this size may be held only one at a time on this host."""
     return size_bytes * COPIES > total_bytes()
 
 
 def total_bytes() -> int:
-    """Of this host, or of the container that it is."""
+    """Return the memory of this host in bytes, or its container's limit if that is lower."""
     installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limit = memory_limit()
     return installed if limit is None else min(installed, limit)
 
 
 def free_bytes() -> int:
-    """What a process could have now without others being pushed out."""
-    import psutil  # late: commands read this file before they say what is not installed
+    """Return the bytes that a process could allocate now without swapping out others."""
+    import psutil  # late: commands import this module before they report missing packages
 
     free = psutil.virtual_memory().available
-    left = memory_left()
-    return free if left is None else max(0, min(free, left))
+    cgroup_left = memory_left()
+    return free if cgroup_left is None else max(0, min(free, cgroup_left))

@@ -1,4 +1,4 @@
-"""Work that gives way: a child computes only while nobody times on this host."""
+"""Suspends a child process, which only computes, while any process times on this host."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ from mallorn.core.errors import HostFault
 from workers.host.core_lock import CoreLock
 from workers.subprocesses.child_process import Child
 
-SLICE_SEC: Final = 0.2  # what a candidate may have to wait for the end of
+SLICE_SEC: Final = 0.2  # so long a candidate may have to wait for the child to stop
 log = logging.getLogger(__name__)
 
 
@@ -18,23 +18,23 @@ log = logging.getLogger(__name__)
 def paused_while_timing(
     child: Child, cores: CoreLock | None = None, slice_sec: float = SLICE_SEC
 ) -> Iterator[None]:
-    """Stop the child before anybody here begins to time, and let it go on when that is over.
+    """Suspend the child before any process on this host begins to time; resume it afterwards.
 
-    Raises HostFault where the locks may not be opened. One that fails later leaves the child running.
+    Raises HostFault if the locks cannot be opened. If a lock fails later, the child goes on.
     """
     cores = cores or CoreLock()
     cores.files()
     over = threading.Event()
-    work = (child, cores, slice_sec, over)
-    threading.Thread(target=_in_slices, args=work, name="giving-way", daemon=True).start()
+    arguments = (child, cores, slice_sec, over)
+    threading.Thread(target=_run_in_slices, args=arguments, name="giving-way", daemon=True).start()
     try:
         yield
     finally:
-        # Not joined: it may wait for whoever times, and does nothing once it is over.
+        # The thread is not joined: it may wait for a process that times, and ends by itself.
         over.set()
 
 
-def _in_slices(child: Child, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
+def _run_in_slices(child: Child, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
     try:
         while not over.is_set():
             child.suspend()

@@ -1,4 +1,4 @@
-"""The rank of a process beside all others of its host."""
+"""Raises the scheduling priority of the process that times."""
 
 import os
 from contextlib import suppress
@@ -8,31 +8,31 @@ from typing import Final
 from workers.subprocesses.cgroups import cpu_quota
 
 HIGHEST: Final = -20
-# Where the kernel groups processes by their session, ranks count inside a group alone: it has one of its own.
+# If the kernel groups processes by session, priorities only count in the group, which has its own.
 GROUP: Final = Path("/proc/self/autogroup")
-# What of each second the kernel lets real-time processes have at most, in microseconds; -1: all of it.
+# Microseconds of each second that the kernel allows real-time processes; -1: no limit.
 REAL_TIME: Final = Path("/proc/sys/kernel/sched_rt_runtime_us")
 
 
 def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
-    """Have this process, and the threads it starts from now on, go before others; whether it may.
+    """Raise the priority of this process and of threads it starts later; return whether that worked.
 
-    What is timed is given the processors that it asks for: beside others of its rank no time is true.
+    Timed code needs processors as soon as it is ready; with equal priority for others, times are wrong.
     """
-    if _at_once(real_time):
+    if _make_real_time(real_time):
         return True
     try:
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST)
     except PermissionError:
         return False
-    with suppress(OSError):  # such groups are not made here
+    with suppress(OSError):  # this kernel does not group processes
         group.write_text(str(HIGHEST))
     return True
 
 
-def _at_once(real_time: Path) -> bool:
-    """Whoever wakes up beside it waits. The kernel keeps a share of each second for all others, and lets a
-    quota not bind such processes: without the one and with the other it is no rank for us."""
+def _make_real_time(real_time: Path) -> bool:
+    """Make this process real-time, so that others wait for it; return whether that worked. Do not if
+    the kernel would leave no time for others, or under a quota, which would not bind the process."""
     try:
         if int(real_time.read_text()) < 0 or cpu_quota() is not None:
             return False

@@ -1,7 +1,7 @@
-"""How long the threads of this process waited for a processor, and how many others compete for one.
+"""Reads how long this process's threads waited for a processor, and how many others compete for one.
 
-Counted by the kernel for each thread, so that a moment of ten milliseconds tells; what others used is counted
-in hundredths of a second, and is little where they were kept waiting for us.
+The kernel counts the wait of each thread precisely enough for intervals of ten milliseconds. The
+time that other programs used is counted in hundredths of a second, and is short while they wait.
 """
 
 import time
@@ -15,21 +15,21 @@ RUNNING: Final = "R"
 
 @dataclass(frozen=True, slots=True)
 class ContentionReading:
-    """A look at the counters."""
+    """The values of the kernel's counters at one time."""
 
     clock_sec: float
-    waited_sec: dict[str, float]  # by thread: it was ready to run and did not
-    rivals: int  # threads of others that run, or are ready to
+    waited_sec: dict[str, float]  # by thread: seconds in which it was ready to run but did not
+    rivals: int  # threads of other processes that run or are ready to
 
     @classmethod
     def look(cls, proc: Path = PROC) -> "ContentionReading":
-        """The counters now; of no thread where the kernel does not count (it lacks CONFIG_SCHED_INFO)."""
+        """Read the counters; those of threads are missing if the kernel lacks CONFIG_SCHED_INFO."""
         waited, running = {}, 0
         for thread in (proc / "self" / "task").iterdir():
             try:
                 waited_sec = int((thread / "schedstat").read_bytes().split()[1]) / 1e9
                 state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            except (OSError, IndexError):  # it ended, or nothing is counted
+            except (OSError, IndexError):  # the thread ended, or the kernel does not count
                 continue
             waited[thread.name] = waited_sec
             running += state == RUNNING
@@ -37,9 +37,10 @@ class ContentionReading:
         return cls(time.monotonic(), waited, max(0, everybody - max(1, running)))
 
     def waited_since(self, before: "ContentionReading") -> float | None:
-        """The share of the time since then that the thread which waited longest did; None: not counted.
+        """Return the share of the time since `before` that the longest waiting thread waited.
 
-        Threads that compute together are as late as the latest of them. A quota's throttling is such a wait.
+        None if it is not counted. Threads that compute together are as late as the latest of them.
+        Throttling by a quota counts as waiting.
         """
         if not self.waited_sec:
             return None

@@ -1,1 +1,1 @@
-"""Measurers: build and time candidates. TVM over RPC and replay side by side."""
+"""Measurers, which build and time the candidates of a round."""

@@ -1,4 +1,4 @@
-"""The Measurer seam: build and time the candidates of one round, as a stream."""
+"""The Measurer interface: it builds and times the candidates of a round, as a stream of results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
@@ -22,7 +22,7 @@ from workers.subprocesses.process_pool import ChildPool
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The workload that candidates are schedules of."""
+    """A workload; its schedules are the candidates."""
 
     key: str
     tir: str  # tvm.ir.save_json of its module
@@ -41,17 +41,17 @@ class MeasureInput:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """What became of a slot."""
+    """The result of a slot."""
 
     slot: int
     trial: Trial
-    endpoint: Endpoint | None = None  # None: never reached a device
+    endpoint: Endpoint | None = None  # None: it never reached a device
     disturbance: Disturbance | None = None  # None: it was not timed
 
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A device that is none, and what of a job it cannot do, in words with the next step."""
+    """A stand-in for a device; `lacks` says which part of a job it cannot do, `hint` what to do."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -60,49 +60,49 @@ class VirtualDevice:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a worker keeps warm between rounds; nothing is started before it is used."""
+    """What a worker keeps between rounds for measuring; child processes start when first used."""
 
     settings: Settings
     builders: ChildPool[Library]
     runner: Runner
-    room: Path  # where they may write
-    like: DeviceClass | None = None  # of the devices that may time; None: any
+    room: Path  # folder in which the children may write
+    like: DeviceClass | None = None  # class of the devices that may time; None: any
 
 
 class Need(StrEnum):
-    """What a finish needs beside times, as its report names the steps."""
+    """What a finish needs besides times; the values name these steps in its report."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"
 
 
 class Measurer(ABC):
-    """Builds and times candidates. Any room may have one: `mallorn/core/registry.py` says where each lies.
+    """Builds and times candidates. `mallorn/core/registry.py` lists the modules of all measurers.
 
     Contract
-    - `measure` yields exactly one MeasureResult a slot, as soon as it is known, in any order. A slot whose
-      time turns out to have been disturbed is told once more, with a trial that is a bound.
-    - A candidate that crashes, hangs or miscompiles costs its own slot: the error is a trial.
-    - One candidate at a time runs on a device, and no compiler runs beside it on the same cores.
-    - Closing the generator early stops the work and leaves no process of this round running a candidate.
-    - `best_us` is the fastest of the task in this measuring context, as far as the round knows it: who is far
-      behind that, or behind another of the slots, need not be timed to the last digit.
-    - `compare` is how a finish measures the best again. Each slot has a trial or more, and all of a slot's
-      count. Who falls far behind or fails has fewer than the others.
-    - Raises NoDevice when no device serves the target, Unavailable when the tracker does not answer.
+    - `measure` yields exactly one MeasureResult per slot, as soon as it is known, in any order. If a
+      time turns out to have been disturbed, its slot is yielded again, with an upper bound as trial.
+    - A candidate that crashes, hangs or miscompiles affects only its slot: its trial has the error.
+    - A device runs one candidate at a time, while no compiler runs on the same cores.
+    - Closing the generator early stops the work and leaves no process that runs a candidate.
+    - `best_us` is the task's fastest time in this measuring context, as far as the round knows it: a
+      candidate far slower than that, or than another slot, need not be timed precisely.
+    - A finish calls `compare` to measure the best candidates again. Each slot has at least one trial,
+      and all its trials count. A candidate that falls far behind or fails has fewer than the others.
+    - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
-    What follows is for measurers without a device, as `replay` and `simulated`, and all that is made of them.
-    They say which of the two they are in `stands_in`: a job that has one gets the target of that stand-in, by
-    whatever name it asked (ADR 0046). They answer `stand_in`, give each MeasureResult that endpoint, whose
-    host is the stand-in, and refuse in `require` what they have nothing for.
+    The rest is for measurers without a device, like `replay` and `simulated`, and their subclasses.
+    `stands_in` names which of these two they are: a job with such a measurer gets the target of that
+    stand-in, whatever name it used (ADR 0046). They implement `stand_in`, give each MeasureResult
+    its endpoint, whose host is the stand-in, and refuse in `require` what they cannot do.
     """
 
-    #: One of mallorn.core.stand_in_measurers.STAND_INS; empty where devices of the target measure.
+    #: One of mallorn.core.stand_in_measurers.STAND_INS; empty if devices of the target measure.
     stands_in: ClassVar[str] = ""
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """The measurer of a worker; this one needs no tools. Raises Unavailable for a missing setting."""
+        """Return a worker's measurer. Raises Unavailable if a setting that it needs is missing."""
         return cls()
 
     @abstractmethod
@@ -125,16 +125,16 @@ class Measurer(ABC):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Measure every slot up to `passes` times, in turn, so that all meet the machine in the same mood."""
+        """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice | None:
-        """What measures in place of a device; None, as here, where devices of the target do.
+        """Return the stand-in that measures; None, as here, if devices of the target do.
 
-        Asked once a job, when its tasks are known: their names by Program.key. Raises InvalidRequest where
-        none of them can be measured.
+        Called once per job with the names of its tasks by Program.key. Raises InvalidRequest if none
+        of them can be measured.
         """
         return None
 
     def require(self, need: Need) -> bool:
-        """True, as here, where TVM's devices serve it; else raises MallornError with the next step."""
+        """Return True, as here, if TVM's devices can meet the need; otherwise raise MallornError."""
         return True

@@ -1,4 +1,4 @@
-"""The building half of a round: keeps every builder busy and turns what ends badly into results."""
+"""Builds the candidates of a round: keeps every builder busy and turns failures into results."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ HEAD_LIMIT = 400
 
 
 def shorten(text: str) -> str:
-    """Return the head, which says what went wrong, and the last lines, without the secrets in them."""
+    """Return an error's beginning, which names the cause, and its last lines, without secrets."""
     text = text.strip()
     if len(text) <= TEXT_LIMIT:
         return redact(text)
@@ -33,16 +33,16 @@ def shorten(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A candidate whose library is ready to be measured."""
+    """A candidate whose library is ready to be timed."""
 
     slot: MeasureInput
     artifact: Path
-    args: tuple[Tensor, ...]  # as the program's, but for weights in the layout that the schedule wants
+    args: tuple[Tensor, ...]  # the program's, with weights in the schedule's layout
     build_ms: float
 
 
 class Builds:
-    """The candidates of one round on their way through the builders; `any_size` refuses none as too large."""
+    """Builds the candidates of one round; with `any_size`, none is refused as too large."""
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Builds:
     ) -> None:
         self._builders = builders
         self._waiting = deque(slots)
-        self._alone: deque[MeasureInput] = deque()  # to be built once more, with nothing beside them
-        self._lost: set[int] = set()  # whose builder the host ended once
+        self._retries: deque[MeasureInput] = deque()  # to be built again, while nothing else is
+        self._retried: set[int] = set()  # slots whose builder the host ended once
         self._slots = {slot.slot: slot for slot in slots}
         self._program = program
         self._target = target
@@ -67,39 +67,39 @@ class Builds:
 
     @property
     def unfinished(self) -> bool:
-        return bool(self._waiting or self._alone or self._builders.tags)
+        return bool(self._waiting or self._retries or self._builders.tags)
 
     def feed(self) -> None:
         """Give every idle builder a candidate: the first that it has the schedule of, or the first.
 
-        Whose builder the host ended comes last, and alone.
+        Candidates whose builder the host ended come last, one at a time.
         """
         for place in self._builders.idle[: len(self._waiting)]:
             homes = ((home(each.candidate.decisions, self._builders.size), each) for each in self._waiting)
-            slot = next((each for at, each in homes if at == place), self._waiting[0])
+            slot = next((each for builder, each in homes if builder == place), self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
-        if self._alone and not self._builders.tags:
-            self._submit(self._alone.popleft(), self._builders.idle[0])
+        if self._retries and not self._builders.tags:
+            self._submit(self._retries.popleft(), self._builders.idle[0])
 
     def poll(self, timeout_sec: float) -> list[Built | MeasureResult]:
-        """What became ready or failed, waiting up to `timeout_sec` for the first; freed builders go on."""
+        """Return finished builds and failures, waiting up to `timeout_sec` for the first."""
         self.feed()
         finished = self._builders.poll(timeout_sec)
         self.feed()
         return [end for each in finished if (end := self._judge(each)) is not None]
 
     def pause(self) -> None:
-        """Leave the cores to the device."""
+        """Suspend the builders, so that the device has the cores."""
         self._builders.suspend()
 
     def go_on(self) -> None:
         self._builders.resume()
 
     def abort(self) -> None:
-        """Stop the work on this round; the builders stay usable."""
+        """Stop the builds of this round; the builders stay usable."""
         self._waiting.clear()
-        self._alone.clear()
+        self._retries.clear()
         self._builders.cancel()
         self._builders.resume()
 
@@ -118,15 +118,15 @@ class Builds:
         return self._folder / f"{slot.slot}.so"
 
     def _judge(self, finished: Finished[Library]) -> Built | MeasureResult | None:
-        """None for one that is built once more. Raises HostFault and StorageFull."""
+        """Return a build's result; None if it is built again. Raises HostFault, StorageFull."""
         slot, end = self._slots[int(str(finished.tag))], finished.end
         if isinstance(end, Library):
             return Built(slot, self._artifact(slot), end.args, end.build_ms)
         if isinstance(end, HostFault | StorageFull):
-            raise end  # of our own host: no candidate is to blame
-        if isinstance(end, HOSTS_DOING) and slot.slot not in self._lost:
-            self._lost.add(slot.slot)
-            self._alone.append(slot)
+            raise end  # this host failed: no candidate is to blame
+        if isinstance(end, HOSTS_DOING) and slot.slot not in self._retried:
+            self._retried.add(slot.slot)
+            self._retries.append(slot)
             return None
         if isinstance(end, ChildNotStarted):
             raise HostFault(end.message, hint="mallorn check") from end

@@ -1,4 +1,4 @@
-"""The measuring half of a round: one candidate at a time on a device that this round holds."""
+"""Times the candidates of a round, one at a time, on a device that the round holds."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -21,23 +21,23 @@ from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.subprocesses.pending_call import PendingCall
 
-# Of a program's key, in the device's own log.
+# Length of the part of a program's key that is written to the device's log.
 KEY_CHARS: Final = 16
-# Whether a known time still holds, a moment tells.
+# A short timing shows whether a known time still holds.
 MOMENT: Final = EvaluatorOptions(number=1, min_repeat_ms=20)
 DRIFT: Final = "/drift"
-WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is handed back
+WAIT_SEC: Final = 10.0  # for a quiet moment, before the round is given back
 TAKE_GAPS: Final = "without --wait-for-quiet times are taken in the gaps that they leave"
-# An input that has this share of all bytes is read once or a few times, and reading it is the work.
+# If an input has this share of all bytes, reading it from memory takes most of the time.
 DOMINATES: Final = 0.9
-# The share by which a time drifted: neighbouring timings of one kernel agree better.
+# A time that changes by a larger share has drifted: consecutive timings of a kernel agree better.
 LARGEST_DRIFT: Final = 0.06
-# What one timing's own means are apart by tells the same.
+# If the means of one timing differ by this factor, known times are checked for drift at once.
 SURPRISE: Final = 1.15
 
 
 class DeviceRuns:
-    """The device, behind the runner child. `begin` and `poll` never wait."""
+    """Times candidates on a device through the runner child. `begin` and `poll` never wait."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class DeviceRuns:
         self._options = options
         self._timeout_sec = timeout_sec
         self._best_us = best_us
-        self._keeps_best = keeps_best  # whoever comes next is timed beside the fastest of those before, too
+        self._keeps_best = keeps_best  # the fastest time so far is `best_us` for later candidates
         self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
         self._like = like
         self._purpose = purpose  # marks repeats in the device's own log
-        self.fastest: tuple[Built, float] | None = None  # of those that were timed here, undisturbed
+        self.fastest: tuple[Built, float] | None = None  # of the undisturbed times taken here
         self.latest: tuple[Built, float] | None = None
-        self._again = False
+        self._is_drift_check = False
         self._built: Built | None = None
         self._taking: PendingCall[Endpoint] | None = None
         self._running: PendingCall[LibraryRun] | None = None
@@ -76,43 +76,46 @@ class DeviceRuns:
         return self._taking is None and self._running is None
 
     def take(self) -> None:
-        """Wait until the device is ours. Raises NoDevice or Unavailable."""
+        """Wait until this round has the device. Raises NoDevice or Unavailable."""
         self._take(hold=False)
         while self._taking is not None:
             self.wait()
             self.poll()
 
     def take_another(self, than: Collection[str]) -> str:
-        """Take a device that is none of these, if one of its like is free, and say who it is."""
+        """Take a device that is not in `than`, if one is free; return the taken device's name."""
         for _ in range(len(than) + 1):
-            self.give_back()  # it waits behind the others then
+            self.give_back()  # the tracker offers the other free devices first
             self.take()
             if self._endpoint is not None and self._endpoint.name not in than:
                 break
         return self._endpoint.name if self._endpoint is not None else ""
 
     def measure(self, built: Built) -> MeasureResult:
-        """Time a candidate and wait for the end of it."""
+        """Time a candidate and wait for its result."""
         self.begin(built)
         while (result := self.poll()) is None:
             self.wait()
         return result
 
     def measure_again(self, built: Built) -> MeasureResult:
-        """Time a candidate whose time is known, for a moment."""
-        self._again = True
+        """Time a candidate briefly, to check a time that is known."""
+        self._is_drift_check = True
         try:
             return self.measure(built)
         finally:
-            self._again = False
+            self._is_drift_check = False
 
     def begin(self, built: Built) -> None:
-        """Start timing a candidate; the device is taken first, should the last one have lost it."""
+        """Start timing a candidate; first take a device if the last candidate lost it."""
         self._built = built
         self._take(hold=True)
 
     def poll(self) -> MeasureResult | None:
-        """The end of the candidate on the device, once it is there."""
+        """Return the result of the candidate on the device; None while there is none.
+
+        Raises HostFault or Unavailable if no device could be taken, or if the host must be quiet.
+        """
         try:
             if self._taking is not None and self._taking.poll():
                 self._endpoint, self._taking = self._taking.result(), None
@@ -125,13 +128,13 @@ class DeviceRuns:
             return self._failed(error)
 
     def wait(self) -> None:
-        """Sleep until `poll` may know more."""
+        """Sleep until `poll` may have news or the pending call is overdue."""
         pending = self._taking or self._running
         if pending is not None:
             self._runner.wait(pending.left_sec)
 
     def give_back(self) -> None:
-        """Leave the device to others; a candidate that is still on it is killed with its session."""
+        """Release the device; kill the session if a candidate is still running in it."""
         if not self._runner.alive:
             return
         if self.idle:
@@ -140,21 +143,21 @@ class DeviceRuns:
             self._runner.kill()
 
     def _take(self, hold: bool) -> None:
-        asked = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
-        self._taking = self._runner.identity.begin(*asked)
+        arguments = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
+        self._taking = self._runner.identity.begin(*arguments)
 
     def _run(self, built: Built) -> PendingCall[LibraryRun]:
-        mark = DRIFT if self._again else self._purpose  # of repeats, in the device's own log
+        mark = DRIFT if self._is_drift_check else self._purpose  # for the device's log
         args = self._program.args.of(built.args)
         flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
-        evaluator = MOMENT if self._again else self._options.evaluator
+        evaluator = MOMENT if self._is_drift_check else self._options.evaluator
         return self._runner.measure.begin(
             tracker=self._tracker,
             target=self._target.text,
             artifact=str(built.artifact),
             args=args,
             evaluator=evaluator.model_copy(update={"flush_l2": flush_l2}),
-            stopping="fixed" if self._again else self._options.stopping,
+            stopping="fixed" if self._is_drift_check else self._options.stopping,
             candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{mark}",
             timeout_sec=self._timeout_sec,
             patience_sec=self._retakes.left_sec(),
@@ -162,15 +165,18 @@ class DeviceRuns:
         )
 
     def _failed(self, error: ChildError) -> MeasureResult:
-        """A runner that failed while it timed a candidate failed because of it, unless its host ended it."""
+        """Return a failed result: the candidate is to blame unless the host ended the runner.
+
+        Raises HostFault or Unavailable if the runner failed before it had a device.
+        """
         built = self._built
         if built is None or self._running is None:
             self._taking = self._built = None
             kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
             raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
-        # Who is too slow is ended by the device itself, in time: silence is a device's or a network's.
-        lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
-        outcome = Outcome.WORKER_LOST if lost else Outcome.RUN_ERROR
+        # The device itself ends slow candidates in time: silence means that it or the network failed.
+        is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+        outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
         return self._finish(built, LibraryRun(outcome, error=error.message))
 
     def _finish(self, built: Built, run: LibraryRun) -> MeasureResult:
@@ -187,10 +193,10 @@ class DeviceRuns:
         )
         if trial.is_bound and self._options.waits_for_quiet and run.disturbance is not None:
             raise Unavailable(f"waits for a quiet host: {run.disturbance.words}", hint=TAKE_GAPS)
-        if self._keeps_best and trial.time_us is not None and not self._again:
+        if self._keeps_best and trial.time_us is not None and not self._is_drift_check:
             self._best_us = min(trial.time_us, self._best_us or inf)
-            known = run.disturbance is not None and run.disturbance.kept_sec * 1e3 >= MOMENT.min_repeat_ms
-            if known:
+            kept_ms = 0.0 if run.disturbance is None else run.disturbance.kept_sec * 1e3
+            if kept_ms >= MOMENT.min_repeat_ms:
                 self.latest = built, trial.time_us
                 self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
         return MeasureResult(built.slot.slot, trial, self._endpoint, run.disturbance)
@@ -199,8 +205,8 @@ class DeviceRuns:
 def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
     """Return whether a GPU's L2 cache is emptied before each run of a program with these arguments.
 
-    With `auto` it is emptied where one input is nearly all that the program reads and writes. Repeated runs
-    would read that input from the cache, or a part of it, and inside a model it comes from memory.
+    With `auto` it is emptied if one input is nearly all that the program reads and writes. Repeated
+    runs would read that input at least partly from the cache; in a model it comes from memory.
     """
     if target.kind != "cuda" or evaluator.flush_l2 != "auto":
         return target.kind == "cuda" and evaluator.flush_l2 == "on"
@@ -210,45 +216,45 @@ def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) 
 
 
 class TimingDriftDetector:
-    """The fastest of the round so far. When its time drifts, and that of the one that was timed last, times
-    since the last look are mere bounds: a single kernel may be faster in one process than in the next."""
+    """Times the round's fastest and latest candidates again. If both times drifted, times since the
+    last check are upper bounds. One drift is no sign: a kernel's speed may vary between processes."""
 
     def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing
         self._builds = builds
-        self._since: list[MeasureResult] = []
+        self._unchecked: list[MeasureResult] = []
 
     def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """The results; those that turn out to be disturbed once more, as such."""
+        """Yield the results, and again, as upper bounds, those that turn out to be disturbed."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
-                self._since.append(result)
+                self._unchecked.append(result)
                 run_us = result.trial.run_us
                 if max(run_us) > SURPRISE * min(run_us) and self._timing.idle:
                     yield from self._drifted()
         yield from self._drifted()
 
     def _drifted(self) -> Iterator[MeasureResult]:
-        """What was timed since the last look, if two known times are others now."""
-        since, self._since = self._since, []
-        if not since or (share := self._drift(self._timing.fastest)) <= LARGEST_DRIFT:
+        """Yield the results since the last check, as upper bounds, if both known times drifted."""
+        results, self._unchecked = self._unchecked, []
+        if not results or (share := self._drift_of(self._timing.fastest)) <= LARGEST_DRIFT:
             return
-        if (share := min(share, self._drift(self._timing.latest))) <= LARGEST_DRIFT:
+        if (share := min(share, self._drift_of(self._timing.latest))) <= LARGEST_DRIFT:
             return
-        for result in since:
-            told = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
-            yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=told)
+        for result in results:
+            disturbance = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
+            yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=disturbance)
 
-    def _drift(self, known: tuple[Built, float] | None) -> float:
-        """The share of the longer time by which it differs from the known one; 0 where nothing tells."""
-        if known is None:
+    def _drift_of(self, reference: tuple[Built, float] | None) -> float:
+        """Return by what share of the longer time a new timing differs; 0 if there is none."""
+        if reference is None:
             return 0.0
-        built, known_us = known
+        built, known_us = reference
         self._builds.pause()
         try:
             now_us = self._timing.measure_again(built).trial.time_us
-        except MallornError:  # the device is lost: whoever needs it next says so
+        except MallornError:  # the device is lost: its next use reports it
             return 0.0
         finally:
             self._builds.go_on()

@@ -1,4 +1,4 @@
-"""Times that a device's own machine cannot reach: whoever tells one is not believed."""
+"""Rejects reported times that are too short for the peak of the device's machine."""
 
 from dataclasses import replace
 from typing import Final
@@ -8,15 +8,16 @@ from mallorn.core.values.machine import Machine, peak_gflops
 from mallorn.core.values.trial import Trial
 from workers.measure.base import MeasureResult, Program
 
-#: Times the peak. Winograd's products do up to four times less than what is counted, a type whose peak is
-#: not known runs up to four times faster than float32, and a peak measured beside another program is a half.
+#: A time that implies more than this multiple of the peak is rejected. Winograd computes up to four
+#: times less than is counted, a type of unknown peak runs up to four times faster than float32, and a
+#: peak that was measured while another program ran may be half of the true one.
 BEYOND: Final = 4 * 4 * 2
-#: How the error of a refused run begins.
+#: How the error of a rejected run begins.
 REFUSED: Final = "beyond its machine: "
 
 
 def least_believed_us(program: Program, machine: Machine | None) -> float:
-    """Below this no time is believed; 0 where the machine was not measured, or nothing is computed."""
+    """Return the shortest plausible time in microseconds; 0 if the machine's peak is unknown."""
     if machine is None or not machine.measured:
         return 0.0
     peak = peak_gflops(machine, {dtype for _, dtype, _ in program.args.args})
@@ -24,10 +25,10 @@ def least_believed_us(program: Program, machine: Machine | None) -> float:
 
 
 def reject_implausible(result: MeasureResult, least_us: float) -> MeasureResult:
-    """The result; a failed one in its place where its time is less than the least."""
-    told_us = result.trial.latency_us
-    if told_us is None or told_us >= least_us:
+    """Return `result`, or a failed one in its place if its time is shorter than `least_us`."""
+    run_us = result.trial.latency_us
+    if run_us is None or run_us >= least_us:
         return result
-    words = f"{REFUSED}the device tells {told_us:.3g} us for what takes more than {least_us:.3g} us"
+    words = f"{REFUSED}the device tells {run_us:.3g} us for what takes more than {least_us:.3g} us"
     failed = Trial(result.trial.candidate, Outcome.RUN_ERROR, build_ms=result.trial.build_ms, error=words)
     return replace(result, trial=failed)

@@ -1,4 +1,4 @@
-"""Time that a candidate may take on a device, and that a round may spend on timings again."""
+"""Time limits: for a candidate's run on a device, and for a round's repeats of disturbed timings."""
 
 import time
 from math import exp, prod
@@ -8,19 +8,19 @@ from costmodels.base import FAILED_LABEL
 from mallorn.core.job_options import EvaluatorOptions, JobOptions
 from workers.measure.base import Program
 
-# What is not the candidate's own time: upload, a slow network, threads waiting for cores that others have.
+# Time that is not the candidate's own: upload, a slow network, waiting for cores that are in use.
 OVERHEAD_SEC: Final = 5.0
-# Slower than this, a candidate teaches a cost model as much as one that failed.
+# A candidate so many times slower than the best teaches a cost model as much as one that failed.
 HOPELESS: Final = exp(-FAILED_LABEL)
-# What the slowest sane kernel does, unscheduled on one slow core; moving an element counts as an operation.
+# Speed of the slowest sane kernel, unscheduled on one slow core; moving an element is an operation.
 SLOWEST_OPS_PER_US: Final = 100.0
-# Unmeasured runs: a rough idea is two, and each timing begins with one. Busy hosts take their share.
+# Uncounted runs: two for a rough estimate, and one before each timing. SLACK is for busy hosts.
 EXTRA_RUNS: Final = 4
 SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """The job's own limit, or less where a candidate that takes that long has lost long before."""
+    """Return a candidate's time limit in seconds: the job's, or less if one so slow cannot win."""
     evaluator = options.evaluator
     run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS
@@ -29,16 +29,16 @@ def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None
 
 
 def work(program: Program) -> float:
-    """Operations of a program, at least one for every element of its arguments."""
+    """Return the operations of a program, plus one for every element of its arguments."""
     return program.flops + sum(prod(tensor.shape) for tensor in program.args.args)
 
 
-# Of the seconds that the round has taken so far: it lasts twice as long at most.
+# Share of a round's seconds so far that repeats may take: the round at most doubles.
 SHARE: Final = 0.5
 
 
 class Retakes:
-    """The budget of one round. A candidate may always be timed once more."""
+    """A round's budget for repeating disturbed timings; it always suffices for one repeat."""
 
     def __init__(self, evaluator: EvaluatorOptions, least_sec: float = 0.0) -> None:
         self._least_sec = max(least_sec, evaluator.repeat * evaluator.min_repeat_ms / 1e3)
@@ -46,7 +46,7 @@ class Retakes:
         self._lost_sec = 0.0
 
     def left_sec(self) -> float:
-        """What the next candidate may lose."""
+        """Return how many seconds of disturbed timings of the next candidate may be repeated."""
         so_far_sec = time.monotonic() - self._began_sec
         return max(self._least_sec, SHARE * so_far_sec - self._lost_sec)
 

@@ -1,4 +1,4 @@
-"""A made-up device: no compiler, no device, no TVM in the process, so that large fleets can be rehearsed."""
+"""Simulates a device without a compiler, hardware or TVM, to rehearse large fleets."""
 
 import os
 import socket
@@ -22,28 +22,30 @@ from workers.subprocesses.shutdown import STOP
 
 NAME: Final = "simulated"
 LEAST_US: Final = 1.0
-OPS_PER_US: Final = 10_000.0  # of one core
+OPS_PER_US: Final = 10_000.0  # per core
 SPREAD: Final = 20.0
 FAILURE: Final = "made up, as simulated.failure_rate asks for"
-LOOK_SEC: Final = 0.2  # so soon a worker that shall stop does
+LOOK_SEC: Final = 0.2  # between checks whether the worker shall stop
 
 
 class SimulatedMeasurer(Measurer):
-    """Answers from a formula, alike in every process and on every host.
+    """Computes times from a formula, equal in every process and on every host.
 
-    u(...) is a number from 0 to below 1 that `seed` and what stands in the brackets decide. A candidate takes
+    u(...) is a number in [0, 1) that depends only on `seed` and the arguments in brackets. The time
+    of a candidate in microseconds is
 
         floor * (1 + u(program, sketch)) * SPREAD ** d
 
-    where floor is LEAST_US, and what the program computes (`work` of run_timeout_and_retakes) at OPS_PER_US
-    on each core of the target. d is the mean over the choices of how far each is from the seed's favourite:
+    where floor is LEAST_US plus the time for the program's operations (`run_timeout_and_retakes.work`)
+    at OPS_PER_US per core of the target. d is the mean over all choices of these distances:
 
-    - a tile: half the sum over its factors of |share - favourite|. A factor's share is its logarithm over
-      that of their product, the favourite u(program, sketch, choice, factor) over the sum for all factors;
+    - a tile: half the sum over its factors of |share - favourite|. A factor's share is its logarithm
+      divided by that of the loop's extent; its favourite is u(program, sketch, choice, factor) over
+      the sum of these for all factors;
     - a listed value: u(program, sketch, choice, value).
 
-    A candidate whose u(program, candidate) is below `failure_rate` fails to run whenever it is tried. Each
-    keeps its device for `device_sec`, in which the worker sleeps. A slot has one device, and takes no core.
+    A candidate with u(program, candidate) below `failure_rate` always fails to run. Each candidate
+    occupies its device for `device_sec`, while the worker sleeps. A slot has one device and no core.
     """
 
     stands_in = NAME
@@ -72,7 +74,7 @@ class SimulatedMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """The same in every pass: nothing disturbs this device."""
+        """Return the same results in every pass: nothing disturbs this device."""
         return [result for _ in range(passes) for result in self.measure(program, target, slots, options)]
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
@@ -83,46 +85,46 @@ class SimulatedMeasurer(Measurer):
 
 
 def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) -> float:
-    """The formula of SimulatedMeasurer."""
+    """Return the time of a candidate by the formula of SimulatedMeasurer."""
     floor_us = LEAST_US + work(program) / OPS_PER_US / target.num_cores
     sketch = f"{seed}/{program.key}/{slot.sketch.key}"
     distances: list[float] = []
     for place, (columns, choice) in enumerate(slot.sketch.places):
         part, name = slot.candidate.decisions[columns], f"{sketch}/{place}"
         is_tile = choice.kind is ChoiceKind.TILE
-        distances.append(_from_favourite(name, part) if is_tile else _number(f"{name}/{part[0]}"))
+        distances.append(_distance_from_favourite(name, part) if is_tile else _number(f"{name}/{part[0]}"))
     mean = sum(distances) / len(distances) if distances else 0.0
     return float(floor_us * (1 + _number(sketch)) * SPREAD**mean)
 
 
-def _from_favourite(name: str, factors: Sequence[int]) -> float:
-    """Half the distance of a tile's shares from the favourite's; a loop of one step has no choice."""
-    if (whole := log(prod(factors))) == 0:
+def _distance_from_favourite(name: str, factors: Sequence[int]) -> float:
+    """Return half the distance of a tile's shares from their favourites; 0 for an extent of 1."""
+    if (log_extent := log(prod(factors))) == 0:
         return 0.0
-    wanted = [_number(f"{name}/{factor}") for factor in range(len(factors))]
-    shares = zip((log(factor) / whole for factor in factors), wanted, strict=True)
-    return sum(abs(share - favourite / sum(wanted)) for share, favourite in shares) / 2
+    favourites = [_number(f"{name}/{factor}") for factor in range(len(factors))]
+    shares = zip((log(factor) / log_extent for factor in factors), favourites, strict=True)
+    return sum(abs(share - favourite / sum(favourites)) for share, favourite in shares) / 2
 
 
 def _number(name: str) -> float:
-    """From 0 to below 1, spread evenly over names."""
+    """Return a number in [0, 1), uniformly distributed over names."""
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
 
 
 def _result(
     program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
 ) -> MeasureResult:
-    pretends = options.simulated
-    name = f"{pretends.seed}/{program.key}/{slot.candidate.key}"
-    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=pretends.device_sec * 1e3)
-    if _number(name) < pretends.failure_rate:
+    simulation = options.simulated
+    name = f"{simulation.seed}/{program.key}/{slot.candidate.key}"
+    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)
+    if _number(name) < simulation.failure_rate:
         trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
     else:
-        trial = replace(trial, run_us=(latency_us(program, target, slot, pretends.seed),))
+        trial = replace(trial, run_us=(latency_us(program, target, slot, simulation.seed),))
     return MeasureResult(slot.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:
-    """A device of this process's own, of a class that no real one has."""
+    """Return this process's simulated device; no real device has its class."""
     name = f"{NAME}-{target.key}-{socket.gethostname()}-{os.getpid()}"
     return Endpoint(name, host_id=NAME, host_class=NAME, threads=target.num_cores, tvm_version="none")

@@ -1,4 +1,4 @@
-"""Which devices are there, as the tracker knows them: no session is opened, a busy device shows too."""
+"""Lists the devices that the tracker knows, busy ones included, without opening a session."""
 
 import logging
 from collections import deque
@@ -15,7 +15,7 @@ from workers.device.tracker_client import TrackerClient, device_key
 from workers.host.core_lock import lock_identity
 
 log = logging.getLogger(__name__)
-REMEMBERED: Final = 64  # of the devices that were left out
+REMEMBERED: Final = 64  # most recent warnings about ignored devices, each of which is logged once
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,30 +27,30 @@ class TrackedDevice:
 
 
 class Fleet:
-    """The devices under one tracker, now. Methods raise Unavailable when the tracker does not answer."""
+    """The devices of one tracker. Methods raise Unavailable if the tracker does not answer."""
 
     def __init__(self, settings: Settings) -> None:
         self._tracker, self._key = settings.tracker_address, settings.fleet_key
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """The devices of a target, or all; those that `mallorn device` did not start are left out."""
+        """Return a target's devices, or all, by name; only those started by `mallorn device`."""
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
-        ours = (self._device(server) for server in servers if "mallorn" in server)
-        devices = [device for device in ours if device is not None]
+        described = (self._device(server) for server in servers if "mallorn" in server)
+        devices = [device for device in described if device is not None]
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
     def describe(self, target: Target) -> Endpoint:
-        """A device of the target, a free one if there is any; raises NoDevice."""
+        """Return a device of the target, a free one if there is any. Raises NoDevice."""
         devices = sorted(self.devices(target), key=lambda device: device.busy)
         if not devices:
             raise NoDevice
         return devices[0].endpoint
 
     def _device(self, server: dict[str, Any]) -> TrackedDevice | None:
-        """None for one whose words about itself cannot be true: it harms no other, and is told of once."""
+        """Return the device, or None, with a warning, if its description is not plausible."""
         try:
             identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
             endpoint, target = endpoint_of(identity), parse_target(str(identity["target"]))
@@ -66,11 +66,11 @@ class Fleet:
 def shares_locks(endpoint: Endpoint) -> bool:
     """Return whether this process waits while the device times, or is on another host.
 
-    A device of an older version does not tell its locks, and is taken to share them.
+    A device of an older version does not report its locks and is assumed to share them.
     """
     return endpoint.host_id != host_id() or endpoint.info.locks in ("", lock_identity())
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:
-    """Those of this class; None: all."""
+    """Return the devices of class `like`; all devices if it is None."""
     return devices if like is None else [each for each in devices if each.endpoint.device_class == like]

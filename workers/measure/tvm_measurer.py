@@ -1,4 +1,4 @@
-"""Measures candidates with TVM: warm builders, and a device over RPC, as one stream."""
+"""Measures candidates with TVM: builders compile them, and a device times them over RPC."""
 
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
@@ -25,11 +25,11 @@ from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
-# How long a device on another host may stand idle before we notice that a library is ready, or it is.
+# Longest time until we notice that a library is ready, or that a device on another host is idle.
 OVERLAP_POLL_SEC = 0.005
-# A rival this much slower than the fastest of one pass does not take part in the next.
+# A candidate this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05
-# Of two devices that disagree nobody knows which is right.
+# Fewest devices over which passes are spread: if two disagree, nobody knows which is right.
 LEAST_SPREAD = 3
 
 
@@ -65,7 +65,7 @@ class TvmMeasurer(Measurer):
     ) -> Generator[MeasureResult, None, None]:
         """Measure every slot once, as soon as it is built."""
         hosts = {device.endpoint.host_id for device in self._devices(target)}
-        # What is built here disturbs a CPU that measures here; a GPU measures by its own clock.
+        # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
         measure_all = alternate if target.is_cpu and host_id() in hosts else overlap
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
@@ -97,13 +97,13 @@ class TvmMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Build every slot once and time them in turn, up to `passes` times over: who falls far behind or
-        fails has fewer results. Where that many devices are alike, each pass is another's."""
+        """Build every slot once and time all in turn, up to `passes` times. A slot that falls far
+        behind or fails has fewer results. With enough devices of one class, each pass uses another."""
         spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
-            # The job's whole limit: a winner must not be lost to a busy moment of its device.
+            # The job's own limit: a winner must not time out in a busy moment of its device.
             timing = DeviceRuns(
                 self._runner,
                 self._settings.tracker,
@@ -129,17 +129,17 @@ class TvmMeasurer(Measurer):
 
 
 def marked(result: MeasureResult, target: Target) -> MeasureResult:
-    """Return a time as an upper bound if a builder of the device's host may have run while it was taken."""
+    """Return `result`, as an upper bound if builders on the device's host may have run meanwhile."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
         return result
-    about = {"bounds": 1, "separate_locks": True}
-    told = (result.disturbance or Disturbance(timed=1)).model_copy(update=about)
-    return replace(result, trial=replace(trial, disturbed=1.0), disturbance=told)
+    fields = {"bounds": 1, "separate_locks": True}
+    disturbance = (result.disturbance or Disturbance(timed=1)).model_copy(update=fields)
+    return replace(result, trial=replace(trial, disturbed=1.0), disturbance=disturbance)
 
 
 def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
-    """Builders and device share cores: hold the device first, then stop the builders while it measures."""
+    """Take the device, which shares cores with the builders, and stop them whenever it times."""
     timing.take()
     with host.shared() as turn:
         while builds.unfinished:
@@ -151,7 +151,7 @@ def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[Me
 
 
 def _timed(ready: Sequence[Built], builds: Builds, timing: DeviceRuns) -> Iterator[MeasureResult]:
-    """Time candidates while the builders stand still."""
+    """Time candidates while the builders are suspended."""
     builds.pause()
     results: list[MeasureResult] = []
     try:
@@ -159,21 +159,21 @@ def _timed(ready: Sequence[Built], builds: Builds, timing: DeviceRuns) -> Iterat
             results.append(timing.measure(built))
     finally:
         builds.go_on()
-        yield from results  # also what was timed before its device was lost
+        yield from results  # also those timed before the device was lost
 
 
 def alike(devices: Sequence[TrackedDevice]) -> int:
-    """How many devices there are whose times compare; 0 where some do not."""
+    """Return the number of devices if their times are comparable, otherwise 0."""
     return len(devices) if len({each.endpoint.device_class for each in devices}) == 1 else 0
 
 
 def in_turn(
     builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
 ) -> list[MeasureResult]:
-    """Everything is built before the first timing, so that all candidates meet the same machine.
+    """Build all candidates, then time them in passes, so that all see the same conditions.
 
-    With `spread` a pass is another device's than the one before, and all take part: who lies or is broken
-    throws nobody out.
+    With `spread`, each pass uses another device and times all candidates: a device that lies or is
+    broken cannot exclude a candidate.
     """
     ends: list[Built | MeasureResult] = []
     with host.shared() as turn:
@@ -182,10 +182,10 @@ def in_turn(
             ends += builds.poll(BUILD_POLL_SEC)
     results = [end for end in ends if isinstance(end, MeasureResult)]
     rivals = [end for end in ends if isinstance(end, Built)]
-    met: set[str] = set()
+    used_devices: set[str] = set()
     for _ in range(passes):
         if spread:
-            met.add(timing.take_another(met))
+            used_devices.add(timing.take_another(used_devices))
         latest = list[MeasureResult]()
         for rival in rivals:
             timing.take()
@@ -193,7 +193,7 @@ def in_turn(
                 latest.append(timing.measure(rival))
         results += latest
         if not spread:
-            # What failed, or is far behind the fastest of the pass, does not win any more.
+            # A candidate that failed, or is far behind the fastest of the pass, cannot win any more.
             times_us = [each.trial.latency_us or inf for each in latest]
             limit_us = min((us for us in times_us if us < inf), default=0.0) * FAR_BEHIND
             rivals = [rival for rival, us in zip(rivals, times_us, strict=True) if us <= limit_us]
@@ -201,7 +201,7 @@ def in_turn(
 
 
 def overlap(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
-    """The device is elsewhere: build ahead, also while waiting for it."""
+    """Build while the device, which shares no cores with the builders, times or is busy."""
     ready: deque[Built] = deque()
     with host.shared() as turn:
         while builds.unfinished:

@@ -1,6 +1,6 @@
-"""Candidates checked by the builders, all at once: the one that found a candidate valid builds it, too.
+"""Validates candidates in the builders, in parallel.
 
-It has the schedule still, so that nothing is rebuilt twice.
+The builder that validates a candidate also builds it, because it still has the schedule.
 """
 
 from collections import defaultdict
@@ -15,23 +15,23 @@ POLL_SEC: Final = 1.0
 
 
 def home(decisions: Sequence[int], builders: int) -> int:
-    """The place of the builder that a candidate is for."""
+    """Return the index of the builder that validates and builds a candidate."""
     return hash(tuple(decisions)) % builders
 
 
 def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates: Candidates) -> list[bool]:
-    """Whether each candidate can be rebuilt; no builder may have a task.
+    """Return whether each candidate can be rebuilt. The builders must have no other tasks.
 
-    Raises what `Compiler.validate` does.
+    Raises what `CandidateCompiler.validate` does.
     """
     shares: dict[int, list[int]] = defaultdict(list)
-    for at, (_, decisions) in enumerate(candidates):
-        shares[home(decisions, builders.size)].append(at)
+    for index, (_, decisions) in enumerate(candidates):
+        shares[home(decisions, builders.size)].append(index)
     for place, share in shares.items():
-        asked = CandidateCompiler.validate.of(tir, target, [candidates[at] for at in share])
-        builders.submit(asked, place, place)
+        call = CandidateCompiler.validate.of(tir, target, [candidates[index] for index in share])
+        builders.submit(call, place, place)
     ends: dict[Hashable, list[bool] | MallornError] = {}
-    while builders.tags:  # to the end of every task: one that fails leaves no other behind
+    while builders.tags:  # wait for all tasks, so that a failure leaves none behind
         ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
     answers: dict[int, bool] = {}
     for place, share in shares.items():
@@ -39,4 +39,4 @@ def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates:
         if isinstance(end, MallornError):
             raise end
         answers |= zip(share, end, strict=True)
-    return [answers[at] for at in range(len(candidates))]
+    return [answers[index] for index in range(len(candidates))]

@@ -1,1 +1,1 @@
-"""A model file becomes tasks; `run.py` reads top to bottom."""
+"""Imports a job's model file and stores its tasks; start reading in `run.py`."""

@@ -1,4 +1,4 @@
-"""Imports a job's model: bytes to tasks, in a killable child."""
+"""Imports a job's model: a child process, which can be killed, turns the file into tasks."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,75 +42,75 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import the model of the job whose turn it is by this message; its id, when it can be planned."""
-    with leased_stage(runtime, job_id, JobState.IMPORTING) as claimed:
-        if claimed is None:
+    """Import a job's model and store its tasks; return its id, or None if that is not due now."""
+    with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
+        if stage is None:
             return None
         with runtime.stage_run(StageKind.IMPORT, job_id, f"importing the model of job {job_id}"):
-            if (ours := builder_of(claimed.options)) is not None:
+            if (builder := builder_of(stage.options)) is not None:
                 with runtime.database.session() as session:
-                    wait_for_builder(session, job_id, ours, runtime.name, tuning=False)
-            measurer = runtime.measurer(claimed.options)
-            claimed = _on_its_target(claimed, measurer)
-            found = _extract(claimed)
-            asked_for = _asked_for(claimed.options.only, found.tasks)
-            instead = measurer.stand_in(asked_for, claimed.target, claimed.options)
-            if instead is not None and not measurer.stands_in:
+                    wait_for_builder(session, job_id, builder, runtime.name, tuning=False)
+            measurer = runtime.measurer(stage.options)
+            stage = _with_stand_in_target(stage, measurer)
+            extraction = _extract(stage)
+            selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
+            device = measurer.stand_in(selected_tasks, stage.target, stage.options)
+            if device is not None and not measurer.stands_in:
                 raise ClassRefused(UNSAID, hint=SAY_SO)
             with runtime.database.transaction() as session:
-                _store(session, claimed, found)
-                if instead is not None:
-                    _bind(session, claimed, instead)
+                _store(session, stage, extraction)
+                if device is not None:
+                    _bind_context(session, stage, device)
         return job_id
     return None
 
 
-def _on_its_target(claimed: StageContext, measurer: Measurer) -> StageContext:
-    """What measures tells by its class whether it stands in for devices, whatever name the job gave it."""
-    if measurer.stands_in in ("", stand_in(claimed.target)):
-        return claimed
-    target = measured_target(claimed.target, measurer.stands_in)
-    with claimed.runtime.database.transaction() as session:
-        Jobs(session).retarget(claimed.job.id, Targets(session).ensure(target).id)
-        return replace(claimed, job=Jobs(session).get(claimed.job.id, None), target=target)
+def _with_stand_in_target(stage: StageContext, measurer: Measurer) -> StageContext:
+    """Return the stage, with the stand-in's target if the measurer's class is a stand-in."""
+    if measurer.stands_in in ("", stand_in(stage.target)):
+        return stage
+    target = measured_target(stage.target, measurer.stands_in)
+    with stage.runtime.database.transaction() as session:
+        Jobs(session).retarget(stage.job.id, Targets(session).ensure(target).id)
+        return replace(stage, job=Jobs(session).get(stage.job.id, None), target=target)
 
 
-def _extract(claimed: StageContext) -> Extraction:
-    """What the importer found, recipe included: from here on the recipe is a value stored with the job.
+def _extract(stage: StageContext) -> Extraction:
+    """Import the model, or reuse an earlier import; the result has the recipe, stored with the job.
 
-    A job that is imported again because of a pass leaves that pass out.
+    A job that is imported again because of a graph pass skips that pass. Raises InvalidModel.
     """
-    config = claimed.runtime.settings
-    claimed.runtime.warm_up(claimed.job.id)
-    recipe = stored_recipe(recipe_for(claimed.options.recipe, claimed.target, claimed.options.precision))
-    if claimed.graph.code == code_digest() and is_form_of(claimed.graph.recipe, recipe):
-        recipe = claimed.graph.recipe
-    if (known := _found_before(claimed, recipe)) is not None:
-        return known
-    with stage_folder(claimed.runtime, "import-") as folder:
-        model = claimed.model_file(folder.path)
-        with claimed.graphs(folder) as child, paused_while_timing(child):
+    config = stage.runtime.settings
+    stage.runtime.warm_up(stage.job.id)
+    recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
+    if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
+        recipe = stage.graph.recipe
+    if (earlier := _earlier_import(stage, recipe)) is not None:
+        return earlier
+    with stage_folder(stage.runtime, "import-") as folder:
+        model = stage.model_file(folder.path)
+        with stage.graphs(folder) as child, paused_while_timing(child):
             try:
-                given = str(model), claimed.target.text, recipe, claimed.options.input_shapes
-                if bounds := claimed.options.dynamic:
-                    found = child.extract_range.within(config.import_timeout_sec, *given, bounds)
+                arguments = str(model), stage.target.text, recipe, stage.options.input_shapes
+                if bounds := stage.options.dynamic:
+                    extraction = child.extract_range.within(config.import_timeout_sec, *arguments, bounds)
                 else:
-                    found = child.extract.within(config.import_timeout_sec, *given)
+                    extraction = child.extract.within(config.import_timeout_sec, *arguments)
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
-    return replace(found, graph=found.graph.model_copy(update={"code": code_digest()}))
+    return replace(extraction, graph=extraction.graph.model_copy(update={"code": code_digest()}))
 
 
-def _found_before(claimed: StageContext, recipe: StoredRecipe) -> Extraction | None:
-    """What an earlier import of the same model for the same target found, by the same code."""
-    asked = claimed.options
-    with claimed.runtime.database.session() as session:
-        for job in Jobs(session).imported_before(claimed.job):
+def _earlier_import(stage: StageContext, recipe: StoredRecipe) -> Extraction | None:
+    """Return an earlier import of this model by the same code for the same target, or None."""
+    current = stage.options
+    with stage.runtime.database.session() as session:
+        for job in Jobs(session).imported_before(stage.job):
             options, graph = KeptOptions.model_validate(job.options), job.graph
             bound = options.input_shapes, options.dynamic, options.is_private
-            alike = bound == (asked.input_shapes, asked.dynamic, asked.is_private)
-            if graph and alike and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
+            is_equal = bound == (current.input_shapes, current.dynamic, current.is_private)
+            if graph and is_equal and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
                 return Extraction(
                     graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
                 )
@@ -131,60 +131,60 @@ def _model_task(task: Task, workload: Workload) -> ModelTask:
     )
 
 
-def _asked_for(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """The names of the tasks to tune, by their keys. Raises InvalidRequest where these are none, with the
-    names that come closest."""
-    found = {
+def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
+    """Return the names of the tasks to tune, by key: all, or those that match a pattern. Raises
+    InvalidRequest, with the most similar names, if no task matches."""
+    names_by_key = {
         task.key: task.name
         for task in tasks
         if not patterns or any(fnmatchcase(task.name, pattern) for pattern in patterns)
     }
-    if patterns and not found:
-        # A comparison takes the product of both lengths: a few of each do for a hint.
+    if patterns and not names_by_key:
+        # A comparison takes time in proportion to both lengths: a hint needs only a few names.
         stems = [pattern.strip("*?")[:COMPARED_CHARS] for pattern in patterns[:NAMES_TOLD]]
         names = [task.name[:COMPARED_CHARS] for task in tasks[:NAMES_COMPARED]]
         likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
         closest = sorted(names, key=lambda name: -likeness[name])
-        told = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
+        shown = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
         raise InvalidRequest(
-            f"no task matches {', '.join(patterns[:NAMES_TOLD])}", hint=f"--only one of: {told}"
+            f"no task matches {', '.join(patterns[:NAMES_TOLD])}", hint=f"--only one of: {shown}"
         )
-    return found
+    return names_by_key
 
 
-def _bind(session: Session, claimed: StageContext, instead: VirtualDevice) -> None:
-    """Give the job the measuring context that it would have of its first device."""
-    job, endpoint, options = claimed.job, instead.endpoint, claimed.options
+def _bind_context(session: Session, stage: StageContext, device: VirtualDevice) -> None:
+    """Bind the job to the stand-in's measuring context, and warn of what the stand-in lacks."""
+    job, endpoint, options = stage.job, device.endpoint, stage.options
     host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
     context = Contexts(session).ensure(job.target_id, *host, options.timing())
     Jobs(session).bind_context(job.id, context.id)
-    if instead.lacks:
+    if device.lacks:
         Warnings(session).add(
-            job.id, NewJobWarning(f"measurer {options.measurer}", instead.lacks, instead.hint)
+            job.id, NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
         )
 
 
-def _store(session: Session, claimed: StageContext, found: Extraction) -> None:
-    new = [new_workload(task, found.graph.tvm_version) for task in found.tasks]
-    ids = Workloads(session).ensure_many(new, private=claimed.options.is_private, code=code_digest())
-    known = Trials(session).known(list(ids.values()), claimed.job.target_id)
+def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
+    new = [new_workload(task, extraction.graph.tvm_version) for task in extraction.tasks]
+    ids = Workloads(session).ensure_many(new, private=stage.options.is_private, code=code_digest())
+    trials = Trials(session).known(list(ids.values()), stage.job.target_id)
     tasks = [
-        NewTask(index, task.name, task.weight, ids[task.key], known_at_start=known.get(ids[task.key], 0))
-        for index, task in enumerate(found.tasks)
+        NewTask(index, task.name, task.weight, ids[task.key], known_at_start=trials.get(ids[task.key], 0))
+        for index, task in enumerate(extraction.tasks)
     ]
-    Tasks(session).replace(claimed.job.id, tasks)
-    Jobs(session).record(claimed.job.id, graph=found.graph)
-    troubles = {step.name: step.error for step in found.graph.steps if step.error}
-    for name, why in left_out(found.graph.recipe).items():
-        troubles[name] = f"it is left out of this network: {why}"
+    Tasks(session).replace(stage.job.id, tasks)
+    Jobs(session).record(stage.job.id, graph=extraction.graph)
+    troubles = {step.name: step.error for step in extraction.graph.steps if step.error}
+    for name, reason in left_out(extraction.graph.recipe).items():
+        troubles[name] = f"it is left out of this network: {reason}"
     for name, trouble in troubles.items():
-        Warnings(session).add(claimed.job.id, NewJobWarning(f"graph pass {name}", trouble))
-    told = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
-    claimed.end(session, JobState.TUNING, "", told)
+        Warnings(session).add(stage.job.id, NewJobWarning(f"graph pass {name}", trouble))
+    event = ImportedEvent(tasks=len(tasks), known=sum(task.known_at_start for task in tasks))
+    stage.end(session, JobState.TUNING, "", event)
 
 
 def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
-    """A task's program as the dataset keeps it."""
+    """Return a task's program in the form in which the dataset stores it."""
     return NewWorkload(
         key=task.key,
         name=task.name,
@@ -199,10 +199,10 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
 
 
 def settle_import(runtime: Runtime, job_id: str) -> None:
-    """See that a job's tasks were made by the code of this worker.
+    """Check that this worker's code made the job's tasks.
 
-    Raises Unavailable where they were not: the job waits for a live worker with that code, or for its new
-    import.
+    Raises Unavailable if not: the job then waits for a live worker with that code, or is imported
+    again.
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
@@ -210,9 +210,9 @@ def settle_import(runtime: Runtime, job_id: str) -> None:
         code = (job.graph or GraphReport()).code
         if code == code_digest():
             return
-        ours = builder_of(KeptOptions.model_validate(job.options))
+        builder = builder_of(KeptOptions.model_validate(job.options))
         context = None if job.context_id is None else Contexts(session).get(job.context_id)
-        is_ours = ours is not None and context is not None and context.builder == ours
+        is_ours = builder is not None and context is not None and context.builder == builder
         waits = not is_ours and any(each.endswith(f"+{code}") for each in Workers(session).builders())
         if not waits:
             ReplacedCode(session).import_anew(job_id)

@@ -1,1 +1,1 @@
-"""Walls around processes that handle strangers' models and programs: what of this host they can reach."""
+"""The sandbox of processes that handle strangers' models and programs: it limits what they reach."""

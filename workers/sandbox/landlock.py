@@ -1,7 +1,7 @@
-"""Landlock: which files a process and all that it starts can reach, and whom it can signal.
+"""Landlock: limits the files and the processes that a process and its children can reach.
 
-https://docs.kernel.org/userspace-api/landlock.html. Whoever is enclosed can also not look into processes
-outside, as their memory, environment and open files, nor reach sockets that have a name but no file.
+https://docs.kernel.org/userspace-api/landlock.html. A confined process can also not inspect outside
+processes (memory, environment, open files), nor connect to abstract sockets, which have no file.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from workers.sandbox.syscall import syscall
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446
-_VERSION: Final = 1  # a flag: asks for the version alone
+_VERSION: Final = 1  # a flag: return only the version
 _PATH_BENEATH: Final = 1
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = (1 << bit for bit in range(4))
@@ -31,10 +31,10 @@ WRITE: Final = READ | WRITE_FILE | TRUNCATE | REFER | REMOVE_DIR | REMOVE_FILE |
 USE: Final = READ_FILE | WRITE_FILE | IOCTL  # a device file
 APPEND: Final = READ_FILE | WRITE_FILE
 _OF_FILES: Final = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL
-# What each version of Landlock knows of files.
+# File rights that each version of Landlock knows.
 _KNOWN: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 
-#: From this version on signals and sockets without a file are walled off, too.
+#: From this version on, Landlock also restricts signals and abstract sockets.
 WHOLE: Final = 6
 _BIND_AND_CONNECT: Final = 0b11
 _ABSTRACT_SOCKETS_AND_SIGNALS: Final = 0b11
@@ -50,21 +50,21 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """Which version of Landlock this kernel has. Raises OSError where it has none, or may not be asked."""
+    """Return the kernel's version of Landlock. Raises OSError if it has none or denies the query."""
     return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
 
 
 def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
-    """Leave these paths alone, each with its rights; which version of Landlock did it. Raises OSError.
+    """Restrict this process to these paths and rights; return Landlock's version. Raises OSError.
 
-    Paths that are not there are passed over. `connects` leaves the network open.
+    Paths that do not exist are skipped. `connects` leaves the network open.
     """
-    found = version()
-    files = max(bits for since, bits in _KNOWN.items() if since <= found)
-    network = _BIND_AND_CONNECT if found >= 4 and not connects else 0
-    scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if found >= WHOLE else 0
+    kernel_version = version()
+    files = max(bits for first, bits in _KNOWN.items() if first <= kernel_version)
+    network = _BIND_AND_CONNECT if kernel_version >= 4 and not connects else 0
+    scoped = _ABSTRACT_SOCKETS_AND_SIGNALS if kernel_version >= WHOLE else 0
     ruleset = _Ruleset(files, network, scoped)
-    size = 24 if found >= WHOLE else 16 if found >= 4 else 8
+    size = 24 if kernel_version >= WHOLE else 16 if kernel_version >= 4 else 8
     ruleset_fd = syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), ctypes.c_uint32(0))
     try:
         for path, rights in paths:
@@ -72,13 +72,13 @@ def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
         syscall(_RESTRICT_SELF, ctypes.c_int(ruleset_fd), ctypes.c_uint32(0))
     finally:
         os.close(ruleset_fd)
-    return found
+    return kernel_version
 
 
 def _allow(ruleset_fd: int, path: Path, rights: int) -> None:
     try:
         path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # not there, or not ours to see
+    except OSError:  # it does not exist, or we may not see it
         return
     try:
         if not stat.S_ISDIR(os.fstat(path_fd).st_mode):

@@ -1,4 +1,4 @@
-"""Closes the walls around this process, for good, and says how far this kernel lets it."""
+"""Puts this process into a sandbox, irrevocably, and reports what this kernel cannot restrict."""
 
 import contextlib
 import os
@@ -14,25 +14,25 @@ from workers.sandbox.syscall import renounce_privileges
 from workers.sandbox.system_paths import system_paths
 
 WHOLE: Final = "full"
-#: Of the modes of Settings.sandbox.
+#: Modes of Settings.sandbox.
 OFF: Final = "off"
 BEST_EFFORT: Final = "best-effort"
 REQUIRE: Final = "require"
 FILE_BYTES: Final = 64 * 1024**3  # no library, export or array is so large
 MORE_PROCESSES: Final = 1024
-#: When memory runs out, the kernel ends those first whose score is higher.
+#: When memory runs out, the kernel first kills processes with higher scores.
 FIRST_TO_GO: Final = 500
 _NAMES: Final = (
     *("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LD_PRELOAD"),
     *("CC", "CXX", "CPATH", "LIBRARY_PATH", "NO_COLOR", "COLUMNS", "MALLORN_CODE"),
 )
-#: Of compilers, drivers, numerical libraries, languages and Python itself.
-_BEGINNINGS: Final = (
+#: Prefixes of variables for compilers, drivers, numerical libraries, languages and Python itself.
+_PREFIXES: Final = (
     *("LC_", "PYTHON", "TVM_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "NUMEXPR_", "ZIG_"),
     *("CUDA_", "NVIDIA_", "ROCM_", "ROCR_", "HIP_", "HSA_", "AMD_", "GPU_", "OCL_", "OPENCL_", "VK_"),
     *("MALLOC_", "NVCC_", "GLIBC_", "ORT_", "COVERAGE_"),
 )
-# Vendors name their logins like their drivers' settings, as NVIDIA_API_KEY.
+# Vendors name credentials like settings of their drivers, for example NVIDIA_API_KEY.
 _SECRET: Final = re.compile(
     "KEY|TOKEN|SECRET|PASS|PWD|CREDENTIAL|LOGIN|AUTH|DSN|URL|URI|PROXY", re.IGNORECASE
 )
@@ -40,50 +40,50 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What a process needs of its host beside the system itself.
+    """What a process in a sandbox needs of its host, in addition to the system itself.
 
-    `room`: the folder that it may write, and all that lies in it; None leaves every file within reach, for
-    what a user does with files of their own.
+    `room` is the folder that it may write, with all its contents; None leaves all files accessible,
+    for work of users on their own files.
     """
 
     room: Path | None
     spawns: bool = False  # runs a linker or a compiler
     connects: bool = False  # speaks TCP
-    drives_gpu: bool = False  # by CUDA, whose driver does not start without a socket
+    drives_gpu: bool = False  # through CUDA, whose driver does not start without a socket
     others: tuple[tuple[str, int], ...] = ()  # further paths, each with its rights
 
 
 def enter_sandbox(walls: SandboxSpec) -> str:
-    """Close them as far as this kernel can; `full`, or what is missing, in words.
+    """Enter the sandbox as far as this kernel can; return `full`, or what is missing, in words.
 
-    To be called before there is a second thread: one that runs already stays outside.
+    Call this before a second thread starts: threads that already run stay outside.
     """
-    _limit()
-    missing = [*_files(walls), *_calls(walls)]
+    _limit_resources()
+    missing = [*_restrict_files(walls), *_restrict_calls(walls)]
     return f"without {'; '.join(missing)}" if missing else WHOLE
 
 
-def _limit() -> None:
-    """No more than a machine has, and fewer files and processes than would hurt it."""
+def _limit_resources() -> None:
+    """Limit memory, file sizes and processes; without memory, the kernel kills this process first."""
     page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     threads_of_the_host = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     limits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: FILE_BYTES,
         resource.RLIMIT_DATA: page_bytes * pages,
-        # Counted for a user, not for a process: the limit is above what others of the same user have.
+        # The kernel counts all threads of the user: the limit must exceed those that already run.
         resource.RLIMIT_NPROC: threads_of_the_host + MORE_PROCESSES,
     }
-    for limited, value in limits.items():
-        _, most = resource.getrlimit(limited)
-        bound = value if most == resource.RLIM_INFINITY else min(value, most)
-        resource.setrlimit(limited, (bound, bound))
+    for resource_id, value in limits.items():
+        _, hard_limit = resource.getrlimit(resource_id)
+        bound = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
+        resource.setrlimit(resource_id, (bound, bound))
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
 
-def _files(walls: SandboxSpec) -> Iterator[str]:
-    """What is missing of the walls around files, in words."""
+def _restrict_files(walls: SandboxSpec) -> Iterator[str]:
+    """Restrict access to files; yield what this kernel cannot restrict, in words."""
     try:
         renounce_privileges()
         found = landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
@@ -101,8 +101,8 @@ def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
         yield walls.room, landlock.WRITE
 
 
-def _calls(walls: SandboxSpec) -> Iterator[str]:
-    """What is missing of the walls around system calls."""
+def _restrict_calls(walls: SandboxSpec) -> Iterator[str]:
+    """Restrict system calls; yield what this kernel cannot restrict, in words."""
     try:
         seccomp.refuse(walls.spawns, walls.connects, walls.drives_gpu)
     except OSError as error:
@@ -110,9 +110,9 @@ def _calls(walls: SandboxSpec) -> Iterator[str]:
 
 
 def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables that are on the allow-list: no key, no login, no address of a service."""
+    """Return the variables on the allow-list: no keys, no credentials, no addresses of services."""
     return {
         name: value
         for name, value in environ.items()
-        if name in _NAMES or (name.startswith(_BEGINNINGS) and not _SECRET.search(name))
+        if name in _NAMES or (name.startswith(_PREFIXES) and not _SECRET.search(name))
     }

@@ -1,6 +1,6 @@
-"""How far walls close on this host: tried in a process of its own, as walls are for good.
+"""Tests how much of the sandbox this host supports, in a separate process, as none can leave it.
 
-python -P -m workers.sandbox.sandbox_support MODE
+python -P -m workers.sandbox.sandbox_support
 """
 
 import logging
@@ -24,21 +24,21 @@ class NoSandbox(HostFault):
 
 @lru_cache
 def reached(mode: str) -> str:
-    """`full`, `off`, or what is missing, in words. Raises NoSandbox where all of it is required."""
+    """Return `full`, `off`, or what is missing. Raises NoSandbox if `mode` requires all of it."""
     if mode == OFF:
         return OFF
     command = [sys.executable, "-P", "-m", "workers.sandbox.sandbox_support"]
-    told = subprocess.run(
+    report = subprocess.run(
         command, env={"PYTHONPATH": _ROOT}, capture_output=True, text=True, check=False
     ).stdout.strip()
-    told = checked(told or "without all: it could not be tried", mode)
-    if told != WHOLE:
-        log.warning("the sandbox around strangers' models and candidates is %s   (docs/security.md)", told)
-    return told
+    report = checked(report or "without all: it could not be tried", mode)
+    if report != WHOLE:
+        log.warning("the sandbox around strangers' models and candidates is %s   (docs/security.md)", report)
+    return report
 
 
 def checked(told: str, mode: str) -> str:
-    """What was told of the walls. Raises NoSandbox where all of them are required."""
+    """Return `told`, the report on the sandbox. Raises NoSandbox unless it satisfies `mode`."""
     if mode == REQUIRE and told != WHOLE:
         raise NoSandbox(
             f"the sandbox of this host is {told}; all of it is required by MALLORN_SANDBOX=require, "

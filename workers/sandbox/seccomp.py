@@ -1,7 +1,7 @@
-"""seccomp: which system calls a process and all that it starts can make. What is refused fails with EPERM.
+"""seccomp: limits the system calls of a process and its children. Refused calls fail with EPERM.
 
-A call stands here as its name, its number on x86_64 and that on aarch64; -1: there is none of that name. The
-lists are of calls that nobody behind our walls needs, by what a call would be good for.
+Each entry is a call's name, its number on x86_64 and its number on aarch64 (-1 if it has no such
+call). The lists hold calls that no process in our sandbox needs, grouped by what they affect.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ pidfd_send_signal 424 424, kcmp 312 272, move_pages 279 239, migrate_pages 256 2
 ioprio_set 251 30, sched_setscheduler 144 119, sched_setparam 142 118, sched_setattr 314 274,
 shmget 29 194, shmat 30 196, msgget 68 186, semget 64 190, mq_open 240 180
 """
-# Landlock knows no rights to these.
+# Landlock has no rights for these calls.
 _FILES_OF_OTHERS: Final = """
 chmod 90 -1, fchmod 91 52, fchmodat 268 53, fchmodat2 452 452, chown 92 -1, fchown 93 55, lchown 94 -1,
 fchownat 260 54, setxattr 188 5, lsetxattr 189 6, fsetxattr 190 7, removexattr 197 14,
@@ -40,29 +40,29 @@ kexec_file_load 320 294, reboot 169 142, swapon 167 224, swapoff 168 225, acct 1
 syslog 103 116, iopl 172 -1, ioperm 173 -1, settimeofday 164 170, clock_settime 227 112,
 adjtimex 159 171, clock_adjtime 305 266, sethostname 170 161, setdomainname 171 162
 """
-# Who stays in its process group ends with it.
+# A process that cannot leave its process group is killed with it.
 _ESCAPES: Final = "setsid 112 157, setpgid 109 154"
 _PROGRAMS: Final = "fork 57 -1, vfork 58 -1, execve 59 221, execveat 322 281"
-_SOCKETS: Final = "socket 41 198"  # a pair of them leads nowhere
-# What makes a socket lead somewhere; `sendto` does so with an address.
+_SOCKETS: Final = "socket 41 198"  # socketpair is allowed: it reaches no other process
+# Calls that connect a socket to others; `sendto` does so if it has an address.
 _CONVERSATIONS: Final = "connect 42 203, sendmsg 46 211, sendmmsg 307 269"
-# Judged by an argument, but for clone3.
+# Calls that are judged by an argument, except clone3.
 _SPECIAL: Final = "clone 56 220, clone3 435 435, prlimit64 302 261, sendto 44 206"
 _PR_SET_SECCOMP: Final = 22
 _FILTER: Final = 2
-# Classic BPF: load a word of the call's description, jump if it is this number or has these bits, answer.
+# Classic BPF: load a word of the call's data; jump if it equals, shares bits or exceeds; answer.
 _LOAD, _IF_EQUAL, _IF_BITS, _IF_LARGER, _ANSWER = 0x20, 0x15, 0x45, 0x25, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _FIFTH_ARGUMENT = 0, 4, 16, 48
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _REFUSE: Final = 0x00050000 | errno.EPERM
-_ABSENT: Final = 0x00050000 | errno.ENOSYS  # then the C library does it in the older way
-_X32: Final = 0x3FFFFFFF  # the largest number of a call that is not of x86_64's other interface
+_ABSENT: Final = 0x00050000 | errno.ENOSYS  # then the C library uses the older call
+_X32: Final = 0x3FFFFFFF  # calls with larger numbers belong to x86_64's x32 interface
 _CLONE_THREAD: Final = 0x00010000
-# NEWNS, and NEWCGROUP to NEWNET.
+# CLONE_NEWNS, and CLONE_NEWCGROUP to CLONE_NEWNET.
 _CLONE_NAMESPACES: Final = 0x0002_0000 | 0x7E00_0000
 
-Instruction = tuple[int, int, int, int]  # what to do, how many to leave out if so and if not, a number
+Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if false, operand
 
 
 def _table(text: str) -> dict[str, tuple[int, int]]:
@@ -82,19 +82,19 @@ class _Program(ctypes.Structure):
 
 
 def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
-    """Refuse what nobody needs. Raises OSError.
+    """Refuse the system calls that this process does not need. Raises OSError if the kernel cannot.
 
-    Without `spawns` there are no new processes. `connects` allows TCP and UDP, and `drives_gpu` the sockets
-    that CUDA's driver makes and does not use: they reach nobody.
+    Without `spawns`, it can start no processes. `connects` allows TCP and UDP; `drives_gpu` allows
+    the sockets that CUDA's driver creates but does not use, which cannot be connected.
     """
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    code = b"".join(struct.pack("<HBBI", *each) for each in _whole(machine, spawns, connects, drives_gpu))
+    code = b"".join(struct.pack("<HBBI", *each) for each in _rules(machine, spawns, connects, drives_gpu))
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
 
-def _whole(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iterator[Instruction]:
+def _rules(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iterator[Instruction]:
     architecture, column = ARCHITECTURES[machine]
     yield (_LOAD, 0, 0, _ARCHITECTURE)
     yield (_IF_EQUAL, 1, 0, architecture)
@@ -106,19 +106,19 @@ def _whole(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iter
     for number in sorted(numbers[column] for numbers in refused.values() if numbers[column] >= 0):
         yield from _if((_IF_EQUAL, number), _REFUSE)
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
-    yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # its flags lie in memory, where no filter looks
-    yield from _judge(special["clone"], _of_clone(spawns))
-    yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # one's own limits alone
+    yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # filters cannot read its flags
+    yield from _judge(special["clone"], _clone_rules(spawns))
+    yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # only its own limits
     families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
     allowed = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
     yield from _judge(SOCKETS["socket"][column], allowed)
-    if not connects:  # what answers on a connection that was there before names no address
+    if not connects:  # sends on an existing connection have no address
         high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_if((_IF_EQUAL, 0), _ALLOW)]
         yield from _judge(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
     yield (_ANSWER, 0, 0, _ALLOW)
 
 
-def _of_clone(spawns: bool) -> Iterator[Instruction]:
+def _clone_rules(spawns: bool) -> Iterator[Instruction]:
     yield from _if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE)
     yield from [(_ANSWER, 0, 0, _ALLOW)] if spawns else _if((_IF_BITS, _CLONE_THREAD), _ALLOW)
 
@@ -130,9 +130,9 @@ def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
 
 
 def _judge(
-    number: int, by_argument: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
+    number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Of this call look at one argument; what is not allowed then is refused."""
-    steps = [(_LOAD, 0, 0, argument), *by_argument, (_ANSWER, 0, 0, _REFUSE)]
+    """Yield the filter of one call: apply `rules` to one of its arguments, otherwise refuse it."""
+    steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

@@ -1,4 +1,4 @@
-"""The few calls into the kernel that Python has no names for."""
+"""System calls that Python's standard library does not offer."""
 
 import ctypes
 import os
@@ -9,23 +9,23 @@ from typing import Final
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _CAPSET: Final = {"x86_64": 126, "aarch64": 91}
 _CAPABILITY_VERSION: Final = 0x20080522
-_CAPABILITY_SETS_BYTES: Final = 24  # effective, permitted and inheritable, twice 32 bits of each: none
+_CAPABILITY_SETS_BYTES: Final = 24  # two words each of effective, permitted, inheritable
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def syscall(number: int, *args: object) -> int:
-    """What a system call answers. Raises OSError."""
+    """Make a system call and return its result. Raises OSError."""
     return _checked(_libc.syscall(ctypes.c_long(number), *args))
 
 
 def prctl(option: int, *args: object) -> int:
-    """What `prctl` answers. Raises OSError."""
+    """Call `prctl` and return its result. Raises OSError."""
     words = [ctypes.c_ulong(arg) if isinstance(arg, int) else arg for arg in args]
     return _checked(_libc.prctl(ctypes.c_int(option), *words, *[ctypes.c_ulong(0)] * (4 - len(words))))
 
 
 def renounce_privileges() -> None:
-    """Give up all that root can do besides owning files; no program that this process starts gets it back."""
+    """Drop all capabilities for good, also those of programs started later. Raises OSError."""
     prctl(_PR_SET_NO_NEW_PRIVS, 1)
     number = _CAPSET.get(platform.machine())
     if number is not None:
@@ -33,8 +33,8 @@ def renounce_privileges() -> None:
         syscall(number, header, bytes(_CAPABILITY_SETS_BYTES))
 
 
-def _checked(answer: int) -> int:
-    if answer < 0:
+def _checked(result: int) -> int:
+    if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-    return answer
+    return result

@@ -1,4 +1,4 @@
-"""What of a host everybody behind walls may read, run or use: its system, this Python, and our code."""
+"""Paths of the host that every process in a sandbox may use: system, this Python, and our code."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from workers.sandbox.landlock import READ, RUN, TRUNCATE, USE, WRITE_FILE
 
 _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
 _FACTS: Final = ("/proc", "/sys")
-# Not all of /etc: keys and passwords lie there, and root can read them.
+# Not all of /etc: it holds keys and passwords, which root can read.
 _ETC: Final = (
     *(
         "ld.so.cache",
@@ -36,12 +36,12 @@ _ETC: Final = (
     ),
     *("os-release", "OpenCL", "vulkan"),
 )
-# Wheels keep what their modules link to in a folder `numpy.libs`.
+# Wheels keep libraries that their modules link to in folders such as `numpy.libs`.
 _MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
 _NVIDIA: Final = ("nvidiactl", "nvidia-uvm", "nvidia[0-9]*")
 _RENDERERS: Final = ("dri/renderD*",)
-#: By the kind of a target: what its driver opens in /dev. CUDA's nodes were measured, with nothing to spare.
+#: By kind of target: what its driver opens in /dev. CUDA's were found by trial, and all are needed.
 _ACCELERATORS: Final = {
     "cuda": _NVIDIA,
     "rocm": ("kfd", *_RENDERERS),
@@ -51,7 +51,7 @@ _ACCELERATORS: Final = {
 
 
 def system_paths() -> Iterator[tuple[Path, int]]:
-    """Each with its rights."""
+    """Yield the paths of the system, this Python and our code, each with its Landlock rights."""
     for path in (*_PROGRAMS, sys.prefix, sys.base_prefix, sys.exec_prefix):
         yield Path(path), RUN
     for path in _FACTS:
@@ -70,26 +70,26 @@ def system_paths() -> Iterator[tuple[Path, int]]:
 
 
 def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
-    """Yield what a session of such a target may use of its host's GPU; nothing for a CPU."""
+    """Yield the paths, with rights, by which a session uses its target's GPU; none for a CPU."""
     for pattern in _ACCELERATORS.get(kind, ()):
         yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
-    if kind == "cuda":  # its driver names its own threads
+    if kind == "cuda":  # CUDA's driver names its threads there
         yield f"/proc/{os.getpid()}/task", WRITE_FILE | TRUNCATE
 
 
 def _code(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the packages and modules of a folder that is on Python's path: a checkout holds more than those.
+    """Yield the packages and modules of a folder on Python's path, not what else a checkout holds.
 
-    A folder that pip installed into is one whole: who asks for a version lists it.
+    A folder that pip installed into is yielded as a whole: reading a package's version lists it.
     """
     try:
-        found = list(folder.iterdir()) if folder.is_dir() else [folder]
+        paths = list(folder.iterdir()) if folder.is_dir() else [folder]
     except OSError:
         return
-    if any(path.suffix == ".dist-info" for path in found):  # pip's folder: it holds nothing but packages
+    if any(path.suffix == ".dist-info" for path in paths):  # pip's folder: it holds nothing but packages
         yield folder, READ
         return
-    for path in found:
+    for path in paths:
         if path.suffix in _MODULES or (
             not path.name.startswith(".") and next(path.glob("*.py"), None) is not None
         ):

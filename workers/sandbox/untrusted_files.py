@@ -1,7 +1,8 @@
-"""Files that a child process wrote, or put something else in place of: the worker opens them here alone.
+"""Opens files that a child process wrote, or replaced by something else, safely for the worker.
 
-A child may put a link to a secret where the worker looks, or a pipe that never ends. The folder that a child
-writes lies in one that only the worker writes; below it every step is opened relative to the one before.
+A child may leave a link to a secret, or a pipe that never ends, where the worker expects a file. The
+folder of a child lies in one that only the worker writes; below it, every folder and file is opened
+relative to the folder before.
 """
 
 import os
@@ -18,15 +19,15 @@ from mallorn.core.errors import MallornError
 from mallorn.core.locked_folders import remove_tree
 
 CHUNK_BYTES: Final = 1 << 20
-# Neither a pipe nor a terminal makes the opening wait, or becomes this process's own.
+# Opening a pipe does not block, and a terminal does not become this process's controlling terminal.
 _PLAIN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# What opening raises over something that a child put there; other errors are this host's.
+# Errors of opening that something a child put there may cause; other errors are this host's.
 _OF_A_CHILD: Final = frozenset({EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM})
 
 
 class TamperedFile(MallornError):
-    """A child process left something else than the plain file that it was to write."""
+    """A child process left something other than the plain file that it should write."""
 
     usual_hint = "mallorn resume JOB"
 
@@ -42,31 +43,32 @@ def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
 
 
 def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
-    """Open a file of a folder that a child writes; `name` may name folders in it, too.
+    """Open a file in a folder that a child writes; `name` may contain subfolders.
 
-    Raises TamperedFile unless it is a plain file of this user, of one name, and no larger than allowed.
+    Raises TamperedFile unless it is a plain file of this user, has one name, and is no larger than
+    `most_bytes`.
     """
     *folders, last = name.split("/")
     if not {"", ".", ".."}.isdisjoint((*folders, last)):
         raise TamperedFile(f"a child process named a file {name!r}, which may lie in another folder")
-    opened = [os.open(folder, _FOLDER)]
+    open_fds = [os.open(folder, _FOLDER)]
     try:
         for each, flags in (*((each, _FOLDER) for each in folders), (last, _PLAIN)):
-            opened.append(os.open(each, flags, dir_fd=opened[-1]))
-        if (flaw := _flaw(os.fstat(opened[-1]), most_bytes)) is not None:
+            open_fds.append(os.open(each, flags, dir_fd=open_fds[-1]))
+        if (flaw := _flaw(os.fstat(open_fds[-1]), most_bytes)) is not None:
             raise TamperedFile(f"a child process left {name}, which {flaw}")
-        return os.fdopen(opened.pop(), "rb")
+        return os.fdopen(open_fds.pop(), "rb")
     except OSError as error:
         if error.errno not in _OF_A_CHILD:
             raise
         raise TamperedFile(f"a child process left no plain file {name}: {error.strerror}") from None
     finally:
-        for each_fd in opened:
+        for each_fd in open_fds:
             os.close(each_fd)
 
 
 def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
-    """Copy a file out of a folder that a child writes; the SHA-256 of the copy. Raises as `open_plain`."""
+    """Copy a file of a folder that a child writes; return its SHA-256. Raises like `open_plain`."""
     digest, left_bytes = sha256(), most_bytes
     with open_plain(folder, name, most_bytes) as file, copy.open("wb") as copied:
         while chunk := file.read(CHUNK_BYTES):
@@ -78,14 +80,14 @@ def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
     return digest.hexdigest()
 
 
-def _flaw(about: os.stat_result, most_bytes: int) -> str | None:
-    """Say why a file may not be taken over from a child; None for a plain file."""
-    if not stat.S_ISREG(about.st_mode):
+def _flaw(status: os.stat_result, most_bytes: int) -> str | None:
+    """Return why a child's file is not acceptable; None for a plain file."""
+    if not stat.S_ISREG(status.st_mode):
         return "is no plain file"
-    if about.st_nlink != 1:
-        return f"has {about.st_nlink} names, others of which may lie in another folder"
-    if about.st_uid != os.geteuid():
+    if status.st_nlink != 1:
+        return f"has {status.st_nlink} names, others of which may lie in another folder"
+    if status.st_uid != os.geteuid():
         return "belongs to another user"
-    if about.st_size > most_bytes:
-        return f"has {about.st_size} bytes, more than the {most_bytes} allowed"
+    if status.st_size > most_bytes:
+        return f"has {status.st_size} bytes, more than the {most_bytes} allowed"
     return None

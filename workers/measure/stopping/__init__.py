@@ -1,4 +1,4 @@
-"""The StoppingRule seam and its first rule: when is one timing of a candidate good enough?"""
+"""Stopping rules, which decide when a candidate has been timed long enough."""
 
 from workers.measure.stopping.base import Fixed, StoppingRule, take_times
 

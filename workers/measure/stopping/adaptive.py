@@ -1,4 +1,4 @@
-"""Stops as soon as a candidate's time is known well enough (AdaTune's adaptive evaluator)."""
+"""Stopping rules that end once a candidate's time is known well enough (like AdaTune)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from workers.measure.stopping.base import StoppingRule
 # Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
 T95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 T95_MANY: Final = 2.0
-# Slices seconds apart agree no better than this, however well neighbours do.
+# Least relative spread: slices seconds apart differ by this much, even if consecutive ones do not.
 LEAST_SPREAD: Final = 0.003
-# A slice so many median deviations off the middle was disturbed, or warmed the caches up.
+# A slice so many median deviations from the median was disturbed, or warmed the caches up.
 OUTLYING: Final = 8.0
-# Fewer slices than this do not show which of them is odd.
+# Fewer slices than this do not show which of them is an outlier.
 JURY: Final = 4
 
 
@@ -37,19 +37,19 @@ class Interval:
 
 
 def interval(run_us: Sequence[float]) -> Interval:
-    """What the slices say together; a single one says nothing of its own spread."""
-    kept = undisturbed(run_us)
-    mean_us = fmean(kept)
-    if len(kept) < 2:
+    """Return the confidence interval of the slices; a single slice has an infinite one."""
+    quiet = undisturbed(run_us)
+    mean_us = fmean(quiet)
+    if len(quiet) < 2:
         return Interval(mean_us, inf)
-    spread_us = max(stdev(kept), LEAST_SPREAD * mean_us)
-    freedom = len(kept) - 1
+    spread_us = max(stdev(quiet), LEAST_SPREAD * mean_us)
+    freedom = len(quiet) - 1
     quantile = T95[freedom - 1] if freedom <= len(T95) else T95_MANY
-    return Interval(mean_us, quantile * spread_us / sqrt(len(kept)))
+    return Interval(mean_us, quantile * spread_us / sqrt(len(quiet)))
 
 
 def undisturbed(run_us: Sequence[float]) -> list[float]:
-    """The slices without outliers, where there are enough to know one."""
+    """Return the slices without outliers; all slices if they are fewer than JURY."""
     if len(run_us) < JURY:
         return list(run_us)
     middle_us = median(run_us)
@@ -57,14 +57,14 @@ def undisturbed(run_us: Sequence[float]) -> list[float]:
     return [each for each in run_us if abs(each - middle_us) <= OUTLYING * typical_us]
 
 
-# How many times too long a single slice may be for a cause that is not the candidate's.
+# A disturbance may make a single slice this many times too long.
 DISTURBED: Final = 2.0
 
 
 class Adaptive(StoppingRule):
-    """Short slices until the 95 % interval of their mean is tight and lies above the task's best.
+    """Takes short slices until the 95 % interval of their mean is tight and above the task's best.
 
-    Where nothing is known to compare with, the timing is the evaluator's own, in one piece.
+    If there is no best time yet, it takes the evaluator's timing in one piece.
     """
 
     def __init__(self, tight: float = 0.02, fewest: int = 3) -> None:
@@ -81,14 +81,14 @@ class Adaptive(StoppingRule):
         return next_slice(evaluator, run_us)
 
     def enough(self, run_us: Sequence[float], known: Interval, best_us: float) -> bool:
-        """Whether the slices at hand say all that matters of a candidate."""
+        """Return whether the slices show precisely enough that the candidate is not the best."""
         return len(run_us) >= self.fewest and known.relative <= self.tight and known.low_us > best_us
 
 
 class Racing(Adaptive):
-    """As `adaptive`, and stops also when the lower bound is well above the task's best, however wide.
+    """Like `adaptive`, but also stops if the lower bound is well above the task's best.
 
-    How slow a hopeless candidate is need not be known to a hundredth; a model learns as much from a tenth.
+    A cost model needs no precise time of a hopeless candidate: an error of 10 % does no harm.
     """
 
     def __init__(self, tight: float = 0.02, fewest: int = 3, behind: float = 1.1) -> None:
@@ -101,39 +101,39 @@ class Racing(Adaptive):
 
 
 SLICES: Final = 10
-# Shorter ones would measure the device's clock and the scheduler's tick.
+# Shorter slices would measure the device's clock and the scheduler's tick.
 SHORTEST_MS: Final = 5
-# A slice holds so many runs, or the one unmeasured run before each would cost as much as the slice.
+# With fewer runs a slice, the one uncounted run before each slice would cost too much.
 FEWEST_RUNS: Final = 8
-# After so many looks at a kernel of few runs a slice, what is left is taken in one piece.
+# After so many slices of a kernel with few runs a slice, the rest is taken in one piece.
 PROBES: Final = 3
-# What EvaluatorOptions allows one timing to be.
+# Limits of EvaluatorOptions for one timing.
 MOST_RUNS: Final = 1000
 LONGEST_MS: Final = 10_000
 
 
 def next_slice(evaluator: EvaluatorOptions, run_us: Sequence[float]) -> EvaluatorOptions | None:
-    """The slice after those of `run_us`; None when they add up to what the evaluator asks for."""
+    """Return the slice after those of `run_us`; None if they add up to the evaluator's timing."""
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
     if count < max(2, evaluator.repeat):
         return None if run_us else evaluator
     slice_ms, number = ceil(total_ms / count), ceil(runs / count)
-    one = EvaluatorOptions(number=number, repeat=1, min_repeat_ms=slice_ms)
+    probe = EvaluatorOptions(number=number, repeat=1, min_repeat_ms=slice_ms)
     if not run_us:
-        return one
+        return probe
     if number >= FEWEST_RUNS or slice_ms * 1e3 >= FEWEST_RUNS * run_us[0]:
-        return one if len(run_us) < count else None
-    # Of long runs a few slices, which may be single runs, and the rest in as few as the limits allow.
+        return probe if len(run_us) < count else None
+    # Long runs: a few slices, which may be single runs, then the rest in as few as the limits allow.
     if len(run_us) > PROBES:
         return None
-    taken = [max(one.number, ceil(one.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
-    spent_ms = sum(number * each_us for number, each_us in zip(taken, run_us, strict=True)) / 1e3
-    left, left_ms = runs - sum(taken), ceil(total_ms - spent_ms)
-    if left <= 0 and left_ms <= 0:
+    counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
+    spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
+    rest, rest_ms = runs - sum(counts), ceil(total_ms - spent_ms)
+    if rest <= 0 and rest_ms <= 0:
         return None
     if len(run_us) < PROBES:
-        return one
-    left, left_ms = max(1, left), max(0, left_ms)
-    repeat = max(1, ceil(left / MOST_RUNS), ceil(left_ms / LONGEST_MS))
-    return EvaluatorOptions(number=ceil(left / repeat), repeat=repeat, min_repeat_ms=ceil(left_ms / repeat))
+        return probe
+    rest, rest_ms = max(1, rest), max(0, rest_ms)
+    repeat = max(1, ceil(rest / MOST_RUNS), ceil(rest_ms / LONGEST_MS))
+    return EvaluatorOptions(number=ceil(rest / repeat), repeat=repeat, min_repeat_ms=ceil(rest_ms / repeat))

@@ -1,4 +1,4 @@
-"""The StoppingRule seam: when is one timing of a candidate good enough?"""
+"""The StoppingRule interface: it decides when a candidate has been timed long enough."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -9,22 +9,22 @@ from mallorn.core.registry import resolve
 
 
 class StoppingRule(ABC):
-    """Decides, from the run times of one candidate so far, how to take more of them.
+    """Decides, from the run times of one candidate so far, whether and how to take more of them.
 
     Contract
-    - `next_timing` is a pure function of its arguments; it ends with None after finitely many timings.
-    - The first answer, to no run times at all, is never None.
-    - `best_us` is the fastest of the task in the same measuring context, as far as the round may know it.
-    - A candidate that may be faster than that, or any where it is None, is timed for at least as long and
-      with at least as many runs as the evaluator asks for: a rule saves on those that lose.
-    - It never asks for more than the evaluator does, but for one timing's rounding.
+    - `next_timing` is a pure function of its arguments and returns None after finitely many timings.
+    - If there are no run times yet, it does not return None.
+    - `best_us` is the task's fastest time in the same measuring context, if the round knows it.
+    - A candidate that may be faster than `best_us`, or any if it is None, is timed for at least as
+      long and with at least as many runs as the evaluator asks for: rules save on slower candidates.
+    - Except for rounding in one timing, a rule never asks for more than the evaluator does.
     """
 
     @abstractmethod
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
     ) -> EvaluatorOptions | None:
-        """How to take the next timing; None when those at hand will do."""
+        """Return the options of the next timing; None if the run times suffice."""
 
 
 def take_times(
@@ -33,7 +33,7 @@ def take_times(
     time_once: Callable[[EvaluatorOptions], Sequence[float]],
     best_us: float | None = None,
 ) -> list[float]:
-    """Time a candidate until the rule has enough; the run times in microseconds."""
+    """Time a candidate until the rule has enough; return the run times in microseconds."""
     run_us: list[float] = []
     while (timing := rule.next_timing(evaluator, run_us, best_us)) is not None:
         run_us.extend(time_once(timing))
@@ -41,7 +41,7 @@ def take_times(
 
 
 class Fixed(StoppingRule):
-    """What stock MetaSchedule does: one timing, exactly as the job asks for it."""
+    """Takes one timing, exactly as the job asks for it, like MetaSchedule itself."""
 
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
@@ -50,7 +50,7 @@ class Fixed(StoppingRule):
 
 
 class NamedRule(StoppingRule):
-    """Raises PluginFailed for what the rule itself raises; the timing between is none of its doing."""
+    """A registered rule. Raises PluginFailed for exceptions of the rule, not of the timings."""
 
     def __init__(self, name: str) -> None:
         self._part = ("stopping", name)

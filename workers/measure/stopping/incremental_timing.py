@@ -1,11 +1,11 @@
-"""One timing as the evaluator asks for it, that never starts over.
+"""Takes one timing, as long as the evaluator asks for, in pieces that are not thrown away.
 
-TVM guesses how many runs last `min_repeat_ms` and, where the guess falls short, throws the timing away and
-takes a longer one; where the first runs were slow, it takes one much too long. Here a timing is taken in
-pieces: each is as long as the pieces before say is missing, and all of them count in which the processors
-were ours. Those in which others had them are taken again, as long as there is patience.
+TVM guesses how many runs last `min_repeat_ms`. If the guess is too low, it discards the timing and
+takes a longer one; if the first runs were slow, it takes far too long a timing. Here each piece is
+as long as the pieces before it show to be missing, and all undisturbed pieces count. Pieces during
+which other programs had the processors are taken again as long as the budget allows.
 
-run_batch.py has this module, too: it imports nothing but what `pack_batch.SHARED` lists.
+Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from workers.device.slice_timing_result import SliceTimes
 
 
 class Evaluator(Protocol):
-    """The length of a timing, as `EvaluatorOptions` has it."""
+    """The length of a timing, with fields as in `EvaluatorOptions`."""
 
     @property
     def number(self) -> int: ...
@@ -33,41 +33,41 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Runs back to back."""
+    """Consecutive runs, timed together."""
 
     runs: int
     mean_sec: float
-    disturbed: float | None = None  # the share of it in which its processors were others'; None: not known
+    disturbed: float | None = None  # share of its time that other programs had; None: unknown
 
     @property
     def sec(self) -> float:
         return self.runs * self.mean_sec
 
 
-# So many runs a piece, so many pieces.
+# Takes the number of runs in a piece and the number of pieces.
 TimePieces = Callable[[int, int], Sequence[Piece]]
-# The same, as a device tells them.
+# The same, but returns a device's report.
 TimeSlices = Callable[[int, int], SliceTimes]
 
-# The share of a timing that trusts the rough idea; the rest is cut to what this piece found.
+# Share of a timing whose length is set by the rough estimate; the rest is set by its result.
 FIRST_SHARE: Final = 0.5
 MARGIN: Final = 1.02
-# A piece has at most so many times the runs of the one before: a clock may say that nothing took no time.
+# A piece has at most so many times the runs of the one before: a clock may report no time at all.
 GROWTH: Final = 100
-# Others leave gaps that are as long as this more often than longer ones.
+# Gaps that other programs leave are more often as long as this than longer.
 PIECE_SEC: Final = 0.01
 NO_TIME_SEC: Final = 1e-10
-# What of a timing, or of its means, suffices where the rest was disturbed.
+# The undisturbed share of a timing, or of its means, that suffices if the rest was disturbed.
 ENOUGH: Final = 0.5
 SEC_US: Final = 1e6
 
 
 @dataclass
 class Patience:
-    """How long a timing may look for moments in which nothing disturbs it."""
+    """The budget, in seconds, of disturbed pieces that are taken again."""
 
     left_sec: float = 0.0
-    lost_sec: float = 0.0  # that were taken again
+    lost_sec: float = 0.0  # spent so far
 
     def lose(self, pieces: Sequence[Piece]) -> None:
         lost_sec = sum(piece.sec for piece in pieces)
@@ -76,20 +76,20 @@ class Patience:
 
 
 class CandidateTimes:
-    """The times of one candidate, and what others had of its device meanwhile."""
+    """The times of one candidate, and how other programs disturbed them."""
 
     def __init__(self, patience_sec: float) -> None:
         self._patience = Patience(patience_sec)
         self._means: list[Piece] = []
-        self._told: list[SliceTimes] = []
+        self._reports: list[SliceTimes] = []
 
     def take(self, options: Evaluator, rough_sec: float, time_slices: TimeSlices) -> list[float]:
         """Take one timing, and return its means in microseconds."""
 
         def time_pieces(number: int, count: int) -> list[Piece]:
-            told = time_slices(number, count)
-            self._told.append(told)
-            return [Piece(number, *each) for each in told.slices]
+            report = time_slices(number, count)
+            self._reports.append(report)
+            return [Piece(number, *each) for each in report.slices]
 
         means = take_timing(options, rough_sec, time_pieces, self._patience)
         self._means += means
@@ -97,12 +97,12 @@ class CandidateTimes:
 
     @property
     def run_us(self) -> list[float]:
-        """Return the run times that count."""
+        """Return the run times that count, in microseconds."""
         return [mean.mean_sec * SEC_US for mean in self._counting()]
 
     @property
     def share(self) -> float | None:
-        """Return the share of these times in which others had the processors; None: unknown."""
+        """Return the share of these times that other programs had; None if unknown."""
         shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
         return fmean(shares) if shares else None
 
@@ -113,14 +113,14 @@ class CandidateTimes:
             "bounds": int(is_disturbed(self.share)),
             "kept_sec": sum(mean.sec for mean in self._means),
             "lost_sec": self._patience.lost_sec,
-            "rivals": fmean(told.rivals for told in self._told) if self._told else 0.0,
-            "cores": max((told.cores for told in self._told), default=0),
-            "raised": all(told.raised for told in self._told),
-            "gpu": next((words for told in self._told for words in told.gpu), ""),
+            "rivals": fmean(report.rivals for report in self._reports) if self._reports else 0.0,
+            "cores": max((report.cores for report in self._reports), default=0),
+            "raised": all(report.raised for report in self._reports),
+            "gpu": next((words for report in self._reports for words in report.gpu), ""),
         }
 
     def _counting(self) -> Sequence[Piece]:
-        """Return the means that were not disturbed, where they are enough."""
+        """Return the undisturbed means if they are enough, otherwise all means."""
         quiet = [mean for mean in self._means if not is_disturbed(mean.disturbed)]
         return quiet if len(quiet) >= ENOUGH * len(self._means) else self._means
 
@@ -128,73 +128,73 @@ class CandidateTimes:
 def take_timing(
     options: Evaluator, rough_sec: float, time_pieces: TimePieces, patience: Patience
 ) -> list[Piece]:
-    """`repeat` means, each of at least `number` runs that last `min_repeat_ms` together."""
-    return [_mean(_Taken(options, rough_sec), time_pieces, patience) for _ in range(options.repeat)]
+    """Return `repeat` means, each of at least `number` runs that last `min_repeat_ms` together."""
+    return [_mean(_PartialMean(options, rough_sec), time_pieces, patience) for _ in range(options.repeat)]
 
 
-def _mean(taken: "_Taken", time_pieces: TimePieces, patience: Patience) -> Piece:
-    while not taken.suffices(taken.kept):
-        if patience.left_sec < 0 and taken.has_pieces:
-            return taken.least_disturbed()
-        patience.lose(taken.add(time_pieces(*taken.missing())))
-    return _together(taken.kept)
+def _mean(mean: "_PartialMean", time_pieces: TimePieces, patience: Patience) -> Piece:
+    while not mean.suffices(mean.quiet):
+        if patience.left_sec < 0 and mean.has_pieces:
+            return mean.least_disturbed()
+        patience.lose(mean.add(time_pieces(*mean.missing())))
+    return _combined(mean.quiet)
 
 
-class _Taken:
-    """The pieces of a mean so far."""
+class _PartialMean:
+    """The pieces taken so far of one mean."""
 
     def __init__(self, options: Evaluator, rough_sec: float) -> None:
         self._fewest, self._wanted_sec = options.number, options.min_repeat_ms / 1e3
         self._rough_sec = rough_sec
-        self._asked = 0
-        self.kept: list[Piece] = []
-        self._lost: list[Piece] = []
+        self._last_runs = 0
+        self.quiet: list[Piece] = []
+        self._disturbed: list[Piece] = []
 
     def missing(self) -> tuple[int, int]:
-        """How many runs a piece, and how many pieces, are likely to complete the mean."""
-        runs, sec = _sums(self.kept)
-        known = self.kept or self._lost
-        if not known:
-            each_sec, left_sec, most = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
+        """Return the runs in a piece, and the number of pieces, likely to complete the mean."""
+        runs, sec = _sums(self.quiet)
+        samples = self.quiet or self._disturbed
+        if not samples:
+            each_sec, left_sec, limit = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
         else:
-            each_sec, most = _together(known).mean_sec, self._asked * GROWTH
+            each_sec, limit = _combined(samples).mean_sec, self._last_runs * GROWTH
             left_sec = (self._wanted_sec - sec) * MARGIN
-        self._asked = max(1, self._fewest - runs, min(most, ceil(left_sec / max(each_sec, NO_TIME_SEC))))
-        pieces = ceil(self._asked / max(1, round(PIECE_SEC / max(each_sec, NO_TIME_SEC))))
-        return ceil(self._asked / pieces), pieces
+        self._last_runs = max(1, self._fewest - runs, min(limit, ceil(left_sec / max(each_sec, NO_TIME_SEC))))
+        pieces = ceil(self._last_runs / max(1, round(PIECE_SEC / max(each_sec, NO_TIME_SEC))))
+        return ceil(self._last_runs / pieces), pieces
 
-    def add(self, found: Sequence[Piece]) -> list[Piece]:
-        """Those that were disturbed."""
-        lost = [piece for piece in found if is_disturbed(piece.disturbed)]
-        self.kept += (piece for piece in found if not is_disturbed(piece.disturbed))
-        self._lost += lost
-        return lost
+    def add(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Add pieces, and return those that were disturbed."""
+        disturbed = [piece for piece in pieces if is_disturbed(piece.disturbed)]
+        self.quiet += (piece for piece in pieces if not is_disturbed(piece.disturbed))
+        self._disturbed += disturbed
+        return disturbed
 
     @property
     def has_pieces(self) -> bool:
-        return bool(self.kept or self._lost)
+        return bool(self.quiet or self._disturbed)
 
     def suffices(self, pieces: Sequence[Piece], share: float = 1.0) -> bool:
-        """Whether they are so much of what the evaluator asks for."""
+        """Return whether the pieces are this share of what the evaluator asks for."""
         runs, sec = _sums(pieces)
         return runs > 0 and runs >= share * self._fewest and sec >= share * self._wanted_sec
 
     def least_disturbed(self) -> Piece:
-        """What the quiet moments say, where they were enough; else no less than the time that it takes."""
-        best = list(self.kept)
+        """Return the mean of undisturbed pieces, with the least disturbed ones if they are few."""
+        best = list(self.quiet)
         if not self.suffices(best, ENOUGH):
-            for piece in sorted(self._lost, key=lambda each: each.disturbed or 0.0):
+            for piece in sorted(self._disturbed, key=lambda each: each.disturbed or 0.0):
                 if self.suffices(best):
                     break
                 best.append(piece)
-        return _together(best)
+        return _combined(best)
 
 
 def _sums(pieces: Sequence[Piece]) -> tuple[int, float]:
     return sum(piece.runs for piece in pieces), sum(piece.sec for piece in pieces)
 
 
-def _together(pieces: Sequence[Piece]) -> Piece:
+def _combined(pieces: Sequence[Piece]) -> Piece:
     runs, sec = _sums(pieces)
-    known = [piece.sec * piece.disturbed for piece in pieces if piece.disturbed is not None]
-    return Piece(runs, sec / runs, sum(known) / sec if known and sec else None)
+    lost_secs = [piece.sec * piece.disturbed for piece in pieces if piece.disturbed is not None]
+    return Piece(runs, sec / runs, sum(lost_secs) / sec if lost_secs and sec else None)
