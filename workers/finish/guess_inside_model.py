@@ -69,9 +69,8 @@ def guess_inside(
 ) -> tuple[Decided, FinalSchedules] | None:
     """Return the guesses that are fastest inside the model; None to decide each task separately.
 
-    That is the case for a job with trials or a range of shapes, if no device can time the
-    whole model, and if the model with the likeliest guesses does not compile or has wrong
-    outputs.
+    Returns None for a job with trials or a range of shapes, if no device can time the whole
+    model, and if the model with the likeliest guesses does not compile or has wrong outputs.
     """
     options, one_shape = claimed.options, claimed.graph.dynamic is None
     decides_inside = options.searches and options.contests == "inside" and not options.beside_others
