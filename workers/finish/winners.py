@@ -62,12 +62,12 @@ class ContestEntry:
             return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
         if verdict is not None and not verdict.ok:
             return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
-        shares = [each.trial.disturbed for each in self._counting if each.trial.disturbed is not None]
+        shares = [each.trial.disturbed for each in self._valid_results if each.trial.disturbed is not None]
         return replace(passed, run_us=self.times, disturbed=fmean(shares) if shares else None)
 
     @property
     def times(self) -> tuple[float, ...]:
-        return tuple(us for each in self._counting for us in each.trial.run_us)
+        return tuple(us for each in self._valid_results for us in each.trial.run_us)
 
     @property
     def _valid_results(self) -> tuple[MeasureResult, ...]:
