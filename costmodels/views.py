@@ -82,7 +82,7 @@ ROUNDING = 1e-4
 
 
 class WrongRows(InvalidRequest):
-    """The feature rows do not have the width of the view that the model reads."""
+    """The rows are of another view than the model's."""
 
 
 def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:

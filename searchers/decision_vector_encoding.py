@@ -1,7 +1,8 @@
-"""Decision vectors as points, for searchers that need distances, directions and averages.
+"""Encode decision vectors as points, for searchers that need distances, directions and averages.
 
-A tile becomes the exponents of its extent's primes, one column per loop; a list becomes one column per value.
-Any point decodes to a well-formed decision vector, the nearest one up to rounding.
+A tile is encoded as exponents of its extent's primes, one column per prime and loop; a list
+has one column per value. Any point decodes to a well-formed decision vector, approximately the
+nearest.
 """
 
 from functools import lru_cache
@@ -16,7 +17,7 @@ Points = NDArray[np.float64]
 
 
 class TileGene:
-    """The exponents of each prime in each of the factors."""
+    """Encodes a tile as the exponents of each prime in each of its factors."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width
@@ -51,7 +52,7 @@ class TileGene:
 
 
 class ListGene:
-    """One column for each value that can be drawn; the largest column is the choice."""
+    """Encodes a list with one column per value that can be drawn; the largest column is chosen."""
 
     width = 1
 
@@ -76,7 +77,7 @@ class ListGene:
 
 
 class Genes:
-    """The genes of one sketch."""
+    """Encodes and decodes the decision vectors of one sketch."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -89,21 +90,21 @@ class Genes:
         self.columns = sum(gene.columns for gene in self._genes)
 
     def encode(self, rows: Rows) -> Points:
-        """One point for each decision vector."""
+        """Return one point per decision vector."""
         if not self._genes:
             return np.zeros((len(rows), 0))
         parts = np.split(rows, self._rows, axis=1)
         return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def decode(self, points: Points) -> Rows:
-        """One well-formed decision vector for each point; what was encoded comes back unchanged."""
+        """Return one well-formed decision vector per point; decoding an encoded one restores it."""
         if not self._genes:
             return np.zeros((len(points), 0), dtype=np.int32)
         parts = np.split(points, self._points, axis=1)
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """The nearest points whose factors multiply up and whose shares of each list add up to one."""
+        """Project onto points whose tile factors multiply to the extent and list shares sum to 1."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
@@ -111,7 +112,7 @@ class Genes:
         return np.hstack(near)
 
     def logs(self) -> Points:
-        """The matrix from points to log2 of every factor, beside the columns of lists."""
+        """Return the matrix that maps points to log2 factors; columns of lists are unchanged."""
         parts = [gene.logs() for gene in self._genes]
         whole = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0
@@ -123,12 +124,12 @@ class Genes:
 
 @lru_cache(maxsize=1024)
 def genes_of(sketch: Sketch) -> Genes:
-    """The genes of a sketch, cached."""
+    """Return the genes of a sketch (cached)."""
     return Genes(sketch)
 
 
 def whole_parts(points: Points, total: int) -> Rows:
-    """The nearest points with whole, non-negative coordinates that add up to `total`."""
+    """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
     whole = np.floor(shares + 1e-9)
     missing = total - whole.sum(axis=1, keepdims=True)
@@ -138,7 +139,7 @@ def whole_parts(points: Points, total: int) -> Rows:
 
 
 def _onto_simplex(points: Points, total: int) -> Points:
-    """Project onto the points with non-negative coordinates that add up to `total`."""
+    """Project onto the points with non-negative coordinates that sum to `total`."""
     falling = -np.sort(-points, axis=1)
     excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
     last = (falling > excess).sum(axis=1, keepdims=True) - 1

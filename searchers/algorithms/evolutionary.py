@@ -1,4 +1,4 @@
-"""Evolutionary search as in Ansor and MetaSchedule, on decision vectors: many are scored, none is lowered."""
+"""Evolutionary search as in Ansor and MetaSchedule, on decision vectors, without lowering."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ from searchers.space import Candidate
 
 @dataclass(eq=False, kw_only=True)
 class Evolutionary(PooledSearcher):
-    """Breeds from the best measured and from random candidates, guided by the cost model.
+    """Evolves the best measured and random candidates, with the cost model's score as fitness.
 
-    Without a model the best measured are mutated, and half of the pool is random.
+    Without a model, the best measured candidates are mutated, and half of the pool is random.
     """
 
     population: int = 1024
@@ -43,7 +43,7 @@ class Evolutionary(PooledSearcher):
         parents = list(pool)
         for _ in range(self.generations):
             promise = score(space, asked.model, parents).promise(self.optimism)
-            # Good parents breed more often, by rank, whatever the scale of the scores.
+            # Parents are drawn by the rank of their score, which does not depend on its scale.
             couples = round(self.population * self.crossover)
             drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
             chosen = [parents[at] for at in drawn]

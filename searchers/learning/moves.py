@@ -1,4 +1,4 @@
-"""The directions of a sketch: a prime moves between tile levels, or a list value goes up or down."""
+"""Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,19 +20,19 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One small change of a row; a list is its own source and target."""
+    """One small change of a row; for a list, source and target are the same column."""
 
     source: int  # column that loses the factor
     target: int  # column that gains it
     factor: int = 1  # the prime that moves
     limit: int = UNLIMITED  # upper limit of the target
-    step: int = 0  # in a list, one value down or up
-    edge: int = NO_EDGE  # the last value, where the step has no effect
-    left: int = 0  # of the inner products of a row, the one that loses the factor; 0: none does
+    step: int = 0  # -1 or 1 for a list: one value down or up
+    edge: int = NO_EDGE  # last value of a list, at which the step has no effect
+    left: int = 0  # 1 + index of the inner product that loses the factor; 0: none
 
 
 class Moves:
-    """Every direction of one sketch, as arrays."""
+    """All directions of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
         placed = [(choice, columns.start) for columns, choice in sketch.places]
@@ -61,12 +61,12 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """The directions that change each row."""
+        """Return a mask of the directions that are possible for each row."""
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
     def apply(self, rows: Rows, chosen: Indices) -> Rows:
-        """One step of each row; STAY and illegal directions leave it where it is."""
+        """Move each row in its chosen direction; STAY and illegal directions do not change it."""
         moved = rows.copy()
         line = np.flatnonzero(chosen != STAY)
         way = chosen[line]
@@ -82,7 +82,7 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return by how much each inner product exceeds its `inner_multiple`; 0, which all divide, first."""
+        """Return each inner product divided by its `inner_multiple`, after a first column of 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
@@ -101,12 +101,12 @@ class Moves:
 
 @lru_cache(maxsize=256)
 def moves_of(sketch: Sketch) -> Moves:
-    """The directions of a sketch, cached."""
+    """Return the directions of a sketch (cached)."""
     return Moves(sketch)
 
 
 def support(choice: Choice) -> NDArray[np.int32]:
-    """The values of a list with a positive weight, ascending."""
+    """Return the values of a list that have a positive weight, ascending."""
     weights = choice.weights or (1.0,) * len(choice.values)
     drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
     return np.array(sorted(drawn), dtype=np.int32)
