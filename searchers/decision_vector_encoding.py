@@ -108,18 +108,18 @@ class Genes:
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
-        near = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
-        return np.hstack(near)
+        projected = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
+        return np.hstack(projected)
 
     def logs(self) -> Points:
         """Return the matrix that maps points to log2 factors; columns of lists are unchanged."""
         parts = [gene.logs() for gene in self._genes]
-        whole = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
+        matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0
         for part in parts:
-            whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+            matrix[row : row + part.shape[0], column : column + part.shape[1]] = part
             row, column = row + part.shape[0], column + part.shape[1]
-        return whole
+        return matrix
 
 
 @lru_cache(maxsize=1024)

@@ -75,9 +75,9 @@ class PooledSearcher(BatchSearcher):
         scored = score(asked.space, asked.model, sieve.fresh(origins))
         chosen = self._sampled(penalise_failures(asked.space, asked.history, scored, asked.rng), asked, sieve)
         # Proposals get the model's own predictions, without penalties.
-        made_up = score(asked.space, asked.model, [each for each in chosen if each not in origins])
-        known = scored.beside(made_up)
-        expected = dict(zip(known.candidates, known.prediction.mean.tolist(), strict=True))
+        created = score(asked.space, asked.model, [each for each in chosen if each not in origins])
+        both = scored.beside(created)
+        expected = dict(zip(both.candidates, both.prediction.mean.tolist(), strict=True))
         return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
 
     def _sampled(self, pool: ScoredPool, asked: Request, sieve: Filter) -> list[Candidate]:
@@ -85,10 +85,10 @@ class PooledSearcher(BatchSearcher):
         chosen: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
             measured = score(asked.space, asked.model, fastest(asked.history, BESIDE).candidates)
-            wanted = sampler.compose(asked.space, pool, measured, asked.count, asked.rng)
-            chosen = sieve.valid(wanted)[: asked.count]
-            asked_about = set(wanted)
-            pool = pool.without(np.flatnonzero([each in asked_about for each in pool.candidates]))
+            composed = sampler.compose(asked.space, pool, measured, asked.count, asked.rng)
+            chosen = sieve.valid(composed)[: asked.count]
+            checked = set(composed)
+            pool = pool.without(np.flatnonzero([each in checked for each in pool.candidates]))
         while len(chosen) < asked.count and len(pool):
             lines = sampler.choose(pool, asked.count - len(chosen), asked.rng)
             chosen += sieve.valid([pool.candidates[at] for at in lines])

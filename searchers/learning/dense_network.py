@@ -17,10 +17,10 @@ KEPT = 1e-6  # columns that vary less are rounding noise
 
 
 class DenseNetwork:
-    """Rows in, `outputs` numbers a row out.
+    """A network that maps each row to `outputs` numbers.
 
-    Columns are scaled by the rows it is made with; constant ones are ignored. One that goes on from a lesson
-    keeps the scales of the rows that it was made with first.
+    Columns are standardised by the rows given to the constructor; constant ones are ignored.
+    `go_on` replaces this scaling by that of the lesson.
     """
 
     def __init__(
