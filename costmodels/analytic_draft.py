@@ -1,4 +1,4 @@
-"""An analytic cost model: estimates how far a candidate's tiles keep a CPU below its roofline."""
+"""An analytic cost model: estimates how far candidates stay below a CPU's roofline."""
 
 import sys
 from typing import ClassVar, Final, NamedTuple, Self
@@ -17,7 +17,7 @@ FEWEST_ROWS: Final = 8
 SOME_MACHINE: Final = assumed(cores=8, lanes=16)
 LOOP_OPERATIONS: Final = 2  # overhead of a loop iteration, in vector operations
 BODY_LIMIT: Final = 1024  # unrolled vector operations that still fit the instruction cache
-PIECE: Final = 1 / 6  # cost of dispatching a parallel loop's chunk, relative to starting the loop
+PIECE: Final = 1 / 6  # cost of dispatching a chunk of a parallel loop, relative to starting it
 
 
 class Formula(CostModel):
@@ -64,7 +64,7 @@ class Draft(Formula):
         self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if is_enough else FIRST_SPREAD
 
     def predict(self, features: Matrix) -> Prediction:
-        """Score the rows; all rows score 0 if they do not have the columns of view `decisions`."""
+        """Score the rows; 0 for all if they do not have the columns of view `decisions`."""
         spread = np.full(len(features), self._spread, dtype=np.float32)
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)

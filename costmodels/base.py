@@ -16,7 +16,7 @@ Groups = NDArray[np.int64]  # the task of each row
 
 
 class Prediction(NamedTuple):
-    """Scores (higher is faster: log of the task's best latency over the candidate's) and their spread."""
+    """Scores, which predict log(the task's best latency / latency), and their spread."""
 
     mean: Vector
     std: Vector
@@ -27,9 +27,9 @@ class CostModel(ABC):
 
     Contract
     - `fit` discards earlier training. Rows are only compared within their group (a task).
-      Labels are at most 0: log(best latency of the group / latency). Failures have FAILED_LABEL;
-      runs that timed out have LATE_LABEL, which is an upper bound of their true label. No measured
-      time has either label.
+      Labels are at most 0: log(best latency of the group / latency). Failures have FAILED_LABEL.
+      Runs that timed out have LATE_LABEL, an upper bound of their true label. No measured time
+      has either label.
     - The same data and seed give the same model on the same machine.
     - `predict` never fails on rows of the right width, and scores all in one vectorised pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.

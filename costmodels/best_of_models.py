@@ -1,4 +1,4 @@
-"""Choose among models: the analytic draft without data, later the best ranker of the newest rows.
+"""Choose among models: the draft without data, later the best ranker of the newest rows.
 
 Spreads are scaled so that 80 % of the labels lie within 1.28 spreads of the score.
 """
@@ -16,7 +16,7 @@ from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
 
 SHARE: Final = 0.8
-DEVIATIONS: Final = 1.2816  # a normal distribution has SHARE of its mass within so many deviations
+DEVIATIONS: Final = 1.2816  # SHARE of a normal distribution is within so many deviations
 LEAST_SPREAD: Final = 1e-3
 WIDEST: Final = 10.0  # limit of the factor; larger ones mean that held-out rows differ in kind
 KIND = "ensemble"

@@ -1,4 +1,4 @@
-"""Generate schedules with decisions like those of good ones: boosters on prefixes of decisions."""
+"""Generate schedules with decisions like those of good ones: boosters on prefixes."""
 
 from typing import ClassVar, Final
 
@@ -15,7 +15,7 @@ MEMBERS: Final = 2
 
 
 class GeneratorModel(PrefixBoosters, ProposesDecisions):
-    """Boosters that tell a good schedule's next decision from others, and boosters on full schedules.
+    """Boosters that recognise good schedules' next decisions, and boosters on full schedules.
 
     After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor
     Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and a

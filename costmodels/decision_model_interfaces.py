@@ -1,4 +1,4 @@
-"""Interfaces of cost models that also rate partial schedules: the last decision, or the best completion."""
+"""Interfaces of cost models that also rate partial schedules."""
 
 from abc import abstractmethod
 

@@ -27,14 +27,14 @@ def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64
 
 
 def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """Return how often each member is trained on each row: 1, or 0 for the part that it leaves out."""
+    """Return how often each member trains on each row: once, or never if it leaves it out."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
     return sees.astype(np.int64)
 
 
 def importance(labels: Vector) -> Weights:
-    """Return the rows' weights: larger for fast rows, since the order of slow ones is irrelevant."""
+    """Return the rows' weights, larger for fast rows: the order of slow ones is irrelevant."""
     return np.exp(labels.astype(np.float64)) + 0.1
 
 
@@ -48,7 +48,7 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Return the factor and constant with which factor * variance + constant fits the squared error.
+    """Return `factor` and `constant` so that factor * variance + constant fits squared errors.
 
     The variance is that of the members' scores; the error is that of the mean score of the
     members that were not trained on the row.
@@ -73,6 +73,6 @@ def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
 
 
 def ignorant(rows: int) -> Prediction:
-    """Return the prediction of an untrained model: score 0 with the largest spread for all rows."""
+    """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
     nothing = np.zeros(rows, dtype=np.float32)
     return Prediction(nothing, nothing + np.float32(UNKNOWN))

@@ -21,7 +21,7 @@ from costmodels.partial_schedules import (
 from costmodels.tiling_columns import SHARED
 
 GOOD_A_TASK: Final = 16
-NEAR_THE_BEST: Final = 0.5  # label units: good schedules take at most 1.65 times the best latency
+NEAR_THE_BEST: Final = 0.5  # label units: good schedules are at most 1.65 times slower
 OTHERS: Final = 4  # alternatives (negative examples) per decision of a good schedule
 MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base model
 
@@ -35,7 +35,7 @@ class DecisionExamples(NamedTuple):
 
 
 def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> DecisionExamples:
-    """Return the decisions of each task's best schedules, and alternatives from their sketch's rows."""
+    """Return decisions of each task's best schedules, and alternatives from other rows."""
     is_reproducible = reproducible(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     rows, labels, groups = rows[usable], labels[usable], groups[usable]
@@ -67,7 +67,7 @@ def _of_sketch(
 def _alternatives(
     rows: Matrix, good: Indices, weight: Column, donors: Indices, span: tuple[int, int], rests: Steps
 ) -> DecisionExamples:
-    """Return the good schedules with the decisions in a span of steps replaced by the donors'."""
+    """Return the good schedules with the decisions in a span of steps taken from donors."""
     originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
     steps, until = (np.full(len(originals), at) for at in span)
     mixed, is_valid = continued(originals, rows[donors], steps, until, rests)

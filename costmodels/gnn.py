@@ -1,4 +1,4 @@
-"""A graph network over the loop tree: loops and statements exchange messages with their neighbours."""
+"""A graph network: the loops and statements of a loop tree exchange messages."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,7 +17,7 @@ ROUNDS: Final = 3
 
 
 class GNN(Neural):
-    """One node per line of the loop tree; three message rounds, then attention and max pooling."""
+    """One node per line of the loop tree; 3 message rounds, then attention and max pooling."""
 
     KIND: ClassVar[str] = "gnn"
     view: ClassVar[str] = LOOPS.name

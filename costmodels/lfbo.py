@@ -1,4 +1,4 @@
-"""Likelihood-free Bayesian optimisation (LFBO): predict if a candidate is among its task's fastest."""
+"""Likelihood-free Bayesian optimisation (LFBO): is a candidate among its task's fastest?"""
 
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -68,7 +68,7 @@ class LFBO(CostModel):
     def _grown(
         self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        """Return one set of trees per part of the model, each with one tree per line of `drawn`."""
+        """Return one set of trees per part of the model, with one tree per line of `drawn`."""
         targets, weights = chances(labels, groups)
         return (grown(rows, targets, drawn * weights, rng),)
 
@@ -106,7 +106,7 @@ class LFBO(CostModel):
 
 
 def chances(labels: Vector, groups: Groups) -> Chances:
-    """Return targets and weights from the gains; in every group the mean gain counts as 1 vote."""
+    """Return targets and weights from gains; in every group the mean gain counts as 1 vote."""
     gain = np.zeros(len(labels))
     for lines in members(groups):
         with_time = lines[timed(labels[lines])]

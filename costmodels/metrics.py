@@ -1,4 +1,4 @@
-"""Metrics of how well scores predict measurements; rows of different groups are never compared."""
+"""Metrics of how well scores predict labels; rows of different groups are never compared."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -44,7 +44,7 @@ def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: fl
 
 
 def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean over groups of the share of the k fastest that are among the k best scored."""
+    """Return the mean over groups of the share of the k fastest that the top k scores include."""
     recalls = []
     for lines in members(groups):
         size = min(k, len(lines))
@@ -66,7 +66,7 @@ def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
 
 
 def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Return the mean over groups of the share of the fastest tenth that is scored in the top tenth."""
+    """Return the mean over groups of the fastest tenth's share in the top-scored tenth."""
 
     def of_one(scores: Vector, labels: Vector, groups: Groups) -> float:
         return top_k_recall(scores, labels, groups, _tenth(len(labels)))
@@ -89,7 +89,7 @@ def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Return the mean, over groups and i = 1..k, of best latency / best latency of the top i scored."""
+    """Return the mean, over groups and i = 1..k, of best latency / best latency of the top i."""
     peaks = []
     for lines in members(groups):
         speed = np.exp(labels[lines].astype(np.float64))
@@ -116,7 +116,7 @@ def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights:
 
 
 def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Return the mean rank correlation over groups, skipping groups whose labels are all equal."""
+    """Return the mean rank correlation over groups; groups with equal labels are skipped."""
     correlations = []
     for lines in members(groups):
         left, right = _ranks(scores[lines]), _ranks(labels[lines])
@@ -131,7 +131,7 @@ def rmse(scores: Vector, labels: Vector) -> float:
 
 
 def r2(scores: Vector, labels: Vector) -> float:
-    """Return the share of the labels' variance that scores explain; NaN if all labels are equal."""
+    """Return the share of the labels' variance that scores explain; NaN for equal labels."""
     truth = labels.astype(np.float64)
     variance = np.mean((truth - truth.mean()) ** 2)
     return float(1 - np.mean((scores - truth) ** 2) / variance) if variance else NAN

@@ -58,7 +58,7 @@ class MTLTLP(TLP, ManyDomains):
         home: str,
         seed: int,
     ) -> None:
-        """Train on all domains, and predict for `home`. Raises InvalidRequest if no row is of `home`."""
+        """Train on all domains; predict for `home`. Raises InvalidRequest if it has no row."""
         if len(domains) != len(labels):
             raise InvalidRequest(
                 f"{len(labels)} rows are of {len(domains)} domains", hint="give every row one domain"
@@ -70,7 +70,7 @@ class MTLTLP(TLP, ManyDomains):
         self.domains, self._head = distinct, distinct.index(home)
 
     def at(self, domain: str) -> Self:
-        """Return a copy that predicts for another of its domains. Raises InvalidRequest if unknown."""
+        """Return a copy that predicts for another domain. Raises InvalidRequest if unknown."""
         _check(domain, set(self.domains))
         copy = type(self).load(self.save())
         copy._head = copy.domains.index(domain)

@@ -1,4 +1,4 @@
-"""A network with one branch for statements and one for the data flow between them (Pruner's PaCM)."""
+"""A network with a branch for statements and one for their data flow (Pruner's PaCM)."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 

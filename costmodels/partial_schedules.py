@@ -44,13 +44,13 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """Return the column of a spatial axis (0: last) and level (0: innermost), or the nearest one."""
+    """Return the nearest column for a spatial axis (0: last) and level (0: innermost)."""
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 
 
 def reduction_column(axis: int, level: int) -> int:
-    """Return the column of a reduction axis (0: last) and level (0: innermost), or the nearest one."""
+    """Return the nearest column for a reduction axis (0: last) and level (0: innermost)."""
     back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
     return _LIST - 1 - back
 
@@ -110,7 +110,7 @@ def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
 def continued(
     rows: Matrix, donors: Matrix, steps: Steps, until: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return rows of one sketch with the decisions after `steps` up to `until` taken from `donors`.
+    """Return rows of one sketch with the decisions after `steps` up to `until` from `donors`.
 
     The columns `rests` (see `outermost`) get the rest of their axis's extent. Also return a
     mask of valid rows, in which the decided levels of each axis divide its extent. Ignore the
@@ -127,7 +127,7 @@ def continued(
 
 
 def outermost(rows: Matrix) -> Steps:
-    """Return per axis the column of the outermost level that any of these rows of one sketch uses."""
+    """Return per axis the column of the outermost level that any of one sketch's rows uses."""
     used = (rows != 0).any(axis=0)
     starts = [(_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)]
     axes = [range(at, at + levels) for part, levels in starts for at in range(part.start, part.stop, levels)]
@@ -135,7 +135,7 @@ def outermost(rows: Matrix) -> Steps:
 
 
 def reproducible(rows: Matrix) -> NDArray[np.bool_]:
-    """Return a mask of rows whose derived columns can be recomputed; False with too many axes."""
+    """Return a mask of rows whose derived columns can be recomputed from their decisions."""
     alike = np.isclose(_derived_of(rows), rows[:, _DERIVED], atol=1e-3)
     return np.asarray(alike.all(axis=1))
 

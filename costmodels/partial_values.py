@@ -1,4 +1,4 @@
-"""Predict the score of a partial schedule's best completion, by value iteration on measured rows."""
+"""Predict the score of a partial schedule's best completion, by value iteration."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
@@ -31,7 +31,7 @@ END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at
 
 
 class Onward(NamedTuple):
-    """Transitions from some states: the successor's row, and the step up to which it is decided."""
+    """Transitions from some states: the successor rows, and the steps up to which they go."""
 
     states: Indices
     rows: Matrix
@@ -50,7 +50,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class ValueIterationStates:
-    """States (a row and a decision step), with the best measured label of each one's completions."""
+    """States (a row and a decision step), with the best measured label of completions."""
 
     rows: Matrix
     at: Indices
@@ -99,7 +99,7 @@ def journeys_of(
 
 
 def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """Return per row and step the best label of its block's rows with the same earlier decisions.
+    """Return per row and step the best label among its block's rows with equal decisions.
 
     The first column is for no decision at all.
     """

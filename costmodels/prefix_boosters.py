@@ -1,4 +1,4 @@
-"""Base class of models of partial schedules: boosters on full schedules, and others on prefixes."""
+"""Base class of models of partial schedules, with boosters on full schedules and prefixes."""
 
 from typing import ClassVar, Self
 
@@ -11,7 +11,7 @@ from costmodels.xgboost_ensemble import as_arrays, from_arrays
 
 
 class PrefixBoosters(CostModel):
-    """Scores full schedules like `xgboost`; subclasses train and use the boosters on prefixes."""
+    """Scores full schedules like `xgboost`; subclasses define the boosters on prefixes."""
 
     KIND: ClassVar[str]
 

@@ -18,7 +18,7 @@ TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
 
 
 class Residual(TransferModel):
-    """The base model's score times a trust factor, plus boosters that predict the remaining error.
+    """The base model's score times a trust factor, plus boosters for the remaining error.
 
     The base alone ranks the first round; local rows correct it later. The default base is the
     draft.
@@ -65,7 +65,7 @@ class Residual(TransferModel):
 
 
 def trust(guess: Vector, labels: Vector, weight: Column) -> float:
-    """Return the slope of labels over the base's scores, at least 0, shrunk towards 1 for few rows."""
+    """Return the slope of labels over base scores, at least 0, shrunk to 1 for few rows."""
     (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
     if not own:
         return 1.0

@@ -48,7 +48,7 @@ def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from members' scores to labels, and the error that their variance does not explain."""
+    """The curve from members' scores to labels, and the error that variance does not explain."""
 
     scale: MonotoneCurve
     noise: float

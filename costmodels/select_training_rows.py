@@ -1,4 +1,4 @@
-"""Select training rows of a base model: uncertain, representative and unlike the selected ones."""
+"""Select training rows of a base model that are uncertain, representative and diverse."""
 
 from itertools import pairwise
 from typing import Final
@@ -15,7 +15,7 @@ from costmodels.xgboost_ensemble import as_data, grow, opinions
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3
-LOOKED_AT: Final = 4096  # rows scored per batch, and selected rows to which distances are measured
+LOOKED_AT: Final = 4096  # rows scored per batch, and rows to which distances are measured
 NEIGHBOURS: Final = 256  # sampled rows for estimating density
 DIRECTIONS: Final = 16  # random projections for distances
 

@@ -1,4 +1,4 @@
-"""Serialize models as a compressed npz of numbers and arrays, with their kind, without pickle."""
+"""Serialize models as a compressed npz of numbers and arrays with their kind; no pickle."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
 
 
 def sealed(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest: native readers may crash on damaged bytes, so `unsealed` checks it."""
+    """Prepend a SHA-256 digest for `unsealed`: native readers may crash on damaged bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 

@@ -55,20 +55,20 @@ def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[S
 
 
 def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]:
-    """Yield each network's name, with a split that tests all its tasks and trains on the others."""
+    """Yield each network's name, with a split that tests its tasks and trains on others."""
     for name, own in sorted(networks.items()):
         held_out = np.isin(tasks, sorted(own))
         yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
 
 
 def by_host(hosts: Groups) -> Iterator[Split]:
-    """Yield a split per host that tests its rows; rows without a host (-1) are on neither side."""
+    """Yield a split per host that tests its rows; rows without a host (-1) are left out."""
     for host in np.unique(hosts[hosts >= 0]):
         yield Split(np.flatnonzero((hosts >= 0) & (hosts != host)), np.flatnonzero(hosts == host))
 
 
 def rebased(labels: Vector, groups: Groups) -> Vector:
-    """Return labels relative to the best of these rows, so that no held-out row leaks into them."""
+    """Return labels relative to the best of these rows, so that held-out rows do not leak."""
     answer = labels.copy()
     has_time = timed(labels)
     for lines in members(groups):

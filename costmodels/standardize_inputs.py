@@ -18,7 +18,7 @@ WIDEST: Final = 4.0  # features are clipped at so many deviations
 
 
 class HingeFeatures(NamedTuple):
-    """Transforms rows: standardises the columns that vary, and appends their excess over quantiles.
+    """Transforms rows: standardises varying columns, and appends their excess over quantiles.
 
     These hinges let a small model fit the sharp limits of caches and unrolling.
     """
@@ -65,7 +65,7 @@ class Tables(NamedTuple):
     knots: NDArray[np.float32]
 
     def of(self, features: Matrix, view: View, kept: int) -> Table:
-        """Return the transformed tables, cut to the lines of the longest; `kept` structure columns."""
+        """Return transformed tables, cut to the longest row's lines; `kept` columns stay raw."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1

@@ -1,4 +1,4 @@
-"""Boosted trees on statements, whose scores add up to their candidate's score (as MetaSchedule's)."""
+"""Boosted trees on statements, whose scores add up to the candidate's (as MetaSchedule's)."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -150,7 +150,7 @@ class Statements(CostModel):
 
 
 class StatementsRank(Statements):
-    """`Statements` plus a LambdaRank loss, on lists of a task's rows drawn anew for every tree."""
+    """`Statements` plus a LambdaRank loss, on lists of rows drawn anew for every tree."""
 
     KIND: ClassVar[str] = "statements-rank"
     RANKS: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-"""Distillation across hardware (TCL): another target's network is the teacher for this target."""
+"""Distillation across hardware (TCL): the teacher is another target's network."""
 
 from typing import ClassVar, Final
 
@@ -54,7 +54,7 @@ class TCL(OnNetwork):
 
 
 def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generator) -> tuple[Matrix, Indices]:
-    """Return rows that mix the lines of two rows of one task, and the index of the first of both."""
+    """Return rows that mix lines of two rows of one task, and the index of the first row."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)
     fathers = np.array([rng.choice(np.flatnonzero(groups == groups[index])) for index in mothers])
@@ -66,7 +66,7 @@ def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generat
 
 
 def softened(labels: Vector, taught: Vector, groups: Groups) -> Vector:
-    """Return labels of times blended with the teacher's scores, by half for a task with 16 times."""
+    """Return labels blended with the teacher's scores, by half for a task with 16 times."""
     has_time, answer = timed(labels), labels.copy()
     for lines in members(groups):
         with_time = lines[has_time[lines]]

@@ -32,7 +32,7 @@ def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
 
 
 def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
-    """Return the values in a view's columns; a table has one line per 8 values, and empty lines."""
+    """Return the values in a view's columns; tables have one line per 8 values."""
     shape = VIEWS[view].shape
     table = np.zeros((len(values), *shape), dtype=np.float32)
     if len(shape) == 1:
@@ -61,8 +61,7 @@ def assert_same(left: Prediction, right: Prediction) -> None:
 
 
 class CostModelTestCase:
-    """Tests of the contract. Subclasses define the fixture `make_model`, which returns a function
-    that makes an untrained model."""
+    """Tests of the contract. Subclasses define `make_model`, which makes an untrained model."""
 
     learns = True  # False for a baseline such as the random model
     view = "decisions"  # view that the model reads

@@ -17,7 +17,7 @@ HEADS: Final = 4
 
 
 class TLP(Neural):
-    """Embeds primitives with learned positions, applies a self-attention block, and scores the mean."""
+    """Embeds primitives with their positions, applies self-attention, and scores the mean."""
 
     KIND: ClassVar[str] = "tlp"
     view: ClassVar[str] = PRIMITIVES.name

@@ -56,7 +56,7 @@ def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
 
 
 def attention(layers: Tensors, lines: "Tensor", present: "Tensor", heads: int) -> "Tensor":
-    """Apply self-attention over the lines marked in `present`, with the weights of layer `look`."""
+    """Apply self-attention over the lines marked in `present`, with the layer `look`."""
     rows, count, width = lines.shape
     looks = dense(layers, "look", lines).reshape(rows, count, 3, heads, width // heads)
     asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)

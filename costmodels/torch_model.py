@@ -38,7 +38,7 @@ MOST_CHECKED: Final = 256
 CHUNK: Final = 256  # rows scored at once, so that their activations fit the caches
 
 Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
-"""A function of layers, tables (rows x lines x columns) and each row's head that returns scores."""
+"""A function from layers, tables (rows x lines x columns) and each row's head to scores."""
 
 
 class TrainingRows(NamedTuple):
@@ -55,7 +55,7 @@ class TrainingRows(NamedTuple):
 def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """Train a network; return the layers that were best on left-out rows, or else the last ones."""
+    """Train a network; return the layers that were best on left-out rows, if there are any."""
     layers = {name: layer.copy() for name, layer in start.items()}
     step = _GradientStep(network, layers, rows, AdamW(list(layers.values()), rate, len(batches)))
     check = rows.at(unseen[:MOST_CHECKED])
@@ -200,7 +200,7 @@ class Neural(CostModel):
         return self._tables.of(features, VIEWS[self.view], self.KEPT)
 
     def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
-        """Train the networks from `start` on a bounded sample of rows, and calibrate their scores."""
+        """Train networks from `start` on a bounded sample of rows; calibrate their scores."""
         chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
         features, labels = data[0][chosen], data[1][chosen]
         groups, heads = data[2][chosen], data[3][chosen]

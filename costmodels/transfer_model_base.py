@@ -32,7 +32,7 @@ class TransferModel(CostModel):
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
-        """Return whether a model of class `kind` can be the base; other transfer models cannot."""
+        """Return whether a model of class `kind` can be the base; transfer models cannot."""
         return not issubclass(kind, TransferModel)
 
     @abstractmethod
@@ -92,5 +92,5 @@ class ManyDomains(CostModel):
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
-        """Return whether a model of class `kind` can be the base: it must have the same trunk."""
+        """Return whether a model of class `kind` can be the base: it needs the same trunk."""
         return issubclass(kind, cls)

@@ -77,7 +77,7 @@ def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
 def _cell(
     layers: Tensors, gates: "Tensor", within: "Tensor", remembered: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
-    """Return state and memory of nodes from the sums of their children's states and gated memories."""
+    """Return nodes' state and memory from the sums of their children's states and memories."""
     raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", within)
     input_gate, output_gate, update = raw_gates.chunk(3, dim=1)
     memory = input_gate.sigmoid() * update.tanh() + remembered

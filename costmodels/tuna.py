@@ -18,7 +18,7 @@ LONGEST: Final = 127.0  # limit of counts, in log2
 
 
 class Tuna(Formula):
-    """Sums up the times for arithmetic, loads and cache traffic, from counts and machine throughputs.
+    """Sums up times for arithmetic, loads and cache traffic from counts and throughputs.
 
     After "Tuna: A Static Analysis Approach to Optimizing Deep Neural Networks" (2021). Its
     features come from the generated assembly, whose loops are matched with the program's, and

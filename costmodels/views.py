@@ -18,7 +18,7 @@ from mallorn.core.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Name, version and shape of a view. Changing the meaning of a column requires a new version."""
+    """Name, version and shape of a view. A column with a new meaning needs a new version."""
 
     name: str
     version: int
@@ -38,10 +38,10 @@ DECISIONS: Final = View("decisions", 1, (136,))
 """Sizes of the work, tiles and listed choices; computed from decisions without lowering."""
 
 PRIMITIVES: Final = View("primitives", 1, (40, 24))
-"""The sketch's choices, and instructions with their decisions, one per line (TLP); not lowered."""
+"""The sketch's choices, and instructions with decisions, one per line (TLP); not lowered."""
 
 LOOPS: Final = View("loops", 1, (48, 20))
-"""The loop tree in preorder: present, line of the parent (-1 at a root), then features of the node."""
+"""The loop tree in preorder: present, parent's line (-1 at a root), features of the node."""
 
 STATEMENTS: Final = View("statements", 1, (12, 165), lowered=True)
 """MetaSchedule's 164 features of each store statement, after lowering."""
@@ -51,12 +51,12 @@ CODE: Final = View("code", 1, (48,), lowered=True)
 
 
 class Count(IntEnum):
-    """The first columns of `executed`."""
+    """Indices of the first columns of the view `executed`."""
 
     INSTRUCTIONS = 0
     ARITHMETIC = 1  # on vectors
-    PRODUCTS = 2  # fused multiply-adds, counted per scalar
-    SIMPLE = 3  # plain additions and multiplications, counted per scalar
+    PRODUCTS = 2  # fused multiply-adds, counted per vector element
+    SIMPLE = 3  # plain additions and multiplications, counted per vector element
     DIVIDES = 4
     LOADS = 5
     LOADED = 6  # bytes
@@ -71,7 +71,7 @@ EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True
 """Counts of executed instructions, and of cache lines moved (Tuna)."""
 
 LAUNCH: Final = View("launch", 1, (20,), lowered=True)
-"""Multiprocessor resources of CUDA kernels, from ptxas and launch sizes; instruction counts of PTX."""
+"""Multiprocessor resources of CUDA kernels, from ptxas and launch sizes; counts of PTX."""
 
 VIEWS: Final = {
     view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, LAUNCH)

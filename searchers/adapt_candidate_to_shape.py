@@ -29,7 +29,7 @@ def carry(candidate: Candidate, made_of: Sketch, sketches: Sequence[Sketch]) -> 
 
 
 def _similar_sketches(made_of: Sketch, sketches: Sequence[Sketch]) -> list[Sketch]:
-    """Return the sketch itself if it exists, else all sketches with the same kinds of choices."""
+    """Return the sketch itself if it exists, else all sketches with equal kinds of choices."""
     outline = _outline(made_of)
     same = [sketch for sketch in sketches if sketch.key == made_of.key and _outline(sketch) == outline]
     return same or [sketch for sketch in sketches if _outline(sketch) == outline]

@@ -74,5 +74,5 @@ def means_of(origin: str) -> str:
 
 
 def named(proposal: Proposal, searcher: str) -> Proposal:
-    """Return the proposal with the searcher's name as prefix of its origin, unless it has one."""
+    """Return the proposal with the searcher's name before its origin, unless it has one."""
     return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")

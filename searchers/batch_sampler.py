@@ -22,7 +22,7 @@ class ScoredPool:
         return len(self.candidates)
 
     def promise(self, optimism: float) -> Vector:
-        """Return the predicted score plus `optimism` times the spread, to favour uncertain ones."""
+        """Return predicted score plus `optimism` times the spread, to favour uncertain ones."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
     def only(self, lines: Indices) -> "ScoredPool":
@@ -71,4 +71,4 @@ class Synthesiser(BatchSampler):
     def compose(
         self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
-        """Return up to `count` candidates to measure, best first; `measured` has the fastest so far."""
+        """Return up to `count` candidates, best first; `measured` has the fastest so far."""

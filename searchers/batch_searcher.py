@@ -15,7 +15,7 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`, with `count` reduced by defaults and random candidates."""
+    """The arguments of `Searcher.propose`; defaults and random candidates reduce `count`."""
 
     space: Space
     history: Sequence[Trial]
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
-    """Proposes defaults first, then the subclass's choice, then random candidates to fill the batch."""
+    """Proposes defaults first, then the subclass's choice, then random candidates."""
 
     sampler: BatchSampler | None = None
     _: KW_ONLY
@@ -34,7 +34,7 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        """Return at most `asked.count` proposals (the count is at least 1) that the sieve passed."""
+        """Return at most `asked.count` (at least 1) proposals that the sieve passed."""
 
     def propose(
         self,

@@ -31,7 +31,7 @@ class ListRule:
         return rng.choice(self._values, size=(count, 1), p=self._weights)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Return another value for each row, drawn uniformly, so that rare values are tried too."""
+        """Return another value for each row, drawn uniformly, to try rare values too."""
         others = self._support != rows
         pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
         chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
@@ -56,7 +56,7 @@ class SketchRules:
         return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Change one choice of every row; rows stay unchanged if the sketch has no free choice."""
+        """Change one choice of every row; rows of a sketch without free choices stay."""
         changed = rows.copy()
         if not self.mutable.size:
             return changed

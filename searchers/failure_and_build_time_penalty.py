@@ -127,7 +127,7 @@ def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
 def penalise_failures(
     space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator
 ) -> ScoredPool:
-    """Return the pool with likely failures dropped at random, and scores lowered for long builds.
+    """Return the pool without some likely failures, and with lower scores for long builds.
 
     Every candidate has a chance to stay, so that regions that were judged wrongly are tried
     again. The risk of failure does not change scores: otherwise a search would find the safest

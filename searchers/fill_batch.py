@@ -10,9 +10,9 @@ from searchers.base import DEFAULT, RANDOM, Proposal, Trial, means_of
 from searchers.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
-PATIENCE = 8  # successive draws without a new candidate after which the space counts as exhausted
+PATIENCE = 8  # successive draws without a new candidate that mean an exhausted space
 MOST_LOST = 3  # lost workers after which the candidate itself is assumed to be the cause
-UNDECIDED = frozenset({Outcome.WORKER_LOST, Outcome.WITHDRAWN})  # say nothing about the candidate
+UNDECIDED = frozenset({Outcome.WORKER_LOST, Outcome.WITHDRAWN})  # no result for the candidate
 MAX_INVALID = 4096  # successive invalid candidates after which `random_fill` gives up
 
 
@@ -29,11 +29,11 @@ class Filter:
         self._seen = decided | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return the distinct candidates that were neither measured nor checked before, in order."""
+        """Return the distinct candidates that were neither measured nor checked, in order."""
         return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
 
     def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Return the fresh candidates that are valid. None of them is fresh any more afterwards."""
+        """Return the fresh candidates that are valid; afterwards none of them is fresh."""
         checked = self.fresh(candidates)
         self._seen.update(checked)
         answers = self._space.valid(checked) if checked else []
@@ -50,7 +50,7 @@ def lost(history: Iterable[Trial]) -> Counter[Candidate]:
 
 
 def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
-    """Return the first `count` valid candidates, checking only as many at a time as are missing."""
+    """Return the first `count` valid candidates, checking only as many as are missing."""
     taken: list[Proposal] = []
     rest = sieve.fresh(candidates)
     while rest and len(taken) < count:

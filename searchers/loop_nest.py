@@ -1,4 +1,4 @@
-"""The loop nest of one block of a program: its loops, and the buffer elements that they access."""
+"""The loop nest of one block of a program: its loops and its buffer accesses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -19,7 +19,7 @@ from searchers.space import Candidate, Space
 
 
 class TopK(BatchSampler):
-    """Takes the candidates of highest score, and a random share `epsilon` from the rest of the pool."""
+    """Takes the candidates of highest score, and a random share `epsilon` from the rest."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
         self.epsilon = epsilon

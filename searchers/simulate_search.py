@@ -1,4 +1,4 @@
-"""Simulate complete searches on a synthetic space, to test searchers and compare them by trials."""
+"""Simulate searches on a synthetic space, to test searchers and compare them by trials."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def simulate(
     batch: int,
     seed: int,
 ) -> list[Trial]:
-    """Propose, measure and refit until `trials` candidates are measured, or the space has no more."""
+    """Propose, measure and refit until `trials` are measured, or the space has no more."""
     history: list[Trial] = []
     searcher = continued(searcher)
     while len(history) < trials:

@@ -20,10 +20,10 @@ class Space(ABC):
     """All candidates of one workload on one target.
 
     Contract
-    - All methods are deterministic: the same generator state gives the same result in any process.
-    - `sample`, `mutate` and `cross` only use decision vectors and are fast (microseconds). Their
-      results are well-formed (tile factors multiply to the extent, indices in range), but may be
-      invalid.
+    - All methods are deterministic: equal generator states give equal results in any process.
+    - `sample`, `mutate` and `cross` only use decision vectors and are fast (microseconds).
+      Their results are well-formed (tile factors multiply to the extent, indices in range),
+      but may be invalid.
     - `valid` is exact and may be slow (milliseconds): call it for finalists only.
     - `features` has one row per candidate and the same columns for every workload of a family.
     """
@@ -60,7 +60,7 @@ class Space(ABC):
 
     @abstractmethod
     def defaults(self) -> list[Candidate]:
-        """Return reasonable candidates without a search, best guess first; at least one is valid."""
+        """Return reasonable candidates without a search, best first; at least one is valid."""
 
     @abstractmethod
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
@@ -68,11 +68,11 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Return one row per candidate of view `decisions`, for searchers and most cost models."""
+        """Return one row per candidate of view `decisions`, read by most cost models."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """Return one row per candidate in another view; NaN for candidates that cannot be lowered.
+        """Return one row per candidate in another view; NaN for those that cannot be lowered.
 
         Raises InvalidRequest for a view that needs a compiler if there is none.
         """

@@ -35,7 +35,7 @@ class StatefulSearcher(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
-        """Return the next candidates to measure, best first, and the state for the next round."""
+        """Return the next candidates to measure, best first, and the next round's state."""
 
     def propose(
         self,

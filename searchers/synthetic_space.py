@@ -1,4 +1,4 @@
-"""A synthetic matrix product with a formula for its latency: fast, with a known optimum, no compiler.
+"""A synthetic matrix product with a formula for its latency and a known optimum.
 
 The formula has the interactions that make real kernels hard to tune: lanes, registers, two
 caches, load balance, unrolling versus the instruction cache, regions that cannot be built, and
@@ -139,7 +139,7 @@ class SyntheticSpace(DecisionSpace):
 
 
 def _registers(accumulators: Column, depth: Column) -> Column:
-    """Return the cost of too few accumulators (stalls), too many (spills), short depths (reloads)."""
+    """Return the cost of too few accumulators, too many (spills), and short depths."""
     waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
     spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
     reloading = 1 + 4.0 / depth
@@ -158,7 +158,7 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
 
 
 def _unrolling(body: Column, unroll: Column) -> Column:
-    """Return the cost of loop overhead if not unrolled, and of instruction misses in long bodies."""
+    """Return the cost of loop overhead, and of instruction misses in long unrolled bodies."""
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

@@ -35,7 +35,7 @@ class TileRule:
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Draw ordered factorisations uniformly; repair rows still outside the limits after redraws."""
+        """Draw ordered factorisations uniformly; repair rows that are still outside limits."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
             over = np.flatnonzero(~self._within_limits(rows))
@@ -77,7 +77,7 @@ class TileRule:
         return rows
 
     def repair(self, rows: Rows) -> Rows:
-        """Move factors outwards to satisfy the limit, then inwards for `inner_multiple`, in place."""
+        """Move factors outwards to meet the limit, then inwards for `inner_multiple`, in place."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
                 over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
@@ -109,7 +109,7 @@ def prime_powers(extent: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=256)
 def compositions(total: int, parts: int) -> Rows:
-    """Return all ways to write `total` as an ordered sum of `parts` numbers >= 0, one per row."""
+    """Return all ways to write `total` as an ordered sum of `parts` numbers >= 0."""
     bars = list(combinations(range(total + parts - 1), parts - 1))
     inner = np.array(bars, dtype=np.int32).reshape(len(bars), parts - 1)
     ends = np.full((len(bars), 1), total + parts - 1, dtype=np.int32)

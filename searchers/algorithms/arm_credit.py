@@ -40,7 +40,7 @@ class ArmCredit:
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
-    """Return the credit of each arm in recent trials; an arm without trials gets the overall mean."""
+    """Return each arm's credit in recent trials; without trials, the overall mean."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)

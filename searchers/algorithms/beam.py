@@ -1,4 +1,4 @@
-"""Beam search over decisions by the predicted value of partial schedules, without measurements."""
+"""Beam search over decisions by the predicted value of partial schedules."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ BEAM = "beam"
 
 @dataclass(eq=False, kw_only=True)
 class Beam(Learner):
-    """Beam search per sketch, knob by knob from the innermost tiles, keeping the most valuable prefixes.
+    """Beam search per sketch, knob by knob from the innermost tiles, by values of prefixes.
 
     After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). Half
     of a beam are the best prefixes, the other half are sampled by value for diversity. All
@@ -60,7 +60,7 @@ class Beam(Learner):
         return rows
 
     def _expanded(self, knobs: KnobOrder, knob: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
-        """Return every row with each legal option of a knob; a random part if there are too many."""
+        """Return every row with each legal option of a knob; a random part of too many."""
         legal = knobs.knobs.legal(knob, rows)
         chance = np.where(legal, rng.random(legal.shape), 2.0)
         is_kept = legal & (chance.argsort(axis=1).argsort(axis=1) < max(1, most // len(rows)))

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: a Gaussian process on a task's times, with three acquisition functions."""
+"""Bayesian optimisation: a Gaussian process on a task's times; three acquisition functions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, others: Points, length: float) -> Points:
-    """Return the Matérn 3/2 kernel, for once differentiable functions, since latencies have kinks."""
+    """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
     distance = np.sqrt(3.0 * squared_distances(points, others)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
@@ -85,7 +85,7 @@ class Beliefs:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def believe(self, at: int) -> None:
-        """Condition on one point having its mean as value: means stay, deviations near it shrink."""
+        """Condition on one point's mean as its value: deviations near the point shrink."""
         similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, at] @ self._rows
         row = residual / np.sqrt(self._variance[at] + self._process.noise)
@@ -126,7 +126,7 @@ FEWEST: Final = 8  # timed trials that a fit needs
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Shares a batch among expected improvement, its probability and the confidence bound, by credit.
+    """Shares a batch among three acquisition functions, by their credit.
 
     The pool has mutants of the best candidates and random ones; a cost model, if there is one,
     only halves the pool. After each choice the process is conditioned on its mean (kriging
@@ -203,14 +203,14 @@ def _picks(beliefs: Beliefs, targets: Column, turns: Sequence[str]) -> Iterator[
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Return Kernel Tuner's exploration factor: low if the process is certain or the best far ahead."""
+    """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     ahead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * ahead)
 
 
 def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
-    """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced other ones."""
+    """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
     if len(timed) <= count:
         return list(timed)
     third = count // 3

@@ -1,4 +1,4 @@
-"""An evolution strategy as in Tuna: a distribution over decisions that moves towards the best ones."""
+"""An evolution strategy as in Tuna: a distribution over decisions that moves to the best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class SketchGaussian:
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
     def toward(self, winners: Points, weights: Column, rate: float) -> "SketchGaussian":
-        """Return the distribution after a natural-gradient step towards the winners' mean and scatter.
+        """Return the distribution after a natural-gradient step towards the winners.
 
         The scatter is around the old mean, so that the distribution widens in the direction it
         moves.
@@ -122,7 +122,7 @@ STRATEGY = "strategy"
 
 @dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
-    """Fits a distribution to the fastest candidates of the history, then moves it by the cost model.
+    """Fits a distribution to the fastest of the history, then moves it by the cost model.
 
     Every round starts from the entire space; no state is kept between rounds. Without a model,
     candidates are drawn from the distribution fit to the fastest. With `learning` off, the
@@ -163,7 +163,7 @@ class EvolutionStrategy(PooledSearcher):
         return pool
 
     def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
-        """Return the space's distribution, moved towards the fastest trials; more trials move it more."""
+        """Return the space's distribution, moved towards the fastest trials by their number."""
         strategy = EsState.over(space, rng)
         best = fastest(history, max(1, min(self.remembered, len(history) // 2)))
         if not best or not self.learning:

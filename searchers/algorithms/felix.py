@@ -1,4 +1,4 @@
-"""Gradient ascent on schedules with a differentiable surrogate of the cost model, as in Felix."""
+"""Gradient ascent on schedules with a differentiable surrogate model, as in Felix."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """A network fit to the scores of points (`searchers.decision_vector_encoding`), with gradients."""
+    """A network fit to scores of points (see `decision_vector_encoding`), for its gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
@@ -64,7 +64,7 @@ class Surrogate:
 
 @dataclass(eq=False, kw_only=True)
 class Felix(Learner):
-    """Gradient ascent from many starting points over log tile factors; rounded points join the pool.
+    """Gradient ascent from many starts over log tile factors; rounded points join the pool.
 
     After "Felix: Optimizing Tensor Programs with Gradient Descent" (ASPLOS'24). Each sketch
     has a surrogate, trained on the cost model's scores of random candidates and mutants of the

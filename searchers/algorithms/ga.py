@@ -1,4 +1,4 @@
-"""A genetic algorithm on decision vectors: tournaments, uniform crossover, one island per sketch."""
+"""A genetic algorithm on decision vectors: tournaments, crossover, one island per sketch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shar
 
 
 def islands(candidates: Sequence[Candidate]) -> list[Indices]:
-    """Return the indices of each sketch's candidates, in the order of the sketches' first ones."""
+    """Return the indices of each sketch's candidates, in order of the first candidates."""
     names = [candidate.sketch for candidate in candidates]
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 

@@ -28,7 +28,7 @@ class StepGains:
     gains: Column
 
     def expected(self, moves: Points) -> Column:
-        """Return the expected gain of moves: the mean of earlier steps' gains weighted by cosine.
+        """Return the expected gain of moves: the mean of earlier gains weighted by cosine.
 
         Steps in the opposite direction count with the opposite sign.
         """
@@ -129,7 +129,7 @@ class Guided(PooledSearcher):
     def _starts(
         self, space: Space, measured: TimedCandidates, rng: np.random.Generator
     ) -> tuple[list[Candidate], Column]:
-        """Return the walkers' starts and values: best measured, then defaults and random ones."""
+        """Return the walkers' starts and values: the best measured, defaults, random ones."""
         best = measured.candidates[: self.walkers * 3 // 4]
         others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
         values = -losses(space, others) - float(measured.slowdown.mean() if measured else 0.0)

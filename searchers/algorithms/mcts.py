@@ -18,7 +18,7 @@ NOWHERE = -1
 
 
 class SearchTrees:
-    """Many search trees over the decisions of one sketch, as arrays of children, visits and results."""
+    """Many search trees over one sketch's decisions, as arrays of children, visits, results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
@@ -54,7 +54,7 @@ class SearchTrees:
         np.maximum.at(self._best, nodes, worth)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of each option: its value plus a bonus for few visits.
+        """Return the upper confidence bound of each option: value plus bonus for few visits.
 
         An option without visits has its parent's value; likelier options get a larger bonus.
         """
@@ -149,7 +149,7 @@ ROLLOUT = "rollout"
 
 @dataclass(eq=False, kw_only=True)
 class Mcts(Learner):
-    """Rollouts descend a tree by upper confidence bounds, add a node, and are completed at random.
+    """Rollouts descend a tree by upper confidence bounds, add a node, and end at random.
 
     Completions draw options by their frequency among the best schedules so far. Rollouts are
     scored in batches of hundreds; noise on the bounds makes their paths differ. With

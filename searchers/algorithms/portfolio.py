@@ -20,7 +20,7 @@ NAME: Final = "portfolio"
 
 @dataclass(eq=False)
 class Portfolio(Searcher):
-    """A bandit over searchers, without state: credit is computed from the origins in the history.
+    """A bandit over searchers without state: credit comes from the origins in the history.
 
     A trial's credit is its rank among neighbouring trials, plus a bonus for a new best; older
     trials count less. Shares are a softmax of upper confidence bounds, with a minimum, so that
@@ -56,7 +56,7 @@ class Portfolio(Searcher):
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
-        """Return the number of candidates per arm: its share rounded down, the rest drawn at random."""
+        """Return the number of candidates per arm: its share, with remainders drawn."""
         credits = credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)

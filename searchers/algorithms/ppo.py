@@ -1,4 +1,4 @@
-"""Proximal policy optimisation over knob steps, as in Chameleon: knobs go down, stay or go up."""
+"""Proximal policy optimisation over knob steps (down, stay, up), as in Chameleon."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -167,7 +167,7 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(StatefulLearner):
-    """Walkers step in all knobs at once; a policy is trained to make steps that raise the model's score.
+    """Walkers step in all knobs at once; a policy is trained to raise the model's score.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart
     from scored candidates, drawn with Boltzmann weights. Policies and critics continue from

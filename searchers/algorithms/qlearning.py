@@ -42,7 +42,7 @@ class QValues:
         self._network.go_on(lesson)
 
     def ways(self, here: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
-        """Return per row the direction of highest value or, with probability `epsilon`, a random one."""
+        """Return per row the direction of highest value or, by chance, a random one."""
         if not len(self._moves):
             return np.full(len(here), STAY, dtype=np.int64)
         legal = self._moves.legal(here.rows)
@@ -78,7 +78,7 @@ class QValues:
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(StatefulLearner):
-    """Walkers start from scored candidates (Boltzmann weights), and step in the direction of best value.
+    """Walkers start from good scored candidates, and step in the direction of best value.
 
     Values are trained on measured steps of the history, and on this round's steps with the
     model's score as reward. A share of the steps is random; it shrinks during the round.

@@ -27,7 +27,7 @@ class DecisionPolicy:
     def __init__(
         self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: LearnedParameters, rate: float
     ) -> None:
-        """Fit the policy to the preferred rows (`liked`), averaged with the last round's lessons."""
+        """Fit the policy to preferred rows, averaged with the last round's lessons."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])

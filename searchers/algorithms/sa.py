@@ -59,7 +59,7 @@ class Annealing(PooledSearcher):
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
 
     def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
-        """Return the starts: half fast candidates, a quarter recent, then defaults and random ones."""
+        """Return the starts: half fast candidates, a quarter recent, defaults, random ones."""
         fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
         last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
         starts = [*fast, *last, *asked.space.defaults()][: self.chains]

@@ -1,4 +1,4 @@
-"""Sample schedules decision by decision from a model of good ones; cost models choose among them."""
+"""Sample schedules decision by decision from a model of good ones; cost models choose."""
 
 from dataclasses import dataclass
 

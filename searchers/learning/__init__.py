@@ -1,1 +1,1 @@
-"""Common parts of the learning searchers: moves, knobs, a scorer of candidates, a small network."""
+"""Common parts of the learning searchers: moves, knobs, a scorer, a small network."""

@@ -1,4 +1,4 @@
-"""Learner, the base class of the learning searchers, and a model for use without a cost model."""
+"""Learner, the base class of learning searchers, and its stand-in for a cost model."""
 
 import itertools
 from abc import abstractmethod
@@ -61,7 +61,7 @@ class KernelRegression(CostModel):
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
         near = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
-        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest row were measured
+        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest row were known
         score = np.einsum("nk,k->n", near, s["weights"]) + s["mean"]
         return Prediction(score.astype(np.float32), spread.astype(np.float32))
 

@@ -14,7 +14,7 @@ SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Rows of one sketch, with the option drawn for each knob and the options that were legal."""
+    """Rows of one sketch, the option drawn for each knob, and the options that were legal."""
 
     rows: Rows
     places: Indices  # rows x knobs
@@ -58,7 +58,7 @@ def softmax(logits: Column, legal: Mask) -> Column:
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """Return the logits with least cross-entropy on weighted rows, mixed with a uniform share."""
+    """Return the logits with least cross-entropy on weighted rows, mixed with uniform ones."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

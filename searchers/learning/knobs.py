@@ -60,7 +60,7 @@ class Knobs:
         return len(self.knobs)
 
     def blank(self, count: int) -> Rows:
-        """Return rows before any decision, with each tile's full extent at the outermost level."""
+        """Return undecided rows, with each tile's full extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
     def legal(self, at: int, rows: Rows) -> Mask:

@@ -66,7 +66,7 @@ class Moves:
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
     def apply(self, rows: Rows, chosen: Indices) -> Rows:
-        """Move each row in its chosen direction; STAY and illegal directions do not change it."""
+        """Move each row in its chosen direction, unless that is STAY or illegal."""
         moved = rows.copy()
         line = np.flatnonzero(chosen != STAY)
         way = chosen[line]
@@ -82,7 +82,7 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return each inner product divided by its `inner_multiple`, after a first column of 0."""
+        """Return each inner product divided by its `inner_multiple`, after a column of 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 

@@ -46,7 +46,7 @@ class Scorer:
         return len(self._origins)
 
     def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
-        """Score rows of several sketches with one call of the model; return one result per view."""
+        """Score rows of several sketches with one call of the model; one result per view."""
         candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)

@@ -35,7 +35,7 @@ class StatefulLearner(StatefulSearcher, Learner):
     def study(
         self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> None:
-        """Explore like `explore`, starting from these lessons, and replace them by the new ones."""
+        """Explore like `explore`, starting from these lessons, and update them."""
 
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         self.study(self._lessons, scout, sample, rng)

@@ -130,7 +130,7 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
 
 
 def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
-    """Return the time for computing input buffers of other blocks: in a loop or, at -1, beforehand."""
+    """Return the time for computing inputs made by other blocks: in a loop, or first (-1)."""
     cut = loops.cut(max(0, location + 1))
     runs = loops.outside[cut]
     size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))

@@ -52,7 +52,7 @@ def _reductions(nest: Nest) -> int:
 
 
 def _registers(nest: Nest, machine: Machine, limits: Sequence[int]) -> Rows:
-    """Return tiles that fill vectors and keep accumulators in registers; the second level has the rest."""
+    """Return tiles that fill vectors and keep accumulators in registers."""
     count = len(nest.axes) - _reductions(nest)
     spatial, reduced = nest.extents[:count], nest.extents[count:]
     rows = [
@@ -66,7 +66,7 @@ def _registers(nest: Nest, machine: Machine, limits: Sequence[int]) -> Rows:
 
 
 def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
-    """Return a mask of tiles with accumulators in registers, few repetitions, and at most 2 row axes."""
+    """Return a mask of tiles that fit registers, with few repetitions and 2 row axes at most."""
     width = across[:, -1, 1].astype(np.float64)
     sums = across[:, :-1, 1].prod(axis=1) * registers_of(width, machine.lanes)
     repetitions = across[:, :, 0].prod(axis=1)
@@ -115,7 +115,7 @@ def _pairs(extent: int, most: int) -> Table:
 
 
 def _vectors(extent: int, lanes: int, limit: int) -> Table:
-    """Return such pairs for the vectorised axis: factors that waste few lanes, or half a vector."""
+    """Return such pairs for the vectorised axis: few wasted lanes, or half a vector."""
     widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
     waste = np.ceil(widths / lanes) * lanes / widths
     good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
@@ -127,7 +127,7 @@ def _singles(extent: int, most: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """Split each reduction so that its innermost level fills vectors; the outermost has the rest."""
+    """Split each reduction so that its innermost level fills vectors."""
     tiles = []
     for place in block.places:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
@@ -137,7 +137,7 @@ def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Decision vectors of a sketch, estimated times, and `aspects` for comparing their similarity."""
+    """Decision vectors of a sketch, estimated times, and `aspects` for their similarity."""
 
     rows: Rows
     us: Column
@@ -174,7 +174,7 @@ class Tiled:
 
 
 class Constructor:
-    """Makes guesses for the sketches of a program; caches tiles of blocks that sketches share."""
+    """Makes guesses for a program's sketches; caches tiles of blocks that sketches share."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
         self._nests = nests
@@ -182,7 +182,7 @@ class Constructor:
         self._tiled: dict[Block, Tiled] = {}
 
     def guesses(self, sketch: Sketch) -> Guesses:
-        """Return the decision vectors of a sketch that are worth trying, with estimated times."""
+        """Return the decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
             return self._guess_on_gpu(sketch)
         of_sketch = blocks(sketch)
@@ -227,7 +227,7 @@ class Constructor:
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
-        """Combine the best tiles of a block with all unroll limits and useful compute locations."""
+        """Combine a block's best tiles with all unroll limits and useful compute locations."""
         tiled = self.tiled(block, machine)
         others = _others(sketch, len(block.spatial))
         found: list[Guesses] = []
@@ -257,7 +257,7 @@ class Constructor:
         return block_us(tiled.working(unroll), beyond, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """Make guesses without a time model: all non-tile choices, the most usual values first."""
+        """Make guesses without a time model: all non-tile choices, the usual values first."""
         others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
         versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(_VERSIONS)]
         pairs = list(product(product(*(values for _, values in others)), versions))
@@ -286,7 +286,7 @@ class Constructor:
 
 
 def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
-    """Return the machine, with one lane for tensorized sketches, whose tiles count full vectors."""
+    """Return the machine with one lane for tensorized sketches: their tiles count vectors."""
     slower = {"lanes": 1, "core_gflops": machine.core_gflops / machine.lanes}
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
 
@@ -299,7 +299,7 @@ def _joined(found: Sequence[Guesses]) -> Guesses:
 
 
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
-    """Return the non-tile choices, and for each the values worth trying, the most usual first."""
+    """Return the non-tile choices, with their values worth trying, the most usual first."""
     found = places(sketch)
     chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
     return [

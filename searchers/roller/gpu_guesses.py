@@ -1,4 +1,4 @@
-"""First guesses for a GPU: tiles that fit warps, registers and shared memory, by a simple time model.
+"""First guesses for a GPU: tiles that fit the machine, ranked by a simple time model.
 
 MetaSchedule's rules tile as SSSRRSRS. Without tensor cores, the first three spatial levels are
 blocks, virtual threads and threads; with tensor cores, two levels of blocks, and warps. Each
@@ -34,15 +34,15 @@ _OVERHEAD_REGISTERS: Final = 32
 _SECTOR: Final = 32  # smallest memory transaction in bytes
 _LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
 _BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
-_OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate a multiprocessor's float32 units
+_OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
 _FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
 _EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
-_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest reduction depth of a step, without and with tensor cores
+_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest reduction depth of a step, without/with cores
 _ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
 _MOST_ROWS: Final = 40_000
 _SEED: Final = 0
 _MOST_TILES: Final = 24  # tiles per sketch
-_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unroll limit, and elements per load of a thread
+_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unroll limit, elements per load
 _LATER: Final = 0.1  # relative penalty of each variant over the one before
 _USUAL_THREADS: Final = 128  # threads of a block without cross-thread reductions
 _STEP_US: Final = 0.06  # time of one serial addition of a thread
@@ -52,7 +52,7 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return decision vectors of a sketch, and estimated times; None if there is no model of it."""
+    """Return decision vectors of a sketch, and estimated times; None without a model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -84,7 +84,7 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
 
 
 def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
-    """Return estimated times of decision vectors on a GPU; None if there is no model of the sketch."""
+    """Return estimated times of decision vectors on a GPU; None without a model."""
     of_sketch = blocks(sketch)
     if not _is_modelled(of_sketch):
         return None
@@ -176,7 +176,7 @@ class GpuTiles:
         return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
-        """Return up to `count` rows of tiles, fastest first; rows beyond limits are penalised."""
+        """Return up to `count` rows of tiles, fastest first, with penalties beyond limits."""
         tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
         tables += [
             _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
@@ -202,7 +202,7 @@ class GpuTiles:
         return rows
 
     def time_us(self, rows: Table) -> Column:
-        """Return the estimated time of each row of tiles, penalised if it exceeds machine limits."""
+        """Return the estimated time of each row of tiles, with penalties beyond limits."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)

@@ -22,8 +22,8 @@ _ALIKE: Final = 0.3  # relative penalty of a guess that has all aspects of an ea
 def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
-    """Return up to `count` candidates: the fastest guess, then fast ones that differ from earlier ones."""
-    length = max(_LEAST, 1 << (count - 1).bit_length())  # a longer ranking begins with every shorter one
+    """Return up to `count` candidates: fast guesses that differ from earlier ones, best first."""
+    length = max(_LEAST, 1 << (count - 1).bit_length())  # longer rankings begin with shorter ones
     return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), length)[:count])
 
 
@@ -87,7 +87,7 @@ def losses(space: Space, candidates: Sequence[Candidate]) -> Column:
 
 
 def modelled_us(space: Space, candidate: Candidate) -> float | None:
-    """Return a candidate's estimated time; None if its sketch has no model or is not in the space."""
+    """Return a candidate's estimated time; None if its sketch is unknown or has no model."""
     sketch = space.by_key.get(candidate.sketch)
     if sketch is None:
         return None

@@ -1,4 +1,4 @@
-"""Find the blocks of a sketch: which tile choices belong to one block, and where its result goes."""
+"""Find the blocks of a sketch: the tile choices of each block, and where its result goes."""
 
 import json
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Block:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
-        """Return the block's loops; a matrix product's if no block of the program has such extents.
+        """Return the block's loops; a matrix product's if no block of the program matches.
 
         For tensorized blocks, the loops count entire instructions (`folded`).
         """
@@ -70,7 +70,7 @@ def blocks(sketch: Sketch) -> list[Block]:
 
 
 def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
-    """Return the first block's tiles: spatial ones, with as many levels as the first, and reductions."""
+    """Return the first block's tiles: spatial ones (as many levels as the first), reductions."""
     levels = remaining[0].choice.width
     spatial = tuple(takewhile(lambda place: place.choice.width == levels, remaining))
     if levels < SPATIAL_LEVELS:
@@ -80,7 +80,7 @@ def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...],
 
 @lru_cache(maxsize=1024)
 def home(sketch: Sketch) -> int | None:
-    """Return the number of loops around the consumer of a block's result; None if it is not fused."""
+    """Return the number of loops around the consumer of a block's result; None if unfused."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):
         if name == "Reorder":

@@ -1,4 +1,4 @@
-"""The loops of a tiled block for many decision vectors at once, and footprints inside each loop."""
+"""The loops of a tiled block for many decision vectors, and footprints inside each loop."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -17,7 +17,7 @@ _ORDER: Final = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (Fals
 
 
 class Loops:
-    """The loops of many candidates, outermost first; cut p is everything inside the first p loops.
+    """The loops of many candidates, outermost first; cut p is the code inside p loops.
 
     A row has 4 factors per spatial axis, then 2 per reduction.
     """
@@ -58,7 +58,7 @@ class Loops:
         return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
-        """Return the cut inside the first `loops` of `levels`, which include loops not in `order`."""
+        """Return the cut inside the first `loops` of `levels`, including loops of extent 1."""
         return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
@@ -105,7 +105,7 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often the data of each cut are fetched; loops not indexing the buffer reuse them."""
+        """Return how often each cut's data are fetched; loops without the index reuse them."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)

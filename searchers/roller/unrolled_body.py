@@ -53,8 +53,10 @@ class Body:
 
     @property
     def in_memory(self) -> NDArray[np.bool_]:
-        """Whether accumulators are in memory: LLVM keeps long vectors in registers only if their width
-        is a power of two."""
+        """Whether accumulators are in memory, not in registers.
+
+        LLVM keeps long vectors in registers only if their width is a power of two.
+        """
         width = self.loops.width
         return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
 
@@ -67,7 +69,7 @@ class Body:
 
     @cached_property
     def steps(self) -> Column:
-        """Reduction steps between loading and storing an accumulator, including loops around the body."""
+        """Reduction steps between loading and storing an accumulator, also around the body."""
         steps, stays_loaded = np.ones(self.loops.count), np.ones(self.loops.count, dtype=np.bool_)
         for position in reversed(range(len(self.loops.order))):
             extent, axis = self.loops.extents[position], self.loops.order[position][0]
@@ -107,7 +109,7 @@ class Body:
         return loaded / operations, spilled / operations
 
     def _price(self, read: Access) -> float:
-        """Return the steps of a load. Two scalars are broadcast per step; a sum takes four steps."""
+        """Return the steps of a load. Per step 2 scalars are broadcast; a sum takes 4 steps."""
         if self.loops.spatial - 1 not in read.axes:
             return self._machine.in_flight / NUMBERS
         machine, bytes_each = self._machine, max(read.element_bytes, FLOAT_BYTES)
@@ -136,7 +138,7 @@ class Body:
 
 
 def registers_of(width: Column, lanes: int) -> Column:
-    """Return the registers of a vector of some width, which compilers round up to a power of two."""
+    """Return the registers of a vector; compilers round its width up to a power of two."""
     even = np.exp2(np.ceil(np.log2(width)))
     vectors = np.maximum(1, even / lanes)
     return vectors * np.where(even == width, 1, PIECED)

@@ -1,4 +1,4 @@
-"""Cluster the pool, and take or synthesise one candidate per cluster (Chameleon's adaptive sampling).
+"""Cluster the pool, and take one candidate per cluster (Chameleon's adaptive sampling).
 
 Synthesised candidates have the most frequent setting of each knob.
 """
@@ -53,7 +53,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def to_the_knee(points: Points, most: int, worth: float, rng: np.random.Generator) -> Clustering:
-    """Double the number of clusters while that divides the loss by at least the factor `worth`."""
+    """Double the number of clusters while that divides the loss by `worth` or more."""
     count = min(2, most)
     best = k_means(points, count, rng)
     while count < most and best.loss > 1e-9:
@@ -100,7 +100,7 @@ def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
 
 
 class Clustered(Synthesiser):
-    """Clusters the candidates of highest score and takes the medoids; fills the batch with the best.
+    """Clusters candidates of high score and takes the medoids; fills up with the best.
 
     Chameleon measures the centroids of all visited candidates, including measured ones. The
     number of clusters doubles while that reduces the loss by a factor `worth` (the knee). If a
@@ -160,7 +160,7 @@ class Clustered(Synthesiser):
 
 
 def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Iterator[Indices]:
-    """Yield each cluster's members as lines of the pool: its medoid, then the others by distance."""
+    """Yield each cluster's members as lines of the pool: medoid, then others by distance."""
     for medoid in clustering.medoids(points).tolist():
         members = np.flatnonzero(clustering.member == clustering.member[medoid])
         distances = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]

@@ -32,7 +32,7 @@ class Diverse(BatchSampler):
 
 
 def _volume(points: Points, log_quality: Column, count: int) -> Indices:
-    """Maximise the determinant greedily by Cholesky rows; a step takes O(points x chosen points)."""
+    """Maximise the determinant greedily by Cholesky rows."""
     distance = squared_distances(points, points)
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
     remaining = np.ones(len(points))  # squared volume that a point would add

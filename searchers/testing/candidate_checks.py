@@ -24,7 +24,7 @@ def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def assert_well_formed(space: Space, candidate: Candidate) -> None:
-    """Assert that factors multiply to the extent within limits, values are allowed, all are ints."""
+    """Assert that factors have the right product and limits, and values are allowed ints."""
     sketch = space.by_key[candidate.sketch]
     assert len(candidate.decisions) == sketch.width
     assert all(type(value) is int for value in candidate.decisions)
@@ -40,7 +40,7 @@ def assert_well_formed(space: Space, candidate: Candidate) -> None:
 
 
 class TinySpace(DecisionSpace):
-    """A space of ten candidates, which are valid if the first factor is odd or the index is 1."""
+    """A space of ten candidates, which are valid if the first factor is odd or the index 1."""
 
     def __init__(self) -> None:
         choices = (

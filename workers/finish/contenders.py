@@ -1,4 +1,4 @@
-"""The final contest of a task: its fastest candidates, or defaults if there are none or all fail."""
+"""The final contest of a task: its fastest candidates, or else defaults."""
 
 import json
 import logging
@@ -54,7 +54,7 @@ class Contest:
     program: Program
     slots: tuple[MeasureInput, ...]
     guesses: Sequence[Candidate] = ()
-    means: Mapping[Candidate, str] = field(default_factory=dict)  # searcher or source
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
 
 
 def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
@@ -82,7 +82,7 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
 
 
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
-    """Return the settings for timing kernels inside the model while `programs` other programs run.
+    """Return the settings for timing kernels inside the model with `programs` load programs.
 
     They name the model by a hash of its id, shapes and recipe, because the kernels that run
     before determine what a kernel finds in the caches. A private job's hash includes its

@@ -42,7 +42,7 @@ class InsideChoice(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> InsideChoice:
-    """Return the fastest of three builds: winners, rivals faster inside the model, first guesses.
+    """Return the fastest of three builds: winners, faster rivals, or first guesses.
 
     Returns the first build without a report if there are no rivals or no time to compile them.
     """
@@ -114,7 +114,7 @@ def _fastest_build(
 
 
 def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: float = WORTH) -> list[Winner]:
-    """Return the fastest winner per task inside the model; keep the first if the gain is small."""
+    """Return the fastest winner per task inside the model, or the first if gains are small."""
     chosen = []
     for row in zip(*fields, strict=True):
         name = row[0].contest.task.name
@@ -126,7 +126,7 @@ def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: fl
 
 
 def fields(winners: Sequence[Winner], others: Sequence[Sequence[Winner]]) -> list[list[Winner]]:
-    """Return one set per rank n: the nth of each task's others, or its winner if there is none."""
+    """Return one set per rank n: the nth of each task's others, else its winner."""
     most = max(map(len, others), default=0)
     pairs = list(zip(winners, others, strict=True))
     return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in range(most)]

@@ -49,7 +49,7 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
-        """Return the decisions that are still valid: made after as many trials, by the same code."""
+        """Return the decisions still valid: made after as many trials, by the same code."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
             known = FinishSteps(session).of(claimed.job.id, trials, code_digest())
@@ -57,7 +57,7 @@ class StoredDecisions:
             return cls(claimed, trials, known, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
-        """Return an earlier attempt's decision; None if there is none or its sketches are missing."""
+        """Return an earlier attempt's decision; None without one, or without its sketches."""
         step = self.known.get(task.id)
         if step is None or any(each.sketch not in self.sketches for each in step.candidates):
             return None
@@ -119,7 +119,7 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The winners of a job, contests without one, and the sources of answers if nothing was searched."""
+    """The winners of a job, contests without one, and sources of answers without a search."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
@@ -128,7 +128,7 @@ class Decided:
 
 
 def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
-    """Decide every task. Raises TimeSliceOver between two tasks if other jobs wait for this worker."""
+    """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
     if not claimed.options.searches:
         pairs, losers = answer(claimed, check)
         answers = {winner.contest.task.name: answered for winner, answered in pairs}

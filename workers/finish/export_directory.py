@@ -1,4 +1,4 @@
-"""The export of a job: records that unmodified TVM loads, a script to apply them, and the report."""
+"""The export of a job: records for unmodified TVM, a script to apply them, the report."""
 
 import json
 import time
@@ -59,14 +59,14 @@ class ExportFailed(MallornError):
 def write_records(
     claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
-    """Write one target's records, which TVM loads. Raises ExportFailed if a schedule does not rebuild."""
+    """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
     if skipped := graphs.write_database(str(directory), claimed.target.text, records):
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
 
 def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
-    """Add the manifest, the script and its archive, and the requirements to the records' directory."""
+    """Add the manifest, the script, its archive and the requirements to the directory."""
     carried = write_archive(directory)
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
     manifest = _manifest(claimed, winners, digests)
@@ -77,13 +77,13 @@ def complete_export(claimed: StageContext, winners: Sequence[Winner], directory:
 
 
 def largest_shapes(claimed: StageContext) -> dict[str, list[int]]:
-    """Return the input shapes that bind the model's free dimensions; for a range, the largest ones."""
+    """Return the input shapes that bind free dimensions; for a range, the largest ones."""
     dynamic = claimed.graph.dynamic
     return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
 def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """Return the job's range of shapes with rules from the winners' latencies; None without a range."""
+    """Return the job's range of shapes with rules from the winners' latencies, if it has one."""
     dynamic = claimed.graph.dynamic
     if dynamic is None:
         return None
@@ -139,7 +139,7 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
 def export_first(
     claimed: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
-    """Export a version that was checked as a whole before refining it, in case the job is cancelled."""
+    """Export a version checked as a whole before refining it, in case the job is cancelled."""
     complete_export(claimed, winners, directory)
     url = upload(claimed, directory, report)
     with claimed.runtime.database.transaction() as session:

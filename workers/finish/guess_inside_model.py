@@ -129,7 +129,7 @@ def _checked(
 ) -> CheckedModel | None:
     """Build, check and time the model; None if it fails or onnxruntime does not confirm it."""
     try:
-        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # they start during the build
+        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
             with step_log.step("build"):
                 if reading is not None:
                     reading.wait()

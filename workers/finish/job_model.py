@@ -55,7 +55,7 @@ class JobModel:
     whole: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
-    shares_locks: bool = True  # whether this host's devices use the same lock files as this worker
+    shares_locks: bool = True  # whether this host's devices use this worker's locks
 
     @classmethod
     def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
@@ -79,7 +79,7 @@ class JobModel:
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """Write the schedules as tuning records; return their directory, which no child can write to.
+        """Write the schedules as records to a directory that no child can write to; return it.
 
         Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files than
         records.
@@ -93,7 +93,7 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """Compile the model with the records in a directory of `write`, or take it from the cache.
+        """Compile the model with the records of `write`, or take the library from the cache.
 
         A range of shapes gets one rule per point, for timing. Raises ExportFailed if a
         schedule does not match any function of the model, so that TVM compiled that task to
@@ -125,7 +125,7 @@ class JobModel:
             yield held and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
-        """Return each build's microseconds per run in each kernel, with `beside` load programs."""
+        """Return each build's microseconds per run in each kernel, under `beside` programs."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(beside):
             return list(engines.kernel_times(KERNELS_SEC).values())
@@ -143,7 +143,7 @@ class JobModel:
 
 
 def where_it_runs(model: JobModel) -> JobModel | None:
-    """Return the model set up to run on this host if a device is here, else on the device by RPC.
+    """Return the model to run on this host if a device is here, else on the device by RPC.
 
     None if there is no device. Raises Unavailable if the tracker does not answer.
     """
@@ -160,7 +160,7 @@ def where_it_runs(model: JobModel) -> JobModel | None:
 
 
 def placed(model: JobModel) -> JobModel:
-    """Return the model set up for timing. Raises MallornError if the job has no device any more."""
+    """Return the model set up for timing. Raises MallornError if the job has no device."""
     found = where_it_runs(model)
     if found is None:
         raise MallornError("no device of the target is there any more", hint="mallorn devices")

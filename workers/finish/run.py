@@ -48,14 +48,14 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Lease a job in state FINISHING and finish it; the job is imported again if its import is stale."""
+    """Lease a FINISHING job and finish it; if its import is stale, send it back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
             finish_stage(claimed)
 
 
 def finish_stage(claimed: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
-    """Finish a job whose stage is leased; `answers` stand in for a detached device's measurements."""
+    """Finish a leased job; `answers` stand in for a detached device's measurements."""
     job_id = claimed.job.id
     with claimed.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         step_log = StepLog(claimed)
@@ -128,7 +128,7 @@ def _finish(claimed: StageContext, step_log: StepLog, answers: tuple[Measurer, C
 def _guess(
     claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, step_log: StepLog
 ) -> tuple[Decided, FinalSchedules] | None:
-    """Decide inside the model (see `guess_inside`); None if the measurer cannot time the model."""
+    """Decide inside the model (`guess_inside`); None if the measurer cannot time it."""
     try:
         measurer.require(Need.TIME)
     except MallornError:
@@ -139,7 +139,7 @@ def _guess(
 def _checker(
     claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
 ) -> AbstractContextManager[Checker]:
-    """Return a verifier if the job checks outputs and the measurer has a device, else `Unchecked`."""
+    """Return a verifier if the job checks outputs on a device, else `Unchecked`."""
     runtime, target, is_required = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
     if is_required and step_log.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
         return verifier(runtime, target, graphs, folder, claimed.like)
@@ -149,7 +149,7 @@ def _checker(
 def _hand_out(
     model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, step_log: StepLog
 ) -> FinalSchedules:
-    """Choose final schedules; without compiling the model if it cannot be timed or in zero-shot mode."""
+    """Choose the final schedules; without compiling the model if it cannot be timed."""
     is_required = model.claimed.options.mode != ZERO_SHOT
     if is_required and step_log.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
         return choose(model, winners, check, step_log)
@@ -161,7 +161,7 @@ def _contests(decided: Decided) -> list[Contest]:
 
 
 def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
-    """Return the report section on tasks; a compiled model's `found` and `of` later replace its own."""
+    """Return the report section on tasks; a compiled model's counts replace these."""
     tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
     untimed = [name for name, us in tasks_us.items() if us is None] if claimed.options.searches else []
     missing = [contest.task.name for contest in losers]
@@ -202,7 +202,7 @@ def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, 
 
 
 def _store(claimed: StageContext, reason: str, report: FinishReport, url: str, steps: int) -> None:
-    """Store the report and end the job. Raises Unavailable if a database restore lost decisions."""
+    """Store the report and end the job. Raises Unavailable if a restore lost decisions."""
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
         if FinishSteps(session).forget(claimed.job.id) < steps:
@@ -211,7 +211,7 @@ def _store(claimed: StageContext, reason: str, report: FinishReport, url: str, s
 
 
 def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
-    """Return the conditions of the model, the trials and the winners; empty if nothing was timed."""
+    """Return the conditions of model, trials and winners; empty if nothing was timed."""
     with claimed.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)

@@ -57,7 +57,7 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
 
 
 def _point_costs(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) -> dict[int, float]:
-    """Return the costs of points in `room`: `costs` for the nearest, `at_most` for the others."""
+    """Return the costs of points in `room`: `costs` of the nearest, `at_most` of others."""
     nearest = min(room, key=lambda index: prod(dynamic.points[index].values()))
     return {index: at_most[index] for index in room} | {nearest: costs[nearest]}
 

@@ -25,7 +25,7 @@ RUN_TIMEOUT_SEC: Final = 60.0
 
 
 class Verifier(Checker):
-    """Runs winners on a device with random inputs; compares outputs with the unscheduled program's."""
+    """Runs winners on a device with random inputs, and compares with the unscheduled program."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""A round of tuning: claim, propose, measure, commit (see `run.py`); then the model is trained."""
+"""A round of tuning: claim, propose, measure, commit (see `run.py`); then training."""

@@ -1,4 +1,4 @@
-"""Compute the features that a cost model reads: from decisions, from the cache, or by lowering."""
+"""Compute the features that a cost model reads: from decisions, cached, or by lowering."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class FeatureLookup:
     def see(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
-        """Return the candidates' features in a view, lowering at most `most_new` uncached ones."""
+        """Return the candidates' features in a view; lower at most `most_new` new ones."""
         if view not in LOWERED:
             rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
@@ -105,7 +105,7 @@ class FeatureLookup:
 
 
 def _is_candidates(error: ChildError) -> bool:
-    """Return whether a candidate alone is to blame: neither its host nor the time and memory that it has."""
+    """Return whether the candidate caused the error, not the host or a limit of time or memory."""
     if lacks_memory(error) or isinstance(error, HOSTS_DOING):
         return False
     return isinstance(error, (ChildFailed, ChildCrashed))

@@ -29,7 +29,7 @@ Found = tuple[list[Proposal], State]
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals (with predictions), and the searcher's state."""
+    """The candidates to measure, their proposals with predictions, and the state."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -75,7 +75,7 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
 
 
 def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: RoundContext) -> None:
-    """Raise PluginFailed if the searcher returned proposals or a state that break its contract."""
+    """Raise PluginFailed if the searcher's proposals or its state break the contract."""
     name, size = context.row.searcher, context.row.size
     candidates = [proposal.candidate for proposal in found if isinstance(proposal, Proposal)]
     is_valid = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
@@ -127,7 +127,7 @@ def _searched(
 
 
 def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model: CostModel) -> Found:
-    """Screen candidates with the draft model, lower the best, and let the family's model choose."""
+    """Screen with the draft model, lower the best, and let the family's model choose."""
     drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]
     features = viewer.see(model.view, context.work(space.by_key), candidates)

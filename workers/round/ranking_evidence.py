@@ -25,7 +25,7 @@ Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times o
 
 
 def rank(viewer: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return the shares of pairs of a measured round that its own and other models ranked correctly.
+    """Return the shares of a round's pairs that its own and other models ranked correctly.
 
     `rank_own` uses the predictions stored with the candidates; None if too few are comparable.
     """

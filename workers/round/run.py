@@ -102,7 +102,7 @@ def words_of(runtime: Runtime, round_id: int) -> str:
 
 
 def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeeper) -> None:
-    """Commit results as they arrive; even after an error, commit those measured under the lease."""
+    """Commit results as they arrive, and after an error those measured under the lease."""
     try:
         for result in results:
             lease.check()

@@ -1,4 +1,4 @@
-"""Select the cost model of a round or a training: the family's own, or a pretrained base model."""
+"""Select the cost model of a round or a training: the family's own, or a base model."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,7 +24,7 @@ from workers.tvm.code_digest import builder
 
 
 def model_of(row: CostModelRow) -> CostModel:
-    """Return a stored cost model. Do not fit it: it is cached and shared. Raises PluginFailed."""
+    """Return a stored cost model (cached and shared: do not fit it). Raises PluginFailed."""
     return _loaded(row.name, row.blob)
 
 
@@ -39,7 +39,7 @@ def _loaded(name: str, blob: bytes) -> CostModel:
 
 
 def view_of(name: str) -> str:
-    """Return the view and version that models of this name read, and for lowered views the builder.
+    """Return the view and version that models of this name read, and the builder if lowered.
 
     Raises UnknownName, PluginFailed, MissingPackage.
     """
@@ -112,7 +112,7 @@ def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 
 def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return usable base models of the nearest target that has any; they serve only as a prior."""
+    """Return usable base models of the nearest target that has any, as a prior only."""
     target = Target(Targets(session).get(target_id).text)
     candidates = [
         (gap, found.head)
@@ -124,7 +124,7 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
 
 
 def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return the base models whose class this worker can load and whose view is the present one."""
+    """Return the base models whose class loads on this worker and whose view is current."""
     usable = []
     for head in bases:
         part = "cost_model", head.name.name

@@ -65,7 +65,7 @@ class _Data:
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
-    """Fit and store the next version if the data has grown enough. If that fails, warn the job."""
+    """Fit and store the next version if the data has grown enough; warn the job if it fails."""
     with runtime.database.session() as session:
         line = _line(session, job_id, task_id)
         if not _due(session, line):
