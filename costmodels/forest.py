@@ -53,9 +53,9 @@ def as_trees(grown: Sequence[Any]) -> Trees:
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int32)
     sides = [_children(tree, root) for tree, root in zip(trees, roots, strict=True)]
     threshold = np.concatenate([tree.threshold for tree in trees])
-    near = threshold.astype(np.float32)
+    as_float32 = threshold.astype(np.float32)
     # Round down to float32: float32 features compare the same way with the rounded threshold.
-    rounded = np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
+    rounded = np.where(as_float32 > threshold, np.nextafter(as_float32, np.float32(-np.inf)), as_float32)
     return Trees(
         roots=roots,
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),

@@ -69,7 +69,7 @@ def _alternatives(
 ) -> DecisionExamples:
     """Return the good schedules with the decisions in a span of steps taken from donors."""
     originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
-    steps, until = (np.full(len(originals), at) for at in span)
+    steps, until = (np.full(len(originals), index) for index in span)
     mixed, is_valid = continued(originals, rows[donors], steps, until, rests)
     decided = np.flatnonzero(is_valid)
     return DecisionExamples(

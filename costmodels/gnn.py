@@ -26,8 +26,8 @@ class GNN(Neural):
     @classmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
         layers = dense_layers(rng, "in", columns(LOOPS), WIDTH)
-        for at in range(ROUNDS):
-            layers |= dense_layers(rng, f"round{at}", 3 * WIDTH, WIDTH, gain=0.5)
+        for index in range(ROUNDS):
+            layers |= dense_layers(rng, f"round{index}", 3 * WIDTH, WIDTH, gain=0.5)
         layers |= dense_layers(rng, "weight", WIDTH, WIDTH)
         layers |= dense_layers(rng, "hidden", 2 * WIDTH, WIDTH)
         return layers | dense_layers(rng, "out", WIDTH, heads, gain=0.1)
@@ -39,13 +39,13 @@ class GNN(Neural):
         present, parents = table[:, :, 0], parents_of(table)
         is_node = present[:, :, None]
         nodes = _relu_in(layers, table) * is_node
-        for at in range(ROUNDS):
+        for index in range(ROUNDS):
             parent_states, child_means = _messages(nodes, parents)
-            update = dense(layers, f"round{at}", torch.cat([nodes, parent_states, child_means], dim=-1)).relu()
+            update = dense(layers, f"round{index}", torch.cat([nodes, parent_states, child_means], dim=-1)).relu()
             nodes = (nodes + update) * is_node
         weight = dense(layers, "weight", nodes).masked_fill(is_node == 0, FAR).softmax(1)
-        both = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
-        hidden = dense(layers, "hidden", both).relu()
+        pooled = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
+        hidden = dense(layers, "hidden", pooled).relu()
         return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
 
 

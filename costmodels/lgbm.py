@@ -81,7 +81,7 @@ class LightGBM(CostModel):
 
     def save(self) -> bytes:
         texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
-        arrays: dict[str, NDArray[Any]] = {f"{at}": text for at, text in enumerate(texts)}
+        arrays: dict[str, NDArray[Any]] = {f"{index}": text for index, text in enumerate(texts)}
         numbers = {**self._calibration.numbers, "members": len(texts)}
         return pack(self.KIND, numbers, {**arrays, **self._calibration.arrays()})
 
@@ -91,7 +91,7 @@ class LightGBM(CostModel):
         model = cls()
         model._calibration = ScoreCalibration.stored(numbers, arrays)
         try:
-            texts = [arrays[f"{at}"].tobytes().decode() for at in range(numbers["members"])]
+            texts = [arrays[f"{index}"].tobytes().decode() for index in range(numbers["members"])]
             model._boosters = [lightgbm.Booster(model_str=text) for text in texts]
         except lightgbm.basic.LightGBMError as error:
             raise unreadable(cls.KIND, str(error)) from error

@@ -70,7 +70,7 @@ class MLP(CostModel):
         return self._calibration(self._raw(self._inputs.of(features)))
 
     def save(self) -> bytes:
-        arrays: dict[str, NDArray[Any]] = {f"layer{at}": layer for at, layer in enumerate(self._layers)}
+        arrays: dict[str, NDArray[Any]] = {f"layer{index}": layer for index, layer in enumerate(self._layers)}
         inputs = self._inputs._asdict() if self._inputs else {}
         arrays |= {**inputs, **self._calibration.arrays()}
         return pack(KIND, {**self._calibration.numbers, "layers": len(self._layers)}, arrays)
@@ -80,7 +80,7 @@ class MLP(CostModel):
         numbers, arrays = unpack(KIND, blob)
         model = cls()
         model._calibration = ScoreCalibration.stored(numbers, arrays)
-        model._layers = [arrays[f"layer{at}"] for at in range(numbers["layers"])]
+        model._layers = [arrays[f"layer{index}"] for index in range(numbers["layers"])]
         model._inputs = (
             HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None
         )

@@ -86,8 +86,8 @@ class MTLTLP(TLP, ManyDomains):
         return model
 
 
-def _check(domain: str, known: set[str]) -> None:
-    if domain not in known:
+def _check(domain: str, domains: set[str]) -> None:
+    if domain not in domains:
         raise InvalidRequest(
-            f"no row is of the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, known)))}"
+            f"no row is of the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
         )

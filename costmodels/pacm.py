@@ -58,8 +58,8 @@ class PaCM(Neural):
 
         present = table[:, :, 0]
         lines = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
-        both = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
-        hidden = dense(layers, "hidden", both).relu()
+        branches = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
+        hidden = dense(layers, "hidden", branches).relu()
         return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
 
 

@@ -86,16 +86,16 @@ def journeys_of(
     chosen = np.sort(rng.permutation(usable)[:MOST_STATES])
     rows, labels, groups = rows[chosen], labels[chosen], groups[chosen]
     sketch = by_sketch(rows, groups)
-    at = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
-    steps, blocks = np.empty(len(at), dtype=np.int64), []
+    index = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
+    steps, blocks = np.empty(len(index), dtype=np.int64), []
     for lines in members(sketch):
         block = _Block(
-            lines, np.flatnonzero(np.isin(at, lines)), real_steps(rows[lines]), outermost(rows[lines])
+            lines, np.flatnonzero(np.isin(index, lines)), real_steps(rows[lines]), outermost(rows[lines])
         )
         steps[block.states] = np.append(-1, block.real)[rng.integers(len(block.real), size=len(block.states))]
         blocks.append(block)
-    seen = _best_completion(rows, labels, sketch)[at, steps + 1]
-    return ValueIterationStates(rows, at, steps, seen, tuple(blocks))
+    best_labels = _best_completion(rows, labels, sketch)[index, steps + 1]
+    return ValueIterationStates(rows, index, steps, best_labels, tuple(blocks))
 
 
 def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:

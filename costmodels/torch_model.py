@@ -110,8 +110,8 @@ def _unexplained(network: Network, layers: Layers, rows: TrainingRows) -> float:
     """Return the share of the labels' variance that linearly scaled scores do not explain."""
     scores = scores_of(network, layers, rows.tables, rows.heads)
     labels = rows.labels.astype(np.float64)
-    (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
-    return float(1 - max(shared, 0) ** 2 / (own * known)) if own * known else 1.0
+    (own, shared), (_, variance) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
+    return float(1 - max(shared, 0) ** 2 / (own * variance)) if own * variance else 1.0
 
 
 MEMBERS: Final = 3

@@ -75,10 +75,10 @@ def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
 
 
 def _cell(
-    layers: Tensors, gates: "Tensor", within: "Tensor", remembered: "Tensor"
+    layers: Tensors, gates: "Tensor", child_states: "Tensor", child_memories: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
     """Return nodes' state and memory from the sums of their children's states and memories."""
-    raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", within)
+    raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", child_states)
     input_gate, output_gate, update = raw_gates.chunk(3, dim=1)
-    memory = input_gate.sigmoid() * update.tanh() + remembered
+    memory = input_gate.sigmoid() * update.tanh() + child_memories
     return output_gate.sigmoid() * memory.tanh(), memory

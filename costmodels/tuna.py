@@ -85,10 +85,10 @@ def _computing(counts: Column, machine: Machine) -> Column:
 
 def _moving(moved: Column, machine: Machine) -> Column:
     """Return one core's nanoseconds for cache misses, which the next level has to serve."""
-    lines, left, distinct, apart = np.moveaxis(moved, 2, 0)
+    lines, left, distinct, reuse_bytes = np.moveaxis(moved, 2, 0)
     total = np.zeros(len(moved))
     for cache, next_level in pairwise(_levels(machine)):
-        kept = np.where(apart > cache.bytes, lines, left)
+        kept = np.where(reuse_bytes > cache.bytes, lines, left)
         missing = np.where(distinct * LINE_BYTES <= cache.bytes, distinct, kept)
         total += missing.sum(axis=1) * LINE_BYTES / next_level.gbytes_per_sec
     return total

@@ -78,9 +78,9 @@ def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
 
 def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
     """Return the boosters as arrays, for a model's npz."""
-    return {f"booster{at}": as_array(as_bytes(booster)) for at, booster in enumerate(boosters)}
+    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
     """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
-    return [from_bytes(arrays[f"booster{at}"].tobytes(), kind) for at in range(members)]
+    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]

@@ -28,7 +28,7 @@ class ScoredPool:
     def only(self, lines: Indices) -> "ScoredPool":
         """Return a pool of these lines, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
-        candidates = [self.candidates[at] for at in lines.tolist()]
+        candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
     def beside(self, other: "ScoredPool") -> "ScoredPool":

@@ -30,7 +30,7 @@ class TimedCandidates:
         if not self.candidates:
             return []
         drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
-        return [self.candidates[at] for at in drawn]
+        return [self.candidates[index] for index in drawn]
 
 
 def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
@@ -51,8 +51,8 @@ def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
 
 
 def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
-    timed = [(at, trial.time_us) for at, trial in enumerate(history) if trial.time_us is not None]
-    lines = np.array([at for at, _ in timed], dtype=np.int64)
+    timed = [(index, trial.time_us) for index, trial in enumerate(history) if trial.time_us is not None]
+    lines = np.array([index for index, _ in timed], dtype=np.int64)
     return lines, np.array([latency for _, latency in timed], dtype=np.float64)
 
 
@@ -60,4 +60,4 @@ def _measured(
     history: Sequence[Trial], lines: Indices, latencies: Column, all_latencies: Column
 ) -> TimedCandidates:
     best = all_latencies.min(initial=np.inf)
-    return TimedCandidates([history[at].candidate for at in lines], np.log(latencies / best))
+    return TimedCandidates([history[index].candidate for index in lines], np.log(latencies / best))

@@ -93,7 +93,7 @@ def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
 
 def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
     """Return the decision vectors of the candidates at `lines` of one sketch, as a matrix."""
-    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
+    rows = np.array([candidates[index].decisions for index in lines], dtype=np.int32)
     return rows.reshape(len(lines), sketch.width)
 
 

@@ -116,10 +116,10 @@ class DecisionSpace(Space):
         answer = [False] * len(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             if rules := self._rules.get(name):
-                fitting = [at for at in lines if len(candidates[at].decisions) == rules.sketch.width]
+                fitting = [index for index in lines if len(candidates[index].decisions) == rules.sketch.width]
                 good = rules.well_formed(_rows(rules, candidates, fitting))
-                for at, obeys in zip(fitting, good, strict=True):
-                    answer[at] = bool(obeys)
+                for index, obeys in zip(fitting, good, strict=True):
+                    answer[index] = bool(obeys)
         return answer
 
     def _by_sketch(

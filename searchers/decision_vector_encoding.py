@@ -27,22 +27,22 @@ class TileGene:
 
     def encode(self, rows: Rows) -> Points:
         points = np.zeros((len(rows), self.columns))
-        for at, (prime, power) in enumerate(self._primes):
+        for index, (prime, power) in enumerate(self._primes):
             for exponent in range(1, power + 1):
-                points[:, at * self.width : (at + 1) * self.width] += rows % prime**exponent == 0
+                points[:, index * self.width : (index + 1) * self.width] += rows % prime**exponent == 0
         return points
 
     def decode(self, points: Points) -> Rows:
         rows = np.ones((len(points), self.width), dtype=np.int32)
-        for at, (prime, power) in enumerate(self._primes):
-            exponents = whole_parts(points[:, at * self.width : (at + 1) * self.width], power)
+        for index, (prime, power) in enumerate(self._primes):
+            exponents = whole_parts(points[:, index * self.width : (index + 1) * self.width], power)
             rows *= np.power(prime, exponents, dtype=np.int32)
         return self._rule.repair(rows)
 
     def project(self, points: Points) -> Points:
         parts = [
-            _onto_simplex(points[:, at * self.width : (at + 1) * self.width], power)
-            for at, (_, power) in enumerate(self._primes)
+            _onto_simplex(points[:, index * self.width : (index + 1) * self.width], power)
+            for index, (_, power) in enumerate(self._primes)
         ]
         return np.hstack([np.zeros((len(points), 0)), *parts])
 
@@ -131,11 +131,11 @@ def genes_of(sketch: Sketch) -> Genes:
 def whole_parts(points: Points, total: int) -> Rows:
     """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
-    whole = np.floor(shares + 1e-9)
-    missing = total - whole.sum(axis=1, keepdims=True)
-    by_remainder = np.argsort(whole - shares, axis=1, kind="stable")
+    floors = np.floor(shares + 1e-9)
+    missing = total - floors.sum(axis=1, keepdims=True)
+    by_remainder = np.argsort(floors - shares, axis=1, kind="stable")
     rank = np.argsort(by_remainder, axis=1, kind="stable")
-    return np.asarray(whole + (rank < missing), dtype=np.int32)
+    return np.asarray(floors + (rank < missing), dtype=np.int32)
 
 
 def _onto_simplex(points: Points, total: int) -> Points:

@@ -101,7 +101,7 @@ def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
 
 
 def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
-    return Access(tuple(axes[at].extent for at in order), tuple(((at, 1),) for at in order))
+    return Access(tuple(axes[index].extent for index in order), tuple(((index, 1),) for index in order))
 
 
 def read_across(made: Nest, nests: Sequence[Nest]) -> bool:

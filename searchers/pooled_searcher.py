@@ -80,18 +80,18 @@ class PooledSearcher(BatchSearcher):
         expected = dict(zip(both.candidates, both.prediction.mean.tolist(), strict=True))
         return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
 
-    def _sampled(self, pool: ScoredPool, asked: Request, sieve: Filter) -> list[Candidate]:
+    def _sampled(self, pool: ScoredPool, request: Request, sieve: Filter) -> list[Candidate]:
         sampler = self.sampler or TopK()
         chosen: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
-            measured = score(asked.space, asked.model, fastest(asked.history, BESIDE).candidates)
-            composed = sampler.compose(asked.space, pool, measured, asked.count, asked.rng)
-            chosen = sieve.valid(composed)[: asked.count]
+            measured = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
+            composed = sampler.compose(request.space, pool, measured, request.count, request.rng)
+            chosen = sieve.valid(composed)[: request.count]
             checked = set(composed)
             pool = pool.without(np.flatnonzero([each in checked for each in pool.candidates]))
-        while len(chosen) < asked.count and len(pool):
-            lines = sampler.choose(pool, asked.count - len(chosen), asked.rng)
-            chosen += sieve.valid([pool.candidates[at] for at in lines])
+        while len(chosen) < request.count and len(pool):
+            lines = sampler.choose(pool, request.count - len(chosen), request.rng)
+            chosen += sieve.valid([pool.candidates[index] for index in lines])
             pool = pool.without(lines)
         return chosen
 

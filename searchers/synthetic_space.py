@@ -107,8 +107,8 @@ class SyntheticSpace(DecisionSpace):
         outer, inner, depth = (tilings(extent, ways) for extent, ways in pairs)
         rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
         inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
-        at = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
-        tail = np.hstack([inner[at[0]], depth[at[1]], rest[at[2]]])
+        index = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
+        tail = np.hstack([inner[index[0]], depth[index[1]], rest[index[2]]])
         for head in outer[outer[:, -1] <= limit]:
             rows = np.hstack([np.tile(head, (len(tail), 1)), tail])
             for rfactor in (False, True):

@@ -144,11 +144,11 @@ class BayesianOptimisation(BatchSearcher):
         space, rng = asked.space, asked.rng
         elite = fastest(asked.history, self.elite).candidates
         half = self.considered // 2
-        parents = [elite[at] for at in rng.integers(len(elite), size=half)]
-        near = space.mutate_all(rng, parents)
-        far = space.mutate_all(rng, near[: half // 2])
-        strangers = space.sample(rng, half - len(far))
-        pool = score(space, asked.model, sieve.fresh([*near, *far, *strangers]))
+        parents = [elite[index] for index in rng.integers(len(elite), size=half)]
+        mutants = space.mutate_all(rng, parents)
+        far_mutants = space.mutate_all(rng, mutants[: half // 2])
+        strangers = space.sample(rng, half - len(far_mutants))
+        pool = score(space, asked.model, sieve.fresh([*mutants, *far_mutants, *strangers]))
         pool = penalise_failures(space, asked.history, pool, rng)
         order = rng.permutation(len(pool))
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]

@@ -147,7 +147,7 @@ class EvolutionStrategy(PooledSearcher):
         strategy = self._fitted(space, asked.history, rng)
         if asked.model is None:
             drawn = strategy.draw(rng, 2 * asked.count)
-            pool = dict.fromkeys((drawn[at] for at in rng.permutation(len(drawn))), STRATEGY)
+            pool = dict.fromkeys((drawn[index] for index in rng.permutation(len(drawn))), STRATEGY)
             return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
         lowered = VIEWS[asked.model.view].lowered
@@ -157,7 +157,7 @@ class EvolutionStrategy(PooledSearcher):
             drawn = list(dict.fromkeys(strategy.draw(rng, offspring)))
             pool.update(dict.fromkeys(drawn, STRATEGY))
             promise = score(space, asked.model, drawn).promise(self.optimism)
-            winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[:parents]]
+            winners = [drawn[index] for index in np.argsort(-promise, kind="stable")[:parents]]
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool

@@ -77,7 +77,7 @@ class Genetic(PooledSearcher):
         for _ in range(self.generations):
             fitness = score(space, asked.model, alive).promise(self.optimism)
             champions = [
-                alive[at] for lines in islands(alive) for at in elite(fitness, lines, self.champions)
+                alive[index] for lines in islands(alive) for index in elite(fitness, lines, self.champions)
             ]
             children = self._breed(space, alive, fitness, max(1, self.population - len(champions)), rng)
             alive = list(dict.fromkeys([*champions, *children]))

@@ -70,11 +70,11 @@ def _steps(points: Points, slowdown: Column) -> StepGains:
     """Return the steps from each point to its nearest neighbours."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
-    near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
-    start = np.repeat(np.arange(len(points)), near.shape[1])
-    moves = points[near.ravel()] - points[start]
+    neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
+    start = np.repeat(np.arange(len(points)), neighbours.shape[1])
+    moves = points[neighbours.ravel()] - points[start]
     lengths = np.maximum(np.linalg.norm(moves, axis=1), 1e-9)
-    gains = slowdown[start] - slowdown[near.ravel()]
+    gains = slowdown[start] - slowdown[neighbours.ravel()]
     return StepGains(moves / lengths[:, None], gains / lengths)
 
 

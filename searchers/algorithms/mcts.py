@@ -109,8 +109,8 @@ class SketchTrees:
     def plant(self, sight: ScoredRows, tree: Nodes) -> None:
         """Add the full paths of scored candidates, each to its tree."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
-        for at in range(len(self.knobs)):
-            path.append(self.nodes.step(path[-1], places[:, at])[0])
+        for index in range(len(self.knobs)):
+            path.append(self.nodes.step(path[-1], places[:, index])[0])
         self.nodes.credit(np.stack(path, axis=1), np.exp(sight.promise))
 
 
@@ -126,14 +126,14 @@ class Rollouts:
         """Descend by upper confidence bound, add one node, and complete the rows at random."""
         trees, node = self.trees, self._path[0]
         rows = trees.knobs.blank(len(node))
-        for at in range(len(trees.knobs)):
+        for index in range(len(trees.knobs)):
             in_tree = (node != NOWHERE)[:, None]
-            legal = trees.knobs.legal(at, rows)
-            bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
+            legal = trees.knobs.legal(index, rows)
+            bound = trees.nodes.bound(node, softmax(trees.habit[index], legal), curiosity)
             drawn = self._rng.gumbel(size=legal.shape)
-            preference = np.where(in_tree, bound + noise * drawn, trees.habit[at] + drawn)
+            preference = np.where(in_tree, bound + noise * drawn, trees.habit[index] + drawn)
             options = np.where(legal, preference, -np.inf).argmax(axis=1)
-            trees.knobs.set(at, rows, options)
+            trees.knobs.set(index, rows, options)
             child, made = trees.nodes.step(node, options)
             self._path.append(child)
             node = np.where(made, NOWHERE, child)
@@ -186,9 +186,9 @@ class Mcts(Learner):
         tree = np.arange(self.batch) % self.trees
         total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
         bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        wanted = np.stack(bounds, axis=1)[tree]
-        sketch = (wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1)
-        parts = [Rollouts(trees, tree[sketch == at], rng) for at, trees in enumerate(forest)]
+        tree_bounds = np.stack(bounds, axis=1)[tree]
+        sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
+        parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
         views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
             part.credit(self._scores_to_store(sight))

@@ -48,8 +48,8 @@ class Portfolio(Searcher):
         for arm in np.argsort(-sizes, kind="stable"):
             if sizes[arm]:
                 searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
-                known = [*history, *pending(batch)]
-                proposals = searcher.propose(space, known, model, int(sizes[arm]), rng)
+                trials = [*history, *pending(batch)]
+                proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
                 batch += [named(proposal, self.arms[arm]) for proposal in proposals]
         sieve.pass_over(proposal.candidate for proposal in batch)
         batch += random_fill(space, sieve, count - len(batch), rng)

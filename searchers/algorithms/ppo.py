@@ -156,9 +156,9 @@ def advantages(rewards: Array, values: Array, discount: float, trace: float) -> 
     """Return generalised advantage estimates (steps x walkers); `values` has one more step."""
     surprise = rewards + discount * values[1:] - values[:-1]
     ahead = np.zeros_like(surprise)
-    for at in reversed(range(len(surprise))):
-        later = ahead[at + 1] if at + 1 < len(surprise) else 0.0
-        ahead[at] = surprise[at] + discount * trace * later
+    for index in reversed(range(len(surprise))):
+        later = ahead[index + 1] if index + 1 < len(surprise) else 0.0
+        ahead[index] = surprise[index] + discount * trace * later
     return ahead
 
 
@@ -194,8 +194,8 @@ class Ppo(StatefulLearner):
             ]
             for _ in range(self.horizon):
                 views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-                for trail, there in zip(trails, scout.look(views, STEP), strict=True):
-                    trail.arrive(there)
+                for trail, arrival in zip(trails, scout.look(views, STEP), strict=True):
+                    trail.arrive(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)

@@ -117,7 +117,7 @@ class QLearning(StatefulLearner):
         for sight in scout.memory():
             moves, lines = moves_of(sight.sketch), places.get(sight.sketch.key, [])
             rows = decision_rows(sight.sketch, sample.candidates, lines)
-            features = scout.space.features([sample.candidates[at] for at in lines])
+            features = scout.space.features([sample.candidates[index] for index in lines])
             steps = measured_steps(moves, rows, features, sample.label[lines])
             values[sight.sketch.key] = QValues(moves, sight.features, steps, self.rate, rng)
             if lesson := lessons.of(sight.sketch.key):
@@ -133,9 +133,9 @@ class QLearning(StatefulLearner):
         rng: np.random.Generator,
     ) -> list[ScoredRows]:
         """Make one step with the walkers of every sketch, and add it to the replay buffers."""
-        ways = [values[here.sketch.key].ways(here, epsilon, rng) for here in walkers]
+        ways = [values[start.sketch.key].ways(start, epsilon, rng) for start in walkers]
         moved = [moves_of(h.sketch).apply(h.rows, way) for h, way in zip(walkers, ways, strict=True)]
         arrived = scout.look([(h.sketch, rows) for h, rows in zip(walkers, moved, strict=True)], WALK)
-        for here, way, there in zip(walkers, ways, arrived, strict=True):
-            values[here.sketch.key].remember(here, way, there)
+        for start, way, arrival in zip(walkers, ways, arrived, strict=True):
+            values[start.sketch.key].remember(start, way, arrival)
         return arrived

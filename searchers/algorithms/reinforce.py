@@ -88,8 +88,8 @@ class Reinforce(StatefulLearner):
             priced = zip(policies, draws, _scores_of(scout, draws), strict=True)
             for policy, drawn, promises in priced if self.learning else ():
                 policy.learn(drawn, promises, self.entropy)
-        for at, sketch in enumerate(scout.space.sketches):
-            chances = [policy.lesson(at)["chances"] for policy in policies]
+        for index, sketch in enumerate(scout.space.sketches):
+            chances = [policy.lesson(index)["chances"] for policy in policies]
             lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 

@@ -30,9 +30,9 @@ class Roller(BatchSearcher):
         return take(sieve, best, asked.count - len(mutants), RANKED) + mutants
 
 
-def _neighbours(asked: Request) -> list[Candidate]:
-    elite = fastest(asked.history, _ELITE).candidates
+def _neighbours(request: Request) -> list[Candidate]:
+    elite = fastest(request.history, _ELITE).candidates
     if not elite:
         return []
-    drawn = asked.rng.integers(len(elite), size=asked.count)
-    return asked.space.mutate_all(asked.rng, [elite[at] for at in drawn])
+    drawn = request.rng.integers(len(elite), size=request.count)
+    return request.space.mutate_all(request.rng, [elite[index] for index in drawn])

@@ -49,18 +49,18 @@ class Annealing(PooledSearcher):
             neighbours = space.mutate_all(rng, positions)
             visited.update(dict.fromkeys(neighbours, ANNEALING))
             expected = score(space, model, neighbours).promise(self.optimism)
-            is_accepted = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
-            promise = np.where(is_accepted, expected, promise)
-            positions = [new if go else old for old, new, go in zip(positions, neighbours, is_accepted, strict=True)]
+            accepted = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
+            promise = np.where(accepted, expected, promise)
+            positions = [new if go else old for old, new, go in zip(positions, neighbours, accepted, strict=True)]
         return visited
 
     def temperature(self, trials: int) -> float:
         """Return the temperature at the start of a round, in units of log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
 
-    def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
+    def _starts(self, request: Request, temperature: float) -> list[Candidate]:
         """Return the starts: half fast candidates, a quarter recent, defaults, random ones."""
-        fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
-        last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
-        starts = [*fast, *last, *asked.space.defaults()][: self.chains]
-        return starts + asked.space.sample(asked.rng, self.chains - len(starts))
+        fast = fastest(request.history, self.remembered).draw(request.rng, self.chains // 2, temperature)
+        last = latest(request.history, self.remembered).draw(request.rng, self.chains // 4, temperature)
+        starts = [*fast, *last, *request.space.defaults()][: self.chains]
+        return starts + request.space.sample(request.rng, self.chains - len(starts))

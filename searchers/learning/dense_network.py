@@ -48,8 +48,8 @@ class DenseNetwork:
         """Load parameters from a lesson; ignore it if its shape differs."""
         used = len(lesson.get("columns", ()))
         sizes = [used, *(len(bias) for bias in self._biases)]
-        weights = {f"weight{at}": pair for at, pair in enumerate(pairwise(sizes))}
-        biases = {f"bias{at}": (size,) for at, size in enumerate(sizes[1:])}
+        weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
+        biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
         scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
         if not fits(lesson, {**scales, **weights, **biases}):
             return

@@ -116,7 +116,7 @@ def sample_of(history: Sequence[Trial]) -> HistorySample:
     useful = np.flatnonzero(informative(outcomes))
     sampled = useful[bounded_sample(label[useful], MOST, seed=len(history))]
     ranked = sampled[np.argsort(-label[sampled], kind="stable")]
-    return HistorySample([history[at].candidate for at in ranked], label[ranked])
+    return HistorySample([history[index].candidate for index in ranked], label[ranked])
 
 
 @dataclass(eq=False, kw_only=True)

@@ -33,10 +33,10 @@ class KnobDistributions:
         rows = self.knobs.blank(count)
         places = np.zeros((count, len(self.knobs)), dtype=np.int64)
         legal = np.zeros((count, *self.logits.shape), dtype=np.bool_)
-        for at in range(len(self.knobs)):
-            legal[:, at] = self.knobs.legal(at, rows)
-            places[:, at] = pick(rng, self.logits[at], legal[:, at])
-            self.knobs.set(at, rows, places[:, at])
+        for index in range(len(self.knobs)):
+            legal[:, index] = self.knobs.legal(index, rows)
+            places[:, index] = pick(rng, self.logits[index], legal[:, index])
+            self.knobs.set(index, rows, places[:, index])
         return Draw(rows, places, legal)
 
     def learn(self, draw: Draw, advantage: Column, entropy: float) -> None:

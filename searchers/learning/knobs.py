@@ -52,9 +52,9 @@ class Knobs:
         self.most = max((len(knob.options) for knob in self.knobs), default=1)
         self.exists = np.zeros((len(self.knobs), self.most), dtype=np.bool_)
         self._options = np.ones((len(self.knobs), self.most), dtype=np.int32)
-        for at, knob in enumerate(self.knobs):
-            self.exists[at, : len(knob.options)] = True
-            self._options[at, : len(knob.options)] = knob.options
+        for index, knob in enumerate(self.knobs):
+            self.exists[index, : len(knob.options)] = True
+            self._options[index, : len(knob.options)] = knob.options
 
     def __len__(self) -> int:
         return len(self.knobs)
@@ -130,7 +130,7 @@ class KnobOrder:
         steps = _steps(sketch)
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
-        self._before = [int(mine[at]) - 1 for at in self.order] + [LAST]
+        self._before = [int(mine[index]) - 1 for index in self.order] + [LAST]
 
     def __len__(self) -> int:
         return len(self.order)

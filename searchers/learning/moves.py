@@ -86,17 +86,17 @@ class Moves:
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
-    def _may(self, given: Rows, taken: Rows, spare: Indices, way: Indices) -> Mask:
-        grown = taken.astype(np.int64) * self._factor[way]
-        fits = (given % self._factor[way] == 0) & (grown <= self._limit[way])
+    def _may(self, sources: Rows, targets: Rows, spare: Indices, way: Indices) -> Mask:
+        grown = targets.astype(np.int64) * self._factor[way]
+        fits = (sources % self._factor[way] == 0) & (grown <= self._limit[way])
         fits &= spare % self._factor[way] == 0
-        return np.asarray(fits & (given != self._edge[way]), dtype=np.bool_)
+        return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
 
     def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
         for column, values in self._lists.items():
             mine = self._source[way] == column
-            at = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
-            moved[line[mine], column] = values[np.clip(at, 0, len(values) - 1)]
+            index = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
+            moved[line[mine], column] = values[np.clip(index, 0, len(values) - 1)]
 
 
 @lru_cache(maxsize=256)
@@ -121,14 +121,14 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
     last = choice.width - 1
     limit = choice.limit or choice.extent
     inner = choice.inner_multiple[0] if choice.inner_multiple else 0
-    which = 1 + begins.index(start + inner) if choice.inner_multiple else 0
+    product_number = 1 + begins.index(start + inner) if choice.inner_multiple else 0
     return [
         Direction(
             start + source,
             start + target,
             prime,
             limit if target == last else UNLIMITED,
-            left=which if target < inner <= source else 0,
+            left=product_number if target < inner <= source else 0,
         )
         for prime, _ in prime_powers(choice.extent)
         for source, target in permutations(range(choice.width), 2)

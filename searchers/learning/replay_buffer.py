@@ -48,12 +48,12 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
     return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
 
 
-def _places(rows: Rows, wanted: Rows) -> Indices:
+def _places(rows: Rows, queries: Rows) -> Indices:
     """Return the index of each wanted row among the rows; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
     codes = rows @ salt
     order = np.argsort(codes)
-    candidates = order[np.minimum(np.searchsorted(codes[order], wanted @ salt), len(rows) - 1)]
-    return np.where((rows[candidates] == wanted).all(axis=1), candidates, -1)
+    candidates = order[np.minimum(np.searchsorted(codes[order], queries @ salt), len(rows) - 1)]
+    return np.where((rows[candidates] == queries).all(axis=1), candidates, -1)

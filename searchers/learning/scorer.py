@@ -58,10 +58,10 @@ class Scorer:
         return sights
 
     def _remember(self, sight: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
-        new = {c: at for at, c in enumerate(candidates) if c not in self._origins}
+        new = {c: index for index, c in enumerate(candidates) if c not in self._origins}
         self._origins |= dict.fromkeys(new, origin)
-        seen = self._seen.setdefault(sight.sketch.key, [])
-        seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
+        remembered = self._seen.setdefault(sight.sketch.key, [])
+        remembered.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
 
     def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
         """Score candidates of any sketch; return one result per sketch."""

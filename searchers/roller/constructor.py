@@ -105,13 +105,13 @@ def _combinations(options: Sequence[Table]) -> Table:
     if not options:
         return np.ones((1, 0, 1), dtype=np.int64)
     grid = np.indices([len(table) for table in options]).reshape(len(options), -1)
-    return np.stack([table[at] for table, at in zip(options, grid, strict=True)], axis=1)
+    return np.stack([table[index] for table, index in zip(options, grid, strict=True)], axis=1)
 
 
 def _pairs(extent: int, most: int) -> Table:
     """Return pairs of repetitions in the next outer level and innermost factor."""
     inner = [factor for factor in divisors(extent) if factor <= most]
-    return np.array([(again, f) for f in inner for again in divisors(extent // f) if again <= _MOST_AGAIN])
+    return np.array([(repeats, f) for f in inner for repeats in divisors(extent // f) if repeats <= _MOST_AGAIN])
 
 
 def _vectors(extent: int, lanes: int, limit: int) -> Table:
@@ -119,7 +119,7 @@ def _vectors(extent: int, lanes: int, limit: int) -> Table:
     widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
     waste = np.ceil(widths / lanes) * lanes / widths
     good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
-    return np.array([(again, f) for f in good.tolist() for again in divisors(extent // f) if again <= 4])
+    return np.array([(repeats, f) for f in good.tolist() for repeats in divisors(extent // f) if repeats <= 4])
 
 
 def _singles(extent: int, most: int) -> Table:
@@ -259,7 +259,7 @@ class Constructor:
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """Make guesses without a time model: all non-tile choices, the usual values first."""
         others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
-        versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(_VERSIONS)]
+        versions = [self._plain_tiles(sketch, of_sketch, index) for index in range(_VERSIONS)]
         pairs = list(product(product(*(values for _, values in others)), versions))
         rows = _filled(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):

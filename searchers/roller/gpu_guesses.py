@@ -196,7 +196,7 @@ class GpuTiles:
         if self._fragment is None:
             return _tilings(extent, GPU_LEVELS, (1, 4, 256, 4, 8))
         rows = _tilings(extent, GPU_LEVELS, (1, 1, 8, 4, 4))
-        grid = np.array([max(f for f in divisors(whole) if f <= 8) for whole in rows[:, 0].tolist()])
+        grid = np.array([max(f for f in divisors(outer) if f <= 8) for outer in rows[:, 0].tolist()])
         rows[:, 0] //= grid
         rows[:, 1] = grid
         return rows

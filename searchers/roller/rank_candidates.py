@@ -43,17 +43,17 @@ def _ranked(
     best = np.argsort(us, kind="stable")[:_LOOKED_AT]
     order = best[_spread(us[best], _aspects(found, sketch[best], row_index[best]), count)]
     rows = [(sketches[sketch[index]], found[sketch[index]].rows[row_index[index]]) for index in order]
-    return tuple(Candidate(of.key, tuple(row.tolist())) for of, row in rows)
+    return tuple(Candidate(chosen_sketch.key, tuple(row.tolist())) for chosen_sketch, row in rows)
 
 
 def _aspects(found: Sequence[Guesses], sketch: Indices, place: Indices) -> Indices:
     """Return the guesses' aspects (one per column) and, in the last column, their sketch."""
     widest = max(each.aspects.shape[1] for each in found)
     table = np.full((len(sketch), widest + 1), -1, dtype=np.int64)
-    for row, (of, at) in enumerate(zip(sketch, place, strict=True)):
-        known = found[of].aspects[at]
-        table[row, : len(known)] = known
-        table[row, -1] = of
+    for row, (sketch_index, index) in enumerate(zip(sketch, place, strict=True)):
+        row_aspects = found[sketch_index].aspects[index]
+        table[row, : len(row_aspects)] = row_aspects
+        table[row, -1] = sketch_index
     return table
 
 

@@ -141,11 +141,11 @@ class _Measured:
 
 def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
     job, trials = claimed.job, Trials(session)
-    within = WITHIN
+    limit = WITHIN
     if claimed.options.beside_others:
-        count, within = max(count, TOP_BESIDE), WITHIN_BESIDE
+        count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = trials.best(task.workload_id, job.target_id, count, job.context_id)
-    best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
+    best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
     incomparable = trials.best_incomparable(
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )

@@ -52,9 +52,9 @@ class StoredDecisions:
         """Return the decisions still valid: made after as many trials, by the same code."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            known = FinishSteps(session).of(claimed.job.id, trials, code_digest())
-            keys = {each.sketch for step in known.values() for each in step.candidates}
-            return cls(claimed, trials, known, Sketches(session).by_key(keys))
+            decided = FinishSteps(session).of(claimed.job.id, trials, code_digest())
+            keys = {each.sketch for step in decided.values() for each in step.candidates}
+            return cls(claimed, trials, decided, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
         """Return an earlier attempt's decision; None without one, or without its sketches."""
@@ -160,7 +160,7 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
 def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
     began_sec = time.monotonic()
     winner = decide(claimed, contest, measurer, check)
-    if winner is None and (again := second_chance(claimed, contest)) is not None:
-        winner = decide(claimed, again, measurer, check)
+    if winner is None and (next_contest := second_chance(claimed, contest)) is not None:
+        winner = decide(claimed, next_contest, measurer, check)
     final_contest = contest if winner is None else winner.contest
     return Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))

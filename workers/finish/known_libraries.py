@@ -47,8 +47,8 @@ class KnownLibraries:
     def of(cls, claimed: StageContext) -> Self:
         job = claimed.job
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
-        asked = claimed.target.text, claimed.options.input_shapes
-        made_for = _digest_of(graph, asked, builder())
+        target_and_shapes = claimed.target.text, claimed.options.input_shapes
+        made_for = _digest_of(graph, target_and_shapes, builder())
         root = claimed.runtime.settings.data_dir / LIBRARIES
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 

@@ -225,8 +225,8 @@ def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Wi
     if bounds:
         notes.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
     steady = not trials.is_uncertain and not bounds and (model is None or model.steady)
-    both = Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
-    return FinishReport(conditions=both)
+    combined = Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
+    return FinishReport(conditions=combined)
 
 
 def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:

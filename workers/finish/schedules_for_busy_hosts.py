@@ -71,15 +71,15 @@ def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, che
     _store(model, rows, times)
     chosen = verified(first.winners, choose(rows, times, WORTH), check)
     swaps = swapped(first.winners, chosen, rows, times)
-    both = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
+    candidates = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
     timed: list[BesidePrograms] = []
     for programs in loads(most):
-        us = model.latencies(both, programs)
+        us = model.latencies(candidates, programs)
         timed.append(BesidePrograms(programs=programs, alone_us=us[ALONE], loaded_us=us.get(LOADED)))
     wins_from = crossover(timed)
     if wins_from is not None:
         for name in DATABASE:
-            shutil.copyfile(both[LOADED].directory / name, first.directory / Version.LOADED.file(name))
+            shutil.copyfile(candidates[LOADED].directory / name, first.directory / Version.LOADED.file(name))
     seconds = round(time.monotonic() - started, 1)
     return Contention(tasks=swaps, loads=timed, wins_from=wins_from, seconds=seconds)
 

@@ -115,8 +115,8 @@ class Verifier(Checker):
     def _library(self, program: Program) -> Path:
         return self._file(program, "library").with_suffix(".so")
 
-    def _file(self, program: Program, what: str) -> Path:
-        return self._folder.graphs / f"{program.key[:16]}-{what}.npz"
+    def _file(self, program: Program, content: str) -> Path:
+        return self._folder.graphs / f"{program.key[:16]}-{content}.npz"
 
     def _outputs(self, program: Program) -> Path:
         return self._folder.answers / f"{program.key[:16]}-outputs.npz"

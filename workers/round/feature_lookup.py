@@ -75,11 +75,11 @@ class FeatureLookup:
             found |= fresh
             failed.update((cache_view, each.key) for each in chunk if each.key not in fresh)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)
-        known = np.zeros(len(candidates), dtype=np.bool_)
+        is_known = np.zeros(len(candidates), dtype=np.bool_)
         for index, candidate in enumerate(candidates):
             if (row := found.get(candidate.key)) is not None:
-                rows[index], known[index] = np.frombuffer(row, dtype="<f4"), True
-        return FeatureRows(rows, known)
+                rows[index], is_known[index] = np.frombuffer(row, dtype="<f4"), True
+        return FeatureRows(rows, is_known)
 
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
         """Return the features in a view; rows that could not be computed are NaN."""

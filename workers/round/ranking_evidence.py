@@ -61,9 +61,9 @@ def _shares(
     candidates = [trial.candidate for trial, _ in batch]
     shares: dict[str, float | None] = {}
     for family, model in models.items():
-        rows, known = viewer.see(model.view, work, candidates)
-        usable = [row for row, seen in zip(batch, known, strict=True) if seen]
-        shares[family] = _share(usable, model.predict(rows[known]).mean)
+        rows, is_known = viewer.see(model.view, work, candidates)
+        usable = [row for row, has_features in zip(batch, is_known, strict=True) if has_features]
+        shares[family] = _share(usable, model.predict(rows[is_known]).mean)
     return shares
 
 

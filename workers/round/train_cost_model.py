@@ -104,9 +104,9 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
 
 
 def _due(session: Session, line: _Line) -> bool:
-    seen, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
+    seen_upto, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
     trials = Trials(session)
-    fresh = trials.family_growth(line.family, line.target_id, after=seen)
+    fresh = trials.family_growth(line.family, line.target_id, after=seen_upto)
     total = trials.family_growth(line.family, line.target_id)
     # Tasks that join or leave the family add or remove old rows, so compare totals as well.
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
@@ -117,16 +117,16 @@ def _fit(
 ) -> NewCostModel | None:
     """Return the next version; None if too few rows with features in the view have a time."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
-    known = np.zeros(len(data.rows), dtype=np.bool_)
+    has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
         # Newest first, because the next candidates will resemble the latest ones.
         lines = np.flatnonzero(data.owners == workload_id)[::-1]
         candidates = [data.rows[index].candidate for index in lines]
-        rows[lines], known[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
-    groups, label = data.groups[known], data.labels[known]
+        rows[lines], has_features[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
+    groups, label = data.groups[has_features], data.labels[has_features]
     if np.count_nonzero(timed(label)) < FIRST_ROWS:
         return None
-    model.fit(rows[known], label, groups, seed=data.total)
+    model.fit(rows[has_features], label, groups, seed=data.total)
     metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(line.name)}
     return NewCostModel(
         family=line.family,
