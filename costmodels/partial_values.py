@@ -31,7 +31,7 @@ END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at
 
 
 class Onward(NamedTuple):
-    """Transitions from some states: the successor rows, and the steps up to which they go."""
+    """Transitions: states, successor rows, and the steps up to which these are decided."""
 
     states: Indices
     rows: Matrix

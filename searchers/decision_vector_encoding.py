@@ -104,7 +104,7 @@ class Genes:
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """Project onto points with tile factors of the right product and list shares of 1."""
+        """Project onto points with the right product of tile factors and sum of list shares."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)

@@ -163,7 +163,7 @@ class EvolutionStrategy(PooledSearcher):
         return pool
 
     def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
-        """Return the space's distribution, moved towards the fastest trials by their number."""
+        """Return the distribution of the space, moved towards the fastest of the history."""
         strategy = EsState.over(space, rng)
         best = fastest(history, max(1, min(self.remembered, len(history) // 2)))
         if not best or not self.learning:

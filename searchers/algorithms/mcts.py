@@ -149,7 +149,7 @@ ROLLOUT = "rollout"
 
 @dataclass(eq=False, kw_only=True)
 class Mcts(Learner):
-    """Rollouts descend a tree by upper confidence bounds, add a node, and end at random.
+    """Rollouts descend a tree by upper confidence bounds, add a node, then finish randomly.
 
     Completions draw options by their frequency among the best schedules so far. Rollouts are
     scored in batches of hundreds; noise on the bounds makes their paths differ. With

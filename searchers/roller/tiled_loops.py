@@ -17,7 +17,7 @@ _ORDER: Final = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (Fals
 
 
 class Loops:
-    """The loops of many candidates, outermost first; cut p is the code inside p loops.
+    """The loops of many candidates, outermost first; cut p is the body of the first p loops.
 
     A row has 4 factors per spatial axis, then 2 per reduction.
     """

@@ -125,13 +125,13 @@ class JobModel:
             yield held and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
-        """Return each build's microseconds per run in each kernel, under `beside` programs."""
+        """Return each build's microseconds per run and kernel, while `beside` programs run."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(beside):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
-        """Return the model's latency in microseconds per build, with `beside` load programs."""
+        """Return the model's latency in microseconds per build, while `beside` programs run."""
         with self._engines(builds) as engines, self.alone(), stress(beside):
             return {name: latency.median for name, latency in engines.latencies().items()}
 

@@ -113,7 +113,7 @@ class Winner:
     rivals: tuple["Winner", ...] = ()
     guess: "Winner | None" = None  # the fastest first guess that ran, if all of them lost
     versions: tuple["Winner", ...] = ()  # others that may be faster while other programs run
-    timing: Mapping[str, object] | None = None  # inside a model; None: job's options
+    timing: Mapping[str, object] | None = None  # settings inside a model; None: the job's
     expected_us: float | None = None  # predicted latency of a schedule that was not timed
 
     @property

@@ -73,5 +73,5 @@ def _leave_out(runtime: Runtime, round_id: int, token: Token, error: PluginFaile
 def _warning(error: MallornError, instead: str) -> NewJobWarning:
     seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
     source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
-    message = error.message.removeprefix(f"the {source} ")  # shown with the source
+    message = error.message.removeprefix(f"the {source} ")  # the warning names it
     return NewJobWarning(source, f"{message}; {instead}", error.hint)

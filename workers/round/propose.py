@@ -87,8 +87,8 @@ def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: Ro
         )
 
     if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
-        message = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
-        raise PluginFailed(message, seam="search", name=name)
+        text = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
+        raise PluginFailed(text, seam="search", name=name)
 
 
 def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
