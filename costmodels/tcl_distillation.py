@@ -23,9 +23,9 @@ Lessons = tuple[Matrix, Vector, Groups]
 class TCL(OnNetwork):
     """A student network trained on its target's labels, blended with a teacher's scores.
 
-    After TCL (2026): base models are trained on actively selected rows (`mallorn pretrain
-    --choose`) and distilled into a model of another platform, which then needs few
-    measurements of its own.
+    After TCL (2026): base models are trained on actively selected rows
+    (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
+    needs few measurements of its own.
 
     Differences: the paper distils into networks that are trained on one target after another
     without forgetting. Here a student has one base, starts from its weights, and is distilled
