@@ -79,12 +79,12 @@ def _slowdown(tiles: Tiling, machine: Machine) -> Column:
     # A core's share of the memory bandwidth stands in for missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]
-    inner, middle, outer, outermost = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
+    inner, middle, outer, whole_tile = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
     second_traffic = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
     third_traffic = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
-    third_bandwidth = np.where(outermost.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
+    third_rate = np.where(whole_tile.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
     from_second = second_traffic * machine.core_gflops / second.gbytes_per_sec
-    from_third = third_traffic * machine.core_gflops / third_bandwidth
+    from_third = third_traffic * machine.core_gflops / third_rate
     core = _core(tiles, inner, machine)
     return np.asarray(np.maximum(core, np.maximum(from_second, from_third)) * _parallel(tiles, machine))
 

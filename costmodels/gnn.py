@@ -40,8 +40,8 @@ class GNN(Neural):
         is_node = present[:, :, None]
         nodes = _relu_in(layers, table) * is_node
         for index in range(ROUNDS):
-            parent_states, child_means = _messages(nodes, parents)
-            update = dense(layers, f"round{index}", torch.cat([nodes, parent_states, child_means], dim=-1)).relu()
+            parent, children = _messages(nodes, parents)
+            update = dense(layers, f"round{index}", torch.cat([nodes, parent, children], dim=-1)).relu()
             nodes = (nodes + update) * is_node
         weight = dense(layers, "weight", nodes).masked_fill(is_node == 0, FAR).softmax(1)
         pooled = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)

@@ -161,9 +161,9 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
         """Return per state the best value of its sampled successors; -inf without any."""
         best = np.full(len(journeys.at), -np.inf, dtype=np.float32)
         for _ in range(OPTIONS):
-            transitions = journeys.onward(rng, to_the_end=not boosters)
-            values = self._values(boosters, prefixes(transitions.rows, transitions.steps), transitions.steps >= LAST)
-            best[transitions.states] = np.maximum(best[transitions.states], values)
+            moves = journeys.onward(rng, to_the_end=not boosters)
+            values = self._values(boosters, prefixes(moves.rows, moves.steps), moves.steps >= LAST)
+            best[moves.states] = np.maximum(best[moves.states], values)
         return best
 
     def _values(self, boosters: list[xgboost.Booster], rows: Matrix, complete: NDArray[np.bool_]) -> Vector:

@@ -46,7 +46,9 @@ def _adapted(taken: tuple[int, ...], old_choice: Choice, new_choice: Choice) -> 
     if new_choice.kind is ChoiceKind.CATEGORICAL and old_choice.labels and new_choice.labels:
         gaps = [abs(label - old_choice.labels[value]) for label in new_choice.labels]
         value = gaps.index(min(gaps))
-    return [value if value in new_choice.values else min(new_choice.values, key=lambda each: (abs(each - value), each))]
+    if value in new_choice.values:
+        return [value]
+    return [min(new_choice.values, key=lambda each: (abs(each - value), each))]
 
 
 def _tiles(taken: tuple[int, ...], choice: Choice) -> list[int]:

@@ -78,7 +78,8 @@ def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
     ):
         return None
     at_once = {
-        axis_index: axis.extent // left for axis_index, (axis, left) in enumerate(zip(nest.axes, extents, strict=True))
+        number: axis.extent // left
+        for number, (axis, left) in enumerate(zip(nest.axes, extents, strict=True))
     }
     at_once = {axis: steps for axis, steps in at_once.items() if steps > 1}
     if not at_once:

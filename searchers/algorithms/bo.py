@@ -181,10 +181,12 @@ def _batch(
     picks = _picks(beliefs, targets, turns)
     batch: list[Proposal] = []
     while picked := list(islice(picks, count - len(batch))):
-        valid = set(sieve.valid(candidates[line] for line, _ in picked))
+        valid = set(sieve.valid(candidates[row] for row, _ in picked))
         gain = targets.min() - beliefs.mean
         batch += [
-            Proposal(candidates[line], float(gain[line]), name) for line, name in picked if candidates[line] in valid
+            Proposal(candidates[row], float(gain[row]), name)
+            for row, name in picked
+            if candidates[row] in valid
         ]
     return batch
 

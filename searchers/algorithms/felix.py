@@ -90,9 +90,9 @@ class Felix(Learner):
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         # Score the training data of the surrogates: random candidates, and mutants of the
         # best.
-        sample_size = self.considered // 8
-        scout.look_at(scout.space.sample(rng, sample_size), RANDOM)
-        best = [candidate for sight in scout.starts(sample_size, self.greed, rng) for candidate in _candidates_of(sight)]
+        size = self.considered // 8
+        scout.look_at(scout.space.sample(rng, size), RANDOM)
+        best = [each for sight in scout.starts(size, self.greed, rng) for each in _candidates(sight)]
         scout.look_at(scout.space.mutate_all(rng, best), MUTATION)
         count = min(self.begun, max(2, (self.considered - len(scout)) // self.steps))
         measured = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
@@ -115,7 +115,8 @@ class Felix(Learner):
     ) -> Rows:
         """Return the rounded rows of all steps of gradient ascent from some candidates."""
         genes = genes_of(scored.sketch)
-        scores = np.array([measured.get(c, p) for c, p in zip(_candidates_of(scored), scored.promise, strict=True)])
+        pairs = zip(_candidates(scored), scored.promise, strict=True)
+        scores = np.array([measured.get(candidate, score) for candidate, score in pairs])
         surrogate = Surrogate(genes, genes.encode(scored.rows), scores, rng) if self.learning else None
         points, path_rows = genes.encode(starts), []
         for length in np.geomspace(self.longest, self.shortest, self.steps):
@@ -131,5 +132,5 @@ def _unit(ways: Points) -> Points:
     return np.asarray(ways / np.maximum(TINY, np.linalg.norm(ways, axis=1, keepdims=True)))
 
 
-def _candidates_of(sight: ScoredRows) -> Iterator[Candidate]:
+def _candidates(sight: ScoredRows) -> Iterator[Candidate]:
     return (Candidate(sight.sketch.key, tuple(row)) for row in sight.rows.tolist())

@@ -98,11 +98,11 @@ class Genetic(PooledSearcher):
         mothers, fathers = rng.permutation(np.hstack(chosen), axis=1)
         is_crossed = rng.random(count) < self.crossover
         partners = np.where(is_crossed, fathers, mothers)
-        offspring = space.cross_all(rng, [alive[index] for index in mothers], [alive[index] for index in partners])
+        offspring = space.cross_all(rng, [alive[i] for i in mothers], [alive[i] for i in partners])
         changed = np.flatnonzero(~is_crossed | (rng.random(count) < self.mutation))
         children = dict.fromkeys(offspring, CROSSOVER)
-        mutants = space.mutate_all(rng, [offspring[index] for index in changed])
-        for index, mutant in zip(changed, mutants, strict=True):
-            offspring[index] = mutant
+        mutants = space.mutate_all(rng, [offspring[i] for i in changed])
+        for i, mutant in zip(changed, mutants, strict=True):
+            offspring[i] = mutant
         children = dict.fromkeys(mutants, MUTATION) | children
         return {child: children[child] for child in offspring}

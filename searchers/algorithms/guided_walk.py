@@ -119,12 +119,12 @@ class Guided(PooledSearcher):
         return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
 
     def _value(
-        self, space: Space, model: CostModel | None, neighbours: list[Candidate], values: Column, hints: Column
+        self, space: Space, model: CostModel | None, nearby: list[Candidate], values: Column, hints: Column
     ) -> Column:
         """Return the expected log speed of each neighbour, relative to the best measured."""
         if model is None:
             return values + hints
-        return score(space, model, neighbours).promise(self.optimism) + self.hint * hints
+        return score(space, model, nearby).promise(self.optimism) + self.hint * hints
 
     def _starts(
         self, space: Space, measured: TimedCandidates, rng: np.random.Generator

@@ -39,19 +39,19 @@ class Annealing(PooledSearcher):
             once = space.mutate_all(rng, starts)
             twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
             strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-            return dict.fromkeys((twice[index] for index in rng.permutation(len(twice))), ANNEALING) | strangers
+            return dict.fromkeys((twice[line] for line in rng.permutation(len(twice))), ANNEALING) | strangers
         positions = self._starts(asked, temperature)
         space, model, rng = asked.space, asked.model, asked.rng
         visited = dict.fromkeys(positions, ANNEALING)
         promise = score(space, model, positions).promise(self.optimism)
         for step in range(self.steps):
             heat = temperature * (1 - step / self.steps)
-            neighbours = space.mutate_all(rng, positions)
-            visited.update(dict.fromkeys(neighbours, ANNEALING))
-            expected = score(space, model, neighbours).promise(self.optimism)
-            accepted = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
-            promise = np.where(accepted, expected, promise)
-            positions = [new if go else old for old, new, go in zip(positions, neighbours, accepted, strict=True)]
+            mutants = space.mutate_all(rng, positions)
+            visited.update(dict.fromkeys(mutants, ANNEALING))
+            expected = score(space, model, mutants).promise(self.optimism)
+            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
+            promise = np.where(accepts, expected, promise)
+            positions = [new if go else old for old, new, go in zip(positions, mutants, accepts, strict=True)]
         return visited
 
     def temperature(self, trials: int) -> float:

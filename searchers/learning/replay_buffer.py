@@ -23,8 +23,8 @@ class Transitions(NamedTuple):
     legal: Mask
 
     def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
-        lines = rng.integers(len(self.way), size=count)
-        return Transitions(self.state[lines], self.way[lines], self.reward[lines], self.after[lines], self.legal[lines])
+        at = rng.integers(len(self.way), size=count)
+        return Transitions(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:

@@ -69,9 +69,9 @@ def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
     """Return a mask of tiles that fit registers, with few repetitions and 2 row axes at most."""
     width = across[:, -1, 1].astype(np.float64)
     sums = across[:, :-1, 1].prod(axis=1) * registers_of(width, machine.lanes)
-    repetitions = across[:, :, 0].prod(axis=1)
+    repeats = across[:, :, 0].prod(axis=1)
     row_axes = (across[:, :-1].prod(axis=2) > 1).sum(axis=1)
-    return np.asarray((sums <= _OVERFULL * machine.registers) & (repetitions <= _MOST_AGAIN) & (row_axes <= 2))
+    return np.asarray((sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2))
 
 
 def _rows(spatial: Sequence[int], reduced: Sequence[int], across: Table, depth: Table) -> Rows:
@@ -111,7 +111,7 @@ def _combinations(options: Sequence[Table]) -> Table:
 def _pairs(extent: int, most: int) -> Table:
     """Return pairs of repetitions in the next outer level and innermost factor."""
     inner = [factor for factor in divisors(extent) if factor <= most]
-    return np.array([(repeats, f) for f in inner for repeats in divisors(extent // f) if repeats <= _MOST_AGAIN])
+    return np.array([(times, f) for f in inner for times in divisors(extent // f) if times <= _MOST_AGAIN])
 
 
 def _vectors(extent: int, lanes: int, limit: int) -> Table:
@@ -119,7 +119,7 @@ def _vectors(extent: int, lanes: int, limit: int) -> Table:
     widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
     waste = np.ceil(widths / lanes) * lanes / widths
     good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
-    return np.array([(repeats, f) for f in good.tolist() for repeats in divisors(extent // f) if repeats <= 4])
+    return np.array([(times, f) for f in good.tolist() for times in divisors(extent // f) if times <= 4])
 
 
 def _singles(extent: int, most: int) -> Table:

@@ -34,7 +34,7 @@ class Block:
     @property
     def tiled(self) -> bool:
         """Whether it has the multi-level tiling for registers, caches and cores."""
-        spatial, reduced = ({place.choice.width for place in choices} for choices in (self.spatial, self.reduced))
+        spatial, reduced = ({place.choice.width for place in group} for group in (self.spatial, self.reduced))
         return spatial == {SPATIAL_LEVELS} and reduced <= {REDUCTION_LEVELS}
 
     @property

@@ -63,8 +63,8 @@ class Body:
     @cached_property
     def loopless(self) -> NDArray[np.bool_]:
         """Whether all reduction loops are unrolled."""
-        reduced = [position for position, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
-        remaining = [np.where(position < self._cut, self.loops.extents[position], 1) for position in reduced]
+        reduced = [loop for loop, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
+        remaining = [np.where(loop < self._cut, self.loops.extents[loop], 1) for loop in reduced]
         return np.asarray(np.all(np.array([*remaining, np.ones(self.loops.count)]) == 1, axis=0))
 
     @cached_property

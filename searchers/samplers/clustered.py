@@ -146,7 +146,8 @@ class Clustered(Synthesiser):
             # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
             # member.
             representatives = chain([medoid], synthesised(space.by_key[medoid.sketch], same_sketch), others)
-            if representative := next((each for each in representatives if each not in measured_ones and each not in batch), None):
+            new = (each for each in representatives if each not in measured_ones and each not in batch)
+            if representative := next(new, None):
                 batch[representative] = float(promise[members[0]])
         for line in ranked.tolist():
             if len(batch) < count and both_pools.candidates[line] not in measured_ones:

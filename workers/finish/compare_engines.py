@@ -131,11 +131,14 @@ def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: 
         step_log.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
         return True
     if not errors[reference] <= limit:
-        step_log.leave(CHECK, f"it computes something else than {_error_text(reference, errors, limit)}", HINT)
+        step_log.leave(
+            CHECK, f"it computes something else than {_error_text(reference, errors, limit)}", HINT
+        )
         return False
     if not errors.get(ONNXRUNTIME, 0.0) <= limit:
         step_log.leave(
-            "agree with onnxruntime", f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}"
+            "agree with onnxruntime",
+            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}",
         )
     return True
 

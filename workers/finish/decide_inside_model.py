@@ -118,7 +118,7 @@ def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: fl
     chosen = []
     for row in zip(*fields, strict=True):
         name = row[0].contest.task.name
-        timed = [(winner, kernel_times[name]) for winner, kernel_times in zip(row, times, strict=True) if name in kernel_times]
+        timed = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
         best, best_us = min(timed, key=lambda entry: entry[1], default=(row[0], inf))
         first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
         chosen.append(best if best_us < first_us * (1 - worth) else row[0])

@@ -136,10 +136,10 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
-    earlier = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
-    decisions = dict(earlier)
+    stored = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
+    decisions = dict(stored)
     for task, workload in tasks:
-        if task.id in earlier:
+        if task.id in stored:
             continue
         decisions[task.id] = decision = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
         words = f"{why}; {len(decisions)} of {len(tasks)} tasks are checked"
@@ -154,7 +154,7 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [each.winner for each in in_order if each.winner is not None]
     losers = [each.contest for each in in_order if each.winner is None]
-    return Decided(winners, losers, FinishReport(), sum(step.sec for step in earlier.values()))
+    return Decided(winners, losers, FinishReport(), sum(step.sec for step in stored.values()))
 
 
 def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:

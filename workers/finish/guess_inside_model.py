@@ -102,7 +102,9 @@ def guess_inside(
     return Decided(winners, losers, FinishReport()), handout
 
 
-def _guesses(claimed: StageContext, check: Checker, context_id: int) -> tuple[list[list[Winner]], list[Contest]]:
+def _guesses(
+    claimed: StageContext, check: Checker, context_id: int
+) -> tuple[list[list[Winner]], list[Contest]]:
     """Return the guesses of each task, the likeliest first, and the contests without a guess."""
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
@@ -205,7 +207,7 @@ def choose_guesses(
             with model.alone() as alone:
                 times = list(engines.kernel_times(KERNELS_SEC).values())
     pairs = zip(builds, times, strict=True)
-    chosen = choose([timed_inside(build.winners, kernel_times, alone) for build, kernel_times in pairs], times)
+    chosen = choose([timed_inside(build.winners, task_us, alone) for build, task_us in pairs], times)
     swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
     build, latency_us, error = first, None, 0.0
     if swaps:

@@ -80,7 +80,9 @@ def _finish(claimed: StageContext, step_log: StepLog, answers: tuple[Measurer, C
         IdleEngines() as idle,
     ):
         measurer = answers[0] if answers else claimed.runtime.measurer(claimed.options, claimed.like)
-        checker = nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, step_log)
+        checker = (
+            nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, step_log)
+        )
         with checker as check:
             model = JobModel.of(claimed, graphs, folder, idle)
             guessed = _guess(claimed, model, measurer, check, step_log)

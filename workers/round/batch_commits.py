@@ -97,8 +97,8 @@ class Commits:
                 )
                 Events(session).append(self._context.row.job_id, event)
             # The job no longer waits, so replace its message.
-            disturbance = self.disturbance
-            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [disturbance.words, disturbance.hint])))
+            load = self.disturbance
+            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [load.words, load.hint])))
         self._committed.update(self._pending)
         self._pending = {}
 

@@ -130,11 +130,11 @@ def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model:
     """Screen with the draft model, lower the best, and let the family's model choose."""
     drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]
-    features = viewer.see(model.view, context.work(space.by_key), candidates)
-    scores = model.predict(features.rows).mean
-    order = np.argsort(np.where(features.known, -scores, np.inf), kind="stable")[: context.row.size]
+    rows = viewer.see(model.view, context.work(space.by_key), candidates)
+    scores = model.predict(rows.rows).mean
+    order = np.argsort(np.where(rows.known, -scores, np.inf), kind="stable")[: context.row.size]
     chosen = [
-        Proposal(candidates[index], float(scores[index]) if features.known[index] else None, drafted[index].origin)
-        for index in order
+        Proposal(candidates[i], float(scores[i]) if rows.known[i] else None, drafted[i].origin)
+        for i in order
     ]
     return chosen, state

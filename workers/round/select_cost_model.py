@@ -61,7 +61,8 @@ def reads_todays_view(name: str, view: str) -> bool:
             current = view_of(name)
     except MallornError:
         return True
-    return view == current or (not view and current in (f"{current.partition('/')[0]}/1", current.partition("/")[0]))
+    name_only = current.partition("/")[0]
+    return view == current or (not view and current in (f"{name_only}/1", name_only))
 
 
 def beginning(
