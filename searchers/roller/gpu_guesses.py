@@ -124,21 +124,21 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: in
     summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
     for at, nest in enumerate(summed):
-        sum_threads = threads if at < first else 1
+        team = threads if at < first else 1
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
-        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (sum_threads > 1)][-1:]
+        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
         moved = 0.0
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
             neighbours = (
-                min(WARP_SIZE, sum_threads if sum_threads > 1 else sums) if strides == [read.element_bytes] else 1
+                min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
             )
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
-        filled = min(1.0, sums * min(sum_threads, depth) / (machine.cores * machine.in_flight / 2))
+        filled = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
         moving = moved / machine.memory_gbytes_per_sec / 1e3 / filled
-        adding = -(-depth // sum_threads) * _STEP_US + _BARRIER_US * log2(sum_threads)
+        adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
         total += max(moving, adding) + machine.fork_us
     return total
 
