@@ -1,4 +1,4 @@
-"""Predictors of measured speed, their training and their evaluation."""
+"""Cost models that predict measured speed, their training and their evaluation."""
 
 from mallorn.core.moved_modules import install
 

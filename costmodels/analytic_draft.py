@@ -1,4 +1,4 @@
-"""An analytic first guess: how far below the roofline a candidate's tiles keep a CPU."""
+"""An analytic cost model: estimates how far candidates stay below a CPU's roofline."""
 
 import sys
 from typing import ClassVar, Final, NamedTuple, Self
@@ -12,16 +12,16 @@ from costmodels.tiling_columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
 from costmodels.views import check_rows
 from mallorn.core.values.machine import Cache, Machine, assumed
 
-FIRST_SPREAD: Final = 1.0  # log units, until measurements say how far the guesses are off
+FIRST_SPREAD: Final = 1.0  # log units; used until measurements show the error
 FEWEST_ROWS: Final = 8
 SOME_MACHINE: Final = assumed(cores=8, lanes=16)
-LOOP_OPERATIONS: Final = 2  # what a turn of a loop costs, in vector operations
+LOOP_OPERATIONS: Final = 2  # overhead of a loop iteration, in vector operations
 BODY_LIMIT: Final = 1024  # unrolled vector operations that still fit the instruction cache
-PIECE: Final = 1 / 6  # what handing out a piece of a parallel loop costs, of starting the loop
+PIECE: Final = 1 / 6  # cost of dispatching a chunk of a parallel loop, relative to starting it
 
 
 class Formula(CostModel):
-    """Scores by a formula of a machine's constants; fitting only estimates the formula's error."""
+    """Scores candidates by a formula of machine constants; `fit` only estimates its error."""
 
     KIND: ClassVar[str]
     untaught: ClassVar[bool] = True
@@ -40,31 +40,31 @@ class Formula(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> Self:
         numbers, _ = unpack(cls.KIND, blob)
-        known = numbers.get("machine")  # versions before 0.2.0 knew one machine
-        model = cls(None if known is None else Machine.model_validate(known))
+        stored = numbers.get("machine")  # versions before 0.2.0 stored none
+        model = cls(None if stored is None else Machine.model_validate(stored))
         model._spread = numbers["spread"]
         return model
 
 
 class Draft(Formula):
-    """Scores tiles by a formula of a machine's constants, before anything was measured.
+    """Scores tiles by a formula of machine constants, without any measurement.
 
-    Time is the largest of computing, reading the second cache and reading memory, times penalties for idle
-    lanes, idle cores, waiting or spilled accumulators and short loops. Every sketch is treated as a blocked
-    reduction on a CPU. Fitting only estimates the error of the formula.
+    The estimated time is the maximum of computing, reading the second cache and reading
+    memory, times penalties for idle lanes, idle cores, waiting or spilled accumulators and
+    short loops. Every sketch is treated as a blocked reduction on a CPU.
     """
 
     KIND: ClassVar[str] = "draft"
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
-        ran = timed(labels)
-        error = self.predict(features[ran]).mean - labels[ran]
-        known = len(error) >= FEWEST_ROWS
-        self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if known else FIRST_SPREAD
+        has_time = timed(labels)
+        error = self.predict(features[has_time]).mean - labels[has_time]
+        is_enough = len(error) >= FEWEST_ROWS
+        self._spread = float(max(np.sqrt(np.mean(error**2)), 1e-3)) if is_enough else FIRST_SPREAD
 
     def predict(self, features: Matrix) -> Prediction:
-        """All rows score alike if they are not laid out as the workers' features."""
+        """Score the rows; 0 for all if they do not have the columns of view `decisions`."""
         spread = np.full(len(features), self._spread, dtype=np.float32)
         if features.shape[1] != WIDTH:
             return Prediction(np.zeros(len(features), dtype=np.float32), spread)
@@ -75,22 +75,23 @@ class Draft(Formula):
 
 
 def _slowdown(tiles: Tiling, machine: Machine) -> Column:
-    """Estimated time over the least time for that many operations."""
-    # A core's share of memory stands for cache levels that the machine lacks.
+    """Return the estimated time divided by the least possible time for that many operations."""
+    # A core's share of the memory bandwidth stands in for missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]
-    inner, middle, outer, whole = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
-    near = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
-    far = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
-    behind = np.where(whole.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
-    from_second = near * machine.core_gflops / second.gbytes_per_sec
-    from_behind = far * machine.core_gflops / behind
+    inner, middle, outer, whole_tile = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
+    second_traffic = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
+    third_traffic = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
+    third_rate = np.where(whole_tile.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
+    from_second = second_traffic * machine.core_gflops / second.gbytes_per_sec
+    from_third = third_traffic * machine.core_gflops / third_rate
     core = _core(tiles, inner, machine)
-    return np.asarray(np.maximum(core, np.maximum(from_second, from_behind)) * _parallel(tiles, machine))
+    return np.asarray(np.maximum(core, np.maximum(from_second, from_third)) * _parallel(tiles, machine))
 
 
 class _InnerBlock(NamedTuple):
-    """The innermost levels as one block: points across, along the last axis, and in depth."""
+    """The innermost levels as one block: points along the last axis (`along`), over the other
+    spatial axes (`across`), and over the reduction axes (`depth`)."""
 
     across: Column
     along: Column
@@ -98,7 +99,7 @@ class _InnerBlock(NamedTuple):
 
     @property
     def footprint(self) -> Column:
-        """Bytes of its two operands and its result."""
+        """Bytes of the block's two operands and its result."""
         return 4 * (self.across * self.depth + self.along * self.depth + self.across * self.along)
 
     @property
@@ -108,14 +109,18 @@ class _InnerBlock(NamedTuple):
 
 
 def _block(tiles: Tiling, levels: int) -> _InnerBlock:
-    """Reductions run outside the innermost spatial level, so their levels lie one further out."""
+    """Return the block of the innermost `levels` spatial levels, with one reduction level less.
+
+    Reduction loops enclose the innermost spatial level, so the block has fewer of their
+    levels.
+    """
     inner = tiles.spatial[:, :, -levels:].prod(axis=2)
     depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
     return _InnerBlock(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
 
 
 def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
-    """The cost of the innermost body on one core, relative to the least possible."""
+    """Return the cost of the innermost body on one core, relative to the least possible."""
     vectors = np.ceil(inner.along / machine.lanes)
     accumulators = inner.across * vectors
     idle_lanes = vectors * machine.lanes / inner.along
@@ -131,7 +136,7 @@ def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
 
 
 def _parallel(tiles: Tiling, machine: Machine) -> Column:
-    """The cost of cores that idle at the end, and of handing out small pieces."""
+    """Return the cost factor for cores idle at the end and for dispatching small chunks."""
     pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
     operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
     least_us = operations / machine.core_gflops / 1e3 / machine.cores

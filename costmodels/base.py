@@ -1,4 +1,4 @@
-"""The CostModel seam: predict which candidates of a family are fast."""
+"""The interface of cost models, which predict which candidates of a family are fast."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
@@ -16,40 +16,41 @@ Groups = NDArray[np.int64]  # the task of each row
 
 
 class Prediction(NamedTuple):
-    """Scores (higher is faster: log of the task's best latency over the candidate's) and their spread."""
+    """Scores, which predict log(the task's best latency / latency), and their spread."""
 
     mean: Vector
     std: Vector
 
 
 class CostModel(ABC):
-    """Learns one family on one target.
+    """A model of one family of workloads on one target.
 
     Contract
-    - `fit` replaces what was learned before. Rows of one group (a task) are compared with each other only.
-      Labels are at most 0: log(best latency of the group / latency). Failures carry FAILED_LABEL; runs that
-      were cut off carry LATE_LABEL, a lower bound on how slow they are. No measured time has either label.
+    - `fit` discards earlier training. Rows are only compared within their group (a task).
+      Labels are at most 0: log(best latency of the group / latency). Failures have FAILED_LABEL.
+      Runs that timed out have LATE_LABEL, an upper bound of their true label. No measured time
+      has either label.
     - The same data and seed give the same model on the same machine.
-    - `predict` never fails on rows of the right width, and answers in one vectorised pass.
+    - `predict` never fails on rows of the right width, and scores all in one vectorised pass.
     - `save`/`load` use no pickle; a loaded model predicts what the saved one did.
-    - `view` names the columns that it reads (`costmodels.views`).
+    - `view` names the features that the model reads (`costmodels.views`).
     """
 
     view: ClassVar[str] = "decisions"
     opener: ClassVar[str | None] = None
-    """The searcher that a base of it opens a task with that nobody measured; None: that of the job."""
+    """Searcher for a task's first round if this is a base model; None: the job's searcher."""
     untaught: ClassVar[bool] = False
-    """Whether it knows what is fast without any measurement, by the machine that it is made for."""
+    """Whether the model can rank candidates without training, from its machine's constants."""
 
     @classmethod
     def made_for(cls, machine: Machine | None) -> "CostModel":
-        """A model that has learned nothing, for candidates of this machine; None: nobody knows it."""
-        del machine  # most learn it from what was measured
+        """Return an untrained model for this machine; None if the machine was not probed."""
+        del machine  # most models learn the machine from measurements
         return cls()
 
     @abstractmethod
     def fit(self, features: Matrix, labels: Vector, groups: NDArray[np.int64], *, seed: int) -> None:
-        """Learn from measured candidates."""
+        """Train on measured candidates."""
 
     @abstractmethod
     def predict(self, features: Matrix) -> Prediction:
@@ -57,12 +58,12 @@ class CostModel(ABC):
 
     @abstractmethod
     def save(self) -> bytes:
-        """The model as bytes that another process can load."""
+        """Return the model as bytes, which another process can load."""
 
     @classmethod
     @abstractmethod
     def load(cls, blob: bytes) -> "CostModel":
-        """The model that `save` wrote."""
+        """Return the model that `save` wrote. Raises InvalidRequest for unreadable bytes."""
 
 
 FAILED_LABEL = -4.0

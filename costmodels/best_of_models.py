@@ -1,6 +1,6 @@
-"""A choice of models: the draft until data exist, then the model that ordered the newest rows best.
+"""Choose among models: the draft without data, later the best ranker of the newest rows.
 
-Spreads are scaled so that four fifths of the labels lie within 1.28 of them.
+Spreads are scaled so that 80 % of the labels lie within 1.28 spreads of the score.
 """
 
 from typing import Final, NamedTuple
@@ -16,35 +16,35 @@ from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
 
 SHARE: Final = 0.8
-DEVIATIONS: Final = 1.2816  # of a normal distribution, on either side, that hold that share
+DEVIATIONS: Final = 1.2816  # SHARE of a normal distribution is within so many deviations
 LEAST_SPREAD: Final = 1e-3
-WIDEST: Final = 10.0  # a larger factor means that the held-out rows are of another kind
+WIDEST: Final = 10.0  # limit of the factor; larger ones mean that held-out rows differ in kind
 KIND = "ensemble"
 PRIOR: Final = "draft"
 LEARNERS: Final = ("xgboost", "lightgbm", "forest", "mlp")
-FEWEST_ROWS: Final = 32  # below it four learners cannot be told apart
-MOST_JUDGED: Final = 1500  # rows in the comparison; the winner learns from all
-CLEARLY: Final = 0.005  # share of pairs by which a later learner must win
+FEWEST_ROWS: Final = 32  # rows needed to tell four learners apart
+MOST_JUDGED: Final = 1500  # rows in the comparison; the winner is trained on all rows
+CLEARLY: Final = 0.005  # accuracy by which a later learner must be better
 
 
 def spread_factor(prediction: Prediction, labels: Vector) -> float:
-    """The factor for spreads, from held-out rows; 1 if there are none."""
+    """Return the factor for spreads, from held-out rows; 1 if there are none."""
     if not len(labels):
         return 1.0
-    off = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
+    deviations = np.abs(prediction.mean - labels) / np.maximum(prediction.std, LEAST_SPREAD)
     # With n rows the next one lies below the k-th of them with probability k / (n + 1).
-    rank = min(len(off), int(np.ceil(SHARE * (len(off) + 1)))) - 1
-    return float(np.clip(np.sort(off)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
+    rank = min(len(deviations), int(np.ceil(SHARE * (len(deviations) + 1)))) - 1
+    return float(np.clip(np.sort(deviations)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
 
 
 def scaled(prediction: Prediction, factor: float) -> Prediction:
-    """The same scores with wider or narrower spreads."""
+    """Return the prediction with its spreads multiplied by `factor`."""
     mean, std = prediction
     return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
 
 
 class JudgedModel(NamedTuple):
-    """The chosen model, the share of the newest pairs that it ordered, and the factor for its spreads."""
+    """A model, its pairwise accuracy on the newest rows, and the factor for its spreads."""
 
     name: str
     accuracy: float
@@ -53,10 +53,11 @@ class JudgedModel(NamedTuple):
 
 
 class BestOfModels(CostModel):
-    """Chooses by validation on the newest rows, and scales spreads so that 80 % intervals hold about 80 %.
+    """Selects a model by validation on the newest rows; scales spreads to give 80 % intervals.
 
-    The newest fifth of each group is held out, every learner is fit on the rest, and the one that orders the
-    newest best learns again from everything. The prior competes too: it stays while it is the best.
+    The newest fifth of each group is held out, every learner is fit on the rest, and the one
+    that ranks the newest rows best is fit again on all rows. The untrained draft takes part as
+    well.
     """
 
     def __init__(self, machine: Machine | None = None) -> None:
@@ -69,7 +70,7 @@ class BestOfModels(CostModel):
 
     @property
     def chosen(self) -> str:
-        """The name of the model that answers."""
+        """The registered name of the selected model."""
         return self._best.name
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
@@ -78,7 +79,7 @@ class BestOfModels(CostModel):
         if len(labels) < FEWEST_ROWS:
             return
         split = newest(groups, MOST_JUDGED, seed=seed)
-        models = {name: _made(name, self._machine) for name in (PRIOR, *LEARNERS)}
+        models = {name: _new_model(name, self._machine) for name in (PRIOR, *LEARNERS)}
         judged = [
             _judge(name, model, features, labels, groups, split, seed) for name, model in models.items()
         ]
@@ -106,10 +107,10 @@ class BestOfModels(CostModel):
 
 
 def _prior(machine: Machine | None) -> JudgedModel:
-    return JudgedModel(PRIOR, 0.5, 1.0, _made(PRIOR, machine))
+    return JudgedModel(PRIOR, 0.5, 1.0, _new_model(PRIOR, machine))
 
 
-def _made(name: str, machine: Machine | None) -> CostModel:
+def _new_model(name: str, machine: Machine | None) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     return kind.made_for(machine)
 

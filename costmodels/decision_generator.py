@@ -1,4 +1,4 @@
-"""Draws schedules as good ones were decided: trees over prefixes, and trees that score whole schedules."""
+"""Generate schedules with decisions like those of good ones: boosters on prefixes."""
 
 from typing import ClassVar, Final
 
@@ -15,17 +15,19 @@ MEMBERS: Final = 2
 
 
 class GeneratorModel(PrefixBoosters, ProposesDecisions):
-    """Boosters that tell a good schedule's next decision from others, beside boosters on whole schedules.
+    """Boosters that recognise good schedules' next decisions, and boosters on full schedules.
 
-    After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor Programs" (TLM,
-    OSDI'24): what was measured is read as sentences of decisions, and a model of the next word, which knows
-    the task, writes new ones. Each decision of the best schedules of a task is an example, and so are
-    decisions that other rows of the sketch took in its place; the odds between them are what a softmax over
-    the options of the next decision needs (noise contrastive estimation).
+    After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor
+    Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and a
+    model of the next word, conditioned on the task, generates new ones. Each decision of a
+    task's best schedules is a positive example; decisions that other rows of the sketch took
+    instead are negative ones. Their log odds are the logits of a softmax over the next
+    decision (noise contrastive estimation).
 
-    Where it differs: the paper pre-trains a transformer of some hundred million weights on random programs,
-    then tunes it to good ones. Here boosters over the columns that all tasks share learn from the dataset's
-    rows in seconds, and what is drawn is chosen by the model of whole schedules.
+    Differences: the paper pretrains a transformer of some hundred million weights on random
+    programs, then fine-tunes it on good ones. Here boosters on the columns that all tasks
+    share are trained on the dataset's rows in seconds, and the model of full schedules picks
+    from the generated candidates.
     """
 
     KIND: ClassVar[str] = "generator"

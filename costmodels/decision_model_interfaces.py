@@ -1,4 +1,4 @@
-"""Models that also say how to go on: which next decision good schedules took behind these."""
+"""Interfaces of cost models that also rate partial schedules."""
 
 from abc import abstractmethod
 
@@ -6,29 +6,29 @@ from costmodels.base import CostModel, Matrix, Vector
 
 
 class ProposesDecisions(CostModel):
-    """A model of the view `decisions` from which schedules can be drawn, one decision after the other.
+    """A model of the view `decisions` from which schedules can be sampled decision by decision.
 
-    Contract, beside that of CostModel
-    - `liking` takes rows in which what is undecided is NaN (`costmodels.partial_schedules`), and answers for
-      the last decision of each, in one vectorised pass. Among rows that agree in all but that
-      decision, a softmax is the share of good schedules that took each.
-    - Before any data all rows are liked alike.
+    Contract, in addition to that of CostModel
+    - `liking` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and rates
+      the last decision of each, in one vectorised pass. Over rows that differ only in that decision,
+      a softmax of the ratings gives the share of good schedules that took each.
+    - Without training, all rows get the same rating.
     """
 
     @abstractmethod
     def liking(self, features: Matrix) -> Vector:
-        """For each row how much good schedules took its last decision, as a logarithm."""
+        """Return per row the logit that good schedules take its last decision."""
 
 
 class ValuesPrefixes(CostModel):
-    """A model of the view `decisions` for which an open decision may be missing.
+    """A model of the view `decisions` that can also score partial schedules.
 
-    Contract, beside that of CostModel
-    - `value` takes rows in which what is undecided is NaN (`costmodels.partial_schedules`), and answers with
-      the score of the best way to complete each, in one vectorised pass.
-    - The value of a row without NaN is what `predict` says of it.
+    Contract, in addition to that of CostModel
+    - `value` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and returns
+      the score of the best completion of each, in one vectorised pass.
+    - The value of a row without NaN is the mean that `predict` returns for it.
     """
 
     @abstractmethod
     def value(self, features: Matrix) -> Vector:
-        """For each row the score that its best completion reaches."""
+        """Return per row the score of its best completion."""

@@ -1,4 +1,4 @@
-"""Several small networks at once: dense layers, their gradients and Adam's steps, in numpy."""
+"""Train several small networks at once in numpy: dense layers, their gradients, and Adam."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,47 +7,50 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Tensor = NDArray[np.floating]  # the networks are the first axis
+Tensor = NDArray[np.floating]  # first axis: the network
 Layers = Sequence[Tensor]  # weights and offsets, alternating
 
 
 def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> list[Tensor]:
-    """He-initialised weights; the last layer starts near zero."""
+    """Return He-initialised weights; those of the last layer are ten times smaller."""
     layers: list[Tensor] = []
-    for at, (before, after) in enumerate(pairwise(widths)):
-        scale = np.sqrt(2 / max(before, 1)) * (0.1 if at == len(widths) - 2 else 1.0)
+    for index, (before, after) in enumerate(pairwise(widths)):
+        scale = np.sqrt(2 / max(before, 1)) * (0.1 if index == len(widths) - 2 else 1.0)
         layers.append(rng.normal(0, scale, (networks, before, after)).astype(np.float32))
         layers.append(np.zeros((networks, 1, after), dtype=np.float32))
     return layers
 
 
 def forward(layers: Layers, rows: Tensor) -> list[Tensor]:
-    """The input of each layer, then the scores (networks x rows x 1)."""
+    """Return the input of each layer, and last the scores (networks x rows x 1)."""
     values = [rows]
-    for at in range(0, len(layers), 2):
-        raw = values[-1] @ layers[at] + layers[at + 1]
-        values.append(raw if at == len(layers) - 2 else np.maximum(raw, 0))
+    for index in range(0, len(layers), 2):
+        raw = values[-1] @ layers[index] + layers[index + 1]
+        values.append(raw if index == len(layers) - 2 else np.maximum(raw, 0))
     return values
 
 
 def gradients(layers: Layers, values: Sequence[Tensor], push: Tensor) -> list[Tensor]:
-    """The gradient of the loss by each layer, given its gradient by the scores (networks x rows)."""
+    """Return the loss gradient for each layer, from `push`, its gradient for the scores.
+
+    `push` has shape networks x rows.
+    """
     answer: list[Tensor] = []
     back = push[:, :, None]
-    for at in range(len(layers) - 2, -1, -2):
-        below = values[at // 2]
-        answer[:0] = [below.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
-        back = (back @ layers[at].transpose(0, 2, 1)) * (below > 0)
+    for index in range(len(layers) - 2, -1, -2):
+        layer_input = values[index // 2]
+        answer[:0] = [layer_input.transpose(0, 2, 1) @ back, back.sum(axis=1, keepdims=True)]
+        back = (back @ layers[index].transpose(0, 2, 1)) * (layer_input > 0)
     return answer
 
 
 def slopes(layers: Layers, values: Sequence[Tensor]) -> Tensor:
-    """The gradient of each score by its row (networks x rows x columns)."""
+    """Return the gradient of each score for its input row (networks x rows x columns)."""
     back = np.ones_like(values[-1])
-    for at in range(len(layers) - 2, -1, -2):
-        back = back @ layers[at].transpose(0, 2, 1)
-        if at:
-            back = back * (values[at // 2] > 0)
+    for index in range(len(layers) - 2, -1, -2):
+        back = back @ layers[index].transpose(0, 2, 1)
+        if index:
+            back = back * (values[index // 2] > 0)
     return back
 
 
@@ -58,7 +61,7 @@ WEIGHT_DECAY: Final = 0.5
 
 
 class Adam:
-    """Updates parameters in place against the given gradients."""
+    """The Adam optimizer; updates parameters in place."""
 
     def __init__(self, parameters: Sequence[Parameter], rate: float) -> None:
         self._parameters, self._rate, self._steps = parameters, rate, 0
@@ -66,7 +69,7 @@ class Adam:
         self._square = [np.zeros_like(parameter) for parameter in parameters]
 
     def step(self, gradients: Sequence[Parameter], share: float = 1.0) -> None:
-        """One bias-corrected step, at this share of the rate."""
+        """Make one bias-corrected step with the learning rate multiplied by `share`."""
         self._steps += 1
         rate = self._rate * share * np.sqrt(1 - SQUARE_DECAY**self._steps) / (1 - DECAY**self._steps)
         moments = zip(self._parameters, gradients, self._mean, self._square, strict=True)
@@ -80,7 +83,7 @@ class Adam:
 
 
 class AdamW(Adam):
-    """Adam with weight decay, and with steps that shrink to zero."""
+    """Adam with weight decay and a cosine schedule that ends at zero after `steps` steps."""
 
     def __init__(self, parameters: Sequence[Parameter], rate: float, steps: int) -> None:
         super().__init__(parameters, rate)

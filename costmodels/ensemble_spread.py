@@ -1,4 +1,4 @@
-"""Bootstraps, and spreads from the members' disagreement, for learners that are ensembles."""
+"""Bootstraps for ensembles, and spreads of scores from the members' disagreement."""
 
 from typing import Any
 
@@ -11,35 +11,35 @@ Weights = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
 
 LARGEST = float(np.finfo(np.float32).max)
-UNKNOWN = -FAILED_LABEL  # the spread of a score without any data
+UNKNOWN = -FAILED_LABEL  # spread of scores of an untrained model
 FEWEST_JUDGED = 8
-LEAST_SHARE = 0.05  # so that a row unlike any other always has a larger spread
+LEAST_SHARE = 0.05  # not 0, so that rows unlike the training rows always have a larger spread
 
 
 def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Features without NaN and infinity."""
+    """Return the features with NaN replaced by 0 and infinities by the largest float32."""
     return np.nan_to_num(features, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 
 def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
-    """How often each member's bootstrap holds each row."""
+    """Return how often each member's bootstrap contains each row (members x rows)."""
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
 
 
 def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
-    """How often each member sees each row: once, except for the one part of `parts` that it leaves out."""
+    """Return how often each member trains on each row: once, or never if it leaves it out."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
     return sees.astype(np.int64)
 
 
 def importance(labels: Vector) -> Weights:
-    """Fast rows weigh more: a wrong order among slow ones costs nothing."""
+    """Return the rows' weights, larger for fast rows: the order of slow ones is irrelevant."""
     return np.exp(labels.astype(np.float64)) + 0.1
 
 
 def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
-    """The error on rows that a member did not see, beyond what the members' spread explains."""
+    """Return the RMS error on left-out rows that the members' variance does not explain."""
     if not left_out.any():
         return UNKNOWN
     error = np.average((scores - labels) ** 2, weights=left_out)
@@ -48,30 +48,31 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """The factor on the members' variance, and the constant, that add up to the squared error of their mean.
+    """Return `factor` and `constant` so that factor * variance + constant fits squared errors.
 
-    Judged on each row by the members that did not see it: those that differ may still be right together.
+    The variance is that of the members' scores; the error is that of the mean score of the
+    members that were not trained on the row.
     """
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
         return 1.0, UNKNOWN**2
     unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
-    together = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
-    error, variance = (together - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
-    middle = np.average(variance, weights=weight)
-    spread = np.average((variance - middle) ** 2, weights=weight)
-    shared = np.average((variance - middle) * error, weights=weight)
+    mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
+    error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
+    mean_variance = np.average(variance, weights=weight)
+    spread = np.average((variance - mean_variance) ** 2, weights=weight)
+    shared = np.average((variance - mean_variance) * error, weights=weight)
     share = float(np.clip(shared / spread, LEAST_SHARE, 1.0)) if spread else 1.0
-    return share, max(0.0, float(np.average(error, weights=weight) - share * middle))
+    return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
 
 
 def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
-    """The members' mean; where they disagree the score is unsure."""
+    """Return the members' mean score; the spread grows with their disagreement."""
     spread = np.sqrt(share * scores.var(axis=0, ddof=1) + noise**2)
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
 
 
 def ignorant(rows: int) -> Prediction:
-    """Before any data every row scores alike, and any score is possible."""
+    """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
     nothing = np.zeros(rows, dtype=np.float32)
     return Prediction(nothing, nothing + np.float32(UNKNOWN))

@@ -1,4 +1,4 @@
-"""How good a model is: fit on one part of the measurements, judged on the other."""
+"""Evaluate a cost model: fit it on one part of the measurements, and judge it on the other."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from costmodels.splits import Split, rebased
 from mallorn.core.errors import InvalidRequest
 
 TOP_K = 8
-NORMAL_80 = 1.2816  # half the width of an interval that holds 80 % of a normal distribution
+NORMAL_80 = 1.2816  # half width of the 80 % interval of a normal distribution, in deviations
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Figures of one split.
+    """Metrics of one split.
 
-    `calibration` is the share of labels within two spreads of the score, `interval_80` of those in an
-    interval that should hold 80 %. Pairs whose labels tie are not in `pairwise`: `tied` counts them.
-    `pairwise` counts every pair alike, `pairwise_task` every task; `top_pairwise` and `top_recall` are of the
-    fastest tenth of each task.
+    `calibration` is the share of labels within two spreads of the score; `interval_80` is the
+    share within the predicted 80 % interval. `pairwise` excludes pairs with equal labels;
+    `tied` counts those. `pairwise` weights all pairs equally, `pairwise_task` all tasks.
+    `top_pairwise` and `top_recall` only look at the fastest tenth of each task.
     """
 
     pairwise: float
@@ -47,7 +47,7 @@ def evaluate(
     *,
     seed: int,
 ) -> Evaluation:
-    """Fit on one side of a split and judge on the other."""
+    """Fit a model on the training rows of a split, and judge it on the test rows."""
     model = fitted(make, features, labels, groups, split, seed=seed)
     mean, std = model.predict(features[split.test])
     return judge(mean, std, labels[split.test], groups[split.test])
@@ -62,7 +62,10 @@ def fitted(
     *,
     seed: int,
 ) -> CostModel:
-    """A model fit on one side of a split, with labels relative to the best of that side."""
+    """Return a model fit on a split's training rows, with labels relative to their best.
+
+    Raises InvalidRequest if either side is empty.
+    """
     train, test = split
     if not len(train) or not len(test):
         raise InvalidRequest(
@@ -75,7 +78,7 @@ def fitted(
 
 
 def judge(mean: Vector, std: Vector, truth: Vector, groups: Groups) -> Evaluation:
-    """The figures of predictions beside what was measured."""
+    """Return the metrics of predictions against measured labels."""
     pairs = metrics.compare_pairs(mean, truth, groups)
     return Evaluation(
         pairwise=pairs.accuracy,

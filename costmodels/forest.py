@@ -1,4 +1,4 @@
-"""A forest of random trees, as flat arrays; the spread of a score is the disagreement of the trees."""
+"""A forest of random trees as flat arrays; the trees' disagreement is the spread of a score."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from costmodels.views import check_rows
 
 
 class Trees(NamedTuple):
-    """Nodes of all trees under one numbering; a leaf is its own child."""
+    """Nodes of all trees in flat arrays with common numbers; a leaf is its own child."""
 
     roots: NDArray[np.int32]
     feature: NDArray[np.int32]
@@ -33,29 +33,29 @@ class Trees(NamedTuple):
     value: NDArray[np.float32]
 
     def opinions(self, rows: Matrix) -> Matrix:
-        """The value of every tree (a row) for every row of features (a column)."""
+        """Return the value of every tree for every row of features (trees x rows)."""
         flat = np.ascontiguousarray(rows).ravel()
         node = np.repeat(self.roots, len(rows))
         start = np.tile(np.arange(len(rows), dtype=np.int64) * rows.shape[1], len(self.roots))
         walking = np.flatnonzero(self.left[node] != node)
         while len(walking):
-            at = node[walking]
-            smaller = flat[start[walking] + self.feature[at]] <= self.threshold[at]
-            down = np.where(smaller, self.left[at], self.right[at])
-            node[walking] = down
-            walking = walking[self.left[down] != down]
+            nodes = node[walking]
+            smaller = flat[start[walking] + self.feature[nodes]] <= self.threshold[nodes]
+            children = np.where(smaller, self.left[nodes], self.right[nodes])
+            node[walking] = children
+            walking = walking[self.left[children] != children]
         return self.value[node].reshape(len(self.roots), len(rows))
 
 
 def as_trees(grown: Sequence[Any]) -> Trees:
-    """Flatten scikit-learn's trees."""
+    """Convert scikit-learn's trees into flat arrays."""
     trees = [estimator.tree_ for estimator in grown]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int32)
     sides = [_children(tree, root) for tree, root in zip(trees, roots, strict=True)]
     threshold = np.concatenate([tree.threshold for tree in trees])
-    near = threshold.astype(np.float32)
-    # The largest float32 not above each threshold: float32 features compare with it in the same way.
-    rounded = np.where(near > threshold, np.nextafter(near, np.float32(-np.inf)), near)
+    as_float32 = threshold.astype(np.float32)
+    # Round down to float32: float32 features compare the same way with the rounded threshold.
+    rounded = np.where(as_float32 > threshold, np.nextafter(as_float32, np.float32(-np.inf)), as_float32)
     return Trees(
         roots=roots,
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
@@ -80,9 +80,10 @@ PARAMETERS = {"max_features": 0.5, "min_samples_leaf": 2, "max_depth": 20}
 
 
 class Forest(CostModel):
-    """Extremely randomised trees, each on a bootstrap of the rows.
+    """Extremely randomised trees, each fit on a bootstrap of the rows.
 
-    Random thresholds give smooth scores from few rows, and spreads that grow where rows are rare.
+    Random thresholds give smooth scores from few rows, and larger spreads where rows are
+    sparse.
     """
 
     def __init__(self) -> None:
@@ -122,11 +123,14 @@ class Forest(CostModel):
 def grown(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
-    """A tree for each line of weights, on the rows that weigh; parameters of scikit-learn's replace ours."""
+    """Fit one tree per line of `weights`, on rows with a weight above 0.
+
+    `parameters` of scikit-learn's trees override the defaults.
+    """
     trees = []
     for weight in weights:
-        met = weight > 0
+        used = weight > 0
         seed = int(rng.integers(2**31))
         tree = ExtraTreeRegressor(**{**PARAMETERS, **parameters}, random_state=seed)
-        trees.append(tree.fit(rows[met], targets[met], sample_weight=weight[met]))
+        trees.append(tree.fit(rows[used], targets[used], sample_weight=weight[used]))
     return as_trees(trees)

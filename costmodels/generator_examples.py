@@ -1,4 +1,4 @@
-"""What a generator learns from: decisions of good schedules, beside others that they might have taken."""
+"""Training examples of a generator: decisions of good schedules, and alternatives to them."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,13 +21,13 @@ from costmodels.partial_schedules import (
 from costmodels.tiling_columns import SHARED
 
 GOOD_A_TASK: Final = 16
-NEAR_THE_BEST: Final = 0.5  # in units of the label: good schedules are at most 1.65 times as slow
-OTHERS: Final = 4  # decisions that a good schedule might have taken, for each that it took
-MOST_GOOD: Final = 1200  # schedules, so that learning costs no more for a base
+NEAR_THE_BEST: Final = 0.5  # label units: good schedules are at most 1.65 times slower
+OTHERS: Final = 4  # alternatives (negative examples) per decision of a good schedule
+MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base model
 
 
 class DecisionExamples(NamedTuple):
-    """Rows decided up to a step; whether the last decision is that of a good schedule; what each weighs."""
+    """Partial rows, whether each one's last decision is that of a good schedule, and weights."""
 
     rows: Matrix
     taken: Vector
@@ -35,13 +35,13 @@ class DecisionExamples(NamedTuple):
 
 
 def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> DecisionExamples:
-    """Every decision of the best schedules of each task, beside decisions drawn from rows of their sketch."""
-    fit = reproducible(rows)
-    usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
+    """Return decisions of each task's best schedules, and alternatives from other rows."""
+    is_reproducible = reproducible(rows)
+    usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     rows, labels, groups = rows[usable], labels[usable], groups[usable]
     fastest = [lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]] for lines in members(groups)]
-    near = [best[labels[best] >= labels[best[0]] - NEAR_THE_BEST] for best in fastest]
-    good = rng.permutation(np.concatenate(near))[:MOST_GOOD]
+    good_by_task = [best[labels[best] >= labels[best[0]] - NEAR_THE_BEST] for best in fastest]
+    good = rng.permutation(np.concatenate(good_by_task))[:MOST_GOOD]
     parts = [
         part
         for lines in members(by_sketch(rows, groups))
@@ -61,41 +61,41 @@ def _of_sketch(
     real = real_steps(rows[lines])
     for before, after in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
         yield DecisionExamples(prefixes(rows[good], after), np.ones(len(good), np.float32), weight)
-        yield _instead(rows, good, weight, rng.choice(lines, OTHERS * len(good)), (before, after), rests)
+        yield _alternatives(rows, good, weight, rng.choice(lines, OTHERS * len(good)), (before, after), rests)
 
 
-def _instead(
+def _alternatives(
     rows: Matrix, good: Indices, weight: Column, donors: Indices, span: tuple[int, int], rests: Steps
 ) -> DecisionExamples:
-    """The same schedules, with the decisions of a span of steps taken from others."""
-    mine, whose = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
-    steps, until = (np.full(len(mine), at) for at in span)
-    mixed, possible = continued(mine, rows[donors], steps, until, rests)
-    decided = np.flatnonzero(possible)
+    """Return the good schedules with the decisions in a span of steps taken from donors."""
+    originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
+    steps, until = (np.full(len(originals), index) for index in span)
+    mixed, is_valid = continued(originals, rows[donors], steps, until, rests)
+    decided = np.flatnonzero(is_valid)
     return DecisionExamples(
-        prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), whose[decided]
+        prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), shares[decided]
     )
 
 
 def by_sketch(rows: Matrix, groups: Groups) -> Groups:
-    """One number for each sketch of each task."""
+    """Return a group number per row, one for each sketch of each task."""
     return numbered(np.column_stack([numbered(groups), hashes(rows[:, :SHARED])[:, -1]]))
 
 
 def real_steps(rows: Matrix) -> Steps:
-    """The steps that decide something in rows of one sketch, then the last one."""
+    """Return the decision steps at which these rows of one sketch differ, and the last step."""
     varies = (rows[:, DECIDED] != rows[0, DECIDED]).any(axis=0)
     return np.union1d(STEP[DECIDED[varies]], [LAST])
 
 
 def hashes(rows: Matrix) -> Column:
-    """A number for the first, the first two, ... columns of each row; equal for equal ones."""
+    """Return a hash of every prefix (first 1, 2, ... columns) of each row."""
     weights = np.random.default_rng(0).normal(size=rows.shape[1])
     return np.asarray(np.cumsum(rows.astype(np.float64) * weights, axis=1))
 
 
 def numbered(keys: Column | Groups) -> Groups:
-    """Equal keys (or lines of keys) as equal numbers, from zero."""
+    """Number distinct keys (values or lines of values) from 0; equal keys get equal numbers."""
     lines = keys.reshape(len(keys), -1)
     order = np.lexsort(lines.T)
     sorted_keys = lines[order]

@@ -1,4 +1,4 @@
-"""Message passing over the loop tree, between each loop or statement and its parent and children."""
+"""A graph network: the loops and statements of a loop tree exchange messages."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -17,7 +17,7 @@ ROUNDS: Final = 3
 
 
 class GNN(Neural):
-    """One node per line of the loop tree, three rounds of messages, then attentive mean and max pooling."""
+    """One node per line of the loop tree; 3 message rounds, then attention and max pooling."""
 
     KIND: ClassVar[str] = "gnn"
     view: ClassVar[str] = LOOPS.name
@@ -26,8 +26,8 @@ class GNN(Neural):
     @classmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
         layers = dense_layers(rng, "in", columns(LOOPS), WIDTH)
-        for at in range(ROUNDS):
-            layers |= dense_layers(rng, f"round{at}", 3 * WIDTH, WIDTH, gain=0.5)
+        for index in range(ROUNDS):
+            layers |= dense_layers(rng, f"round{index}", 3 * WIDTH, WIDTH, gain=0.5)
         layers |= dense_layers(rng, "weight", WIDTH, WIDTH)
         layers |= dense_layers(rng, "hidden", 2 * WIDTH, WIDTH)
         return layers | dense_layers(rng, "out", WIDTH, heads, gain=0.1)
@@ -37,34 +37,36 @@ class GNN(Neural):
         import torch
 
         present, parents = table[:, :, 0], parents_of(table)
-        there = present[:, :, None]
-        nodes = _relu_in(layers, table) * there
-        for at in range(ROUNDS):
-            around, within = _messages(nodes, parents)
-            heard = dense(layers, f"round{at}", torch.cat([nodes, around, within], dim=-1)).relu()
-            nodes = (nodes + heard) * there
-        weight = dense(layers, "weight", nodes).masked_fill(there == 0, FAR).softmax(1)
-        both = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
-        hidden = dense(layers, "hidden", both).relu()
+        is_node = present[:, :, None]
+        nodes = _relu_in(layers, table) * is_node
+        for index in range(ROUNDS):
+            parent, children = _messages(nodes, parents)
+            update = dense(layers, f"round{index}", torch.cat([nodes, parent, children], dim=-1)).relu()
+            nodes = (nodes + update) * is_node
+        weight = dense(layers, "weight", nodes).masked_fill(is_node == 0, FAR).softmax(1)
+        pooled = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
+        hidden = dense(layers, "hidden", pooled).relu()
         return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
 
 
 def _relu_in(layers: Tensors, table: "Tensor") -> "Tensor":
-    """The first layer, blind to the parent's line number, which is an address and not a feature."""
+    """Apply the first layer without the column of the parent's line, which is not a feature."""
     features = table.clone()
     features[:, :, 1] = 0
     return dense(layers, "in", features).relu()
 
 
 def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
-    """For each node, the state of its parent and the mean state of its children. Nodes without a parent point
-    to the place behind the last line, whose state is zero."""
+    """Return for each node the state of its parent and the mean state of its children.
+
+    Nodes without a parent point to an extra node after the last line, whose state is zero.
+    """
     import torch
 
     rows, lines, width = nodes.shape
-    nowhere = nodes.new_zeros(rows, 1, width)
+    zero_state = nodes.new_zeros(rows, 1, width)
     address = parents[:, :, None].expand(-1, -1, width)
-    around = torch.cat([nodes, nowhere], dim=1).gather(1, address)
-    within = nodes.new_zeros(rows, lines + 1, width).scatter_add(1, address, nodes)
+    parent_states = torch.cat([nodes, zero_state], dim=1).gather(1, address)
+    child_sums = nodes.new_zeros(rows, lines + 1, width).scatter_add(1, address, nodes)
     children = nodes.new_zeros(rows, lines + 1).scatter_add(1, parents, torch.ones_like(nodes[:, :, 0]))
-    return around, (within / children.clamp(min=1)[:, :, None])[:, :lines]
+    return parent_states, (child_sums / children.clamp(min=1)[:, :, None])[:, :lines]

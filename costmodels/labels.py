@@ -1,4 +1,4 @@
-"""From measurements to training data: labels, and a sample that stays small while the dataset grows."""
+"""Turn measurements into training data: labels, and a sample of bounded size."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,19 +10,20 @@ from costmodels.base import FAILED_LABEL, LATE_LABEL, Groups, Indices, Vector
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
-# These say nothing about the candidate.
+# Outcomes that say nothing about the candidate.
 UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})
 
 
 def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
-    """Which measurements a model may learn from."""
+    """Return a mask of the measurements that models are trained on."""
     return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
 
 
 def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Sequence[Outcome]) -> Vector:
-    """log(best latency of the group / latency); failures carry FAILED_LABEL, and all else lies above.
+    """Return log(best latency of the group / latency); FAILED_LABEL for failures, else above it.
 
-    A run that was cut off is no failure: it is at least LATE_LABEL slow. A build that was never ran.
+    A run that timed out gets LATE_LABEL; a build that timed out is a failure, since it never
+    ran. Raises InvalidRequest if a time is not positive and finite.
     """
     timed = zip(latencies_us, outcomes, strict=True)
     wrong = [us for us, outcome in timed if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
@@ -31,25 +32,25 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
             f"{len(wrong)} of {len(latencies_us)} times are not positive: the first is {wrong[0]:g} us",
             hint="leave these measurements out, or store them as failures",
         )
-    known = np.array([outcome is Outcome.OK for outcome in outcomes], dtype=np.bool_)
-    logs = np.array([np.log(us) if us and ok else np.inf for us, ok in zip(latencies_us, known, strict=True)])
+    is_ok = np.array([outcome is Outcome.OK for outcome in outcomes], dtype=np.bool_)
+    logs = np.array([np.log(us) if us and ok else np.inf for us, ok in zip(latencies_us, is_ok, strict=True)])
     _, group_of = np.unique(groups, return_inverse=True)
     best = np.full(group_of.max(initial=-1) + 1, np.inf)
     np.minimum.at(best, group_of, logs)
     late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
     answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
-    answer[known] = of_times(best[group_of[known]] - logs[known])
+    answer[is_ok] = of_times(best[group_of[is_ok]] - logs[is_ok])
     return answer
 
 
 def of_times(label: NDArray[np.floating[Any]]) -> Vector:
-    """Labels of times: the least change keeps them off the two labels that say there is no time."""
+    """Return the labels, moved by the least amount off FAILED_LABEL and LATE_LABEL."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
 
 
 def timed(label: Vector) -> NDArray[np.bool_]:
-    """Which labels come from a time: neither failed nor cut off."""
+    """Return a mask of the labels that come from a time: neither failed nor timed out."""
     return np.asarray((label > FAILED_LABEL) & (label != LATE_LABEL))
 
 
@@ -58,10 +59,10 @@ def _just_above(label: float) -> np.float32:
 
 
 def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
-    """Rows to train on, oldest first: the newest third of `limit`, the best third, and a draw from the rest.
+    """Return at most `limit` row indices to train on: the newest, the best, and random others.
 
-    Rows are given in the order they were measured. The sample never exceeds `limit`, so a refit costs the
-    same however long the job runs.
+    Each kind gets a third. `label` and the result are ordered from oldest to newest. The limit
+    bounds the time of a refit.
     """
     total = len(label)
     if total <= limit:

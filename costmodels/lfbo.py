@@ -1,4 +1,4 @@
-"""Asks how likely a candidate is among the fastest of its task, by likelihood-free optimisation (LFBO)."""
+"""Likelihood-free Bayesian optimisation (LFBO): is a candidate among its task's fastest?"""
 
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -24,22 +24,23 @@ from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
 GAMMA: Final = 0.1  # share of a task's rows that count as fast
-LEAST_SLOPE: Final = 0.02  # so that scores of one sign keep their order
+LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
 
 
 class Chances(NamedTuple):
-    """For each row the share of its weight that says fast, and its weight."""
+    """For each row, the probability target of being fast, and the row's weight."""
 
     targets: Vector
     weights: Weights
 
 
 class LFBO(CostModel):
-    """Random trees tell the fastest tenth of each task from all its rows; how much faster is the weight.
+    """Random trees that tell the fastest tenth of each task from all its rows.
 
-    What a row gains over the tenth's slowest counts as a vote for fast beside one for slow that every row
-    has, so that the chance orders candidates by the improvement that is expected of them. Among slow ones
-    it says nothing. A line through rows left out maps it to labels.
+    Every row has a vote of 1 for "slow"; rows of the fastest tenth also have a vote for
+    "fast", weighted by their gain over the slowest of that tenth. So the predicted probability
+    ranks candidates by expected improvement; it does not rank slow candidates. A linear fit on
+    left-out rows maps probabilities to labels.
     """
 
     KIND: ClassVar[str] = "lfbo"
@@ -67,12 +68,12 @@ class LFBO(CostModel):
     def _grown(
         self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        """Trees, a member of each part for every draw."""
+        """Return one set of trees per part of the model, with one tree per line of `drawn`."""
         targets, weights = chances(labels, groups)
         return (grown(rows, targets, drawn * weights, rng),)
 
     def _raw(self, rows: Matrix) -> Matrix:
-        """The score of each member, before it becomes a label."""
+        """Return the score of each member before it is mapped to a label."""
         return self._parts[0].opinions(rows)
 
     def _opinions(self, rows: Matrix) -> NDArray[np.float64]:
@@ -86,8 +87,8 @@ class LFBO(CostModel):
     def save(self) -> bytes:
         numbers = {"slope": self._slope, "offset": self._offset, "share": self._share, "noise": self._noise}
         arrays: dict[str, NDArray[Any]] = {
-            f"{at}.{name}": array
-            for at, trees in enumerate(self._parts)
+            f"{index}.{name}": array
+            for index, trees in enumerate(self._parts)
             for name, array in trees._asdict().items()
         }
         return pack(self.KIND, {**numbers, "parts": len(self._parts)}, arrays)
@@ -99,46 +100,47 @@ class LFBO(CostModel):
         model._slope, model._offset = numbers["slope"], numbers["offset"]
         model._share, model._noise = numbers["share"], numbers["noise"]
         model._parts = tuple(
-            Trees(*(arrays[f"{at}.{name}"] for name in Trees._fields)) for at in range(numbers["parts"])
+            Trees(*(arrays[f"{index}.{name}"] for name in Trees._fields)) for index in range(numbers["parts"])
         )
         return model
 
 
 def chances(labels: Vector, groups: Groups) -> Chances:
-    """Gains over the slowest of the fast are on one scale in all groups: their mean is one vote."""
+    """Return targets and weights from gains; in every group the mean gain counts as 1 vote."""
     gain = np.zeros(len(labels))
     for lines in members(groups):
-        ran = lines[timed(labels[lines])]
-        if len(ran):
-            least = np.quantile(labels[ran].astype(np.float64), 1 - GAMMA)
-            gain[ran] = np.maximum(0.0, labels[ran] - least)
-            fast = ran[gain[ran] > 0]
+        with_time = lines[timed(labels[lines])]
+        if len(with_time):
+            least = np.quantile(labels[with_time].astype(np.float64), 1 - GAMMA)
+            gain[with_time] = np.maximum(0.0, labels[with_time] - least)
+            fast = with_time[gain[with_time] > 0]
             gain[fast] /= gain[fast].mean() if len(fast) else 1.0
     return Chances((gain / (1 + gain)).astype(np.float32), 1 + gain)
 
 
 def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
-    """Slope and offset of labels over the mean score of the members that did not see the row."""
+    """Return slope and offset of a linear fit of labels over the scores of members left out."""
     rows = np.flatnonzero(left_out.any(axis=0))
     if len(rows) < FEWEST_JUDGED:
         return 1.0, float(np.mean(labels - raw.mean(axis=0)))
     unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
-    together = (raw[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
+    mean_score = (raw[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
     truth = labels[rows].astype(np.float64)
-    (own, shared), _ = np.cov(together, truth, aweights=weight, ddof=0)
+    (own, shared), _ = np.cov(mean_score, truth, aweights=weight, ddof=0)
     slope = max(LEAST_SLOPE, float(shared / own)) if own else 1.0
-    return slope, float(np.average(truth - slope * together, weights=weight))
+    return slope, float(np.average(truth - slope * mean_score, weights=weight))
 
 
 SHARPNESS: Final = 4.0  # a row that is twice as slow counts a sixteenth
-LEAST: Final = 0.02  # of the best row's weight
-CHANCE: Final = 0.3  # label units that certainty of being among the fastest is worth
+LEAST: Final = 0.02  # least weight, relative to the best row's
+CHANCE: Final = 0.3  # label units added for a probability of 1 of being among the fastest
 
 
 class ForestPlusLFBO(LFBO):
-    """Random trees on labels, where slow rows hardly weigh, plus those of `lfbo`.
+    """Random trees on labels, with low weights for slow rows, plus the trees of `lfbo`.
 
-    The labels order all candidates, so that a search finds its way from afar; the chance orders the head.
+    The label trees rank all candidates, which guides a search far from the best; the `lfbo`
+    trees rank the fastest candidates.
     """
 
     KIND: ClassVar[str] = "headfirst"

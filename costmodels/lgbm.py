@@ -1,4 +1,4 @@
-"""LightGBM's trees on decision features, by regression or by rank."""
+"""LightGBM's boosted trees on decision features, trained by regression or by ranking."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self
@@ -22,26 +22,26 @@ SHARED: Settings = {
     "learning_rate": 0.15,
     "feature_fraction_bynode": 0.5,
     "min_data_in_leaf": 3,
-    "min_sum_hessian_in_leaf": 1e-3,  # leaves of nothing but rounding errors cannot be split
+    "min_sum_hessian_in_leaf": 1e-3,  # leaves with only rounding errors cannot be split
     "max_bin": 63,
     "min_data_in_bin": 1,
     "feature_pre_filter": False,
     "deterministic": True,
     "force_col_wise": True,
-    "num_threads": 1,  # OpenMP threads that spin stall everyone on a busy host
+    "num_threads": 1,  # spinning OpenMP threads slow down a busy host
     "verbosity": -1,
 }
 
 
 class LightGBM(CostModel):
-    """A few boosters of leaf-wise trees on squared error, each on a bootstrap of the rows."""
+    """Boosters of leaf-wise trees with squared error, each fit on a bootstrap of the rows."""
 
     KIND: ClassVar = "lightgbm"
     OBJECTIVE: ClassVar[Settings] = {"objective": "regression"}
     RANKS: ClassVar = False
 
     def __init__(self, parameters: Settings | None = None, trees: int = TREES) -> None:
-        """Takes LightGBM's own parameters, which replace ours."""
+        """Create an untrained model; `parameters` override the default LightGBM parameters."""
         self._parameters, self._trees = {**SHARED, **self.OBJECTIVE, **(parameters or {})}, trees
         self._forget()
 
@@ -81,7 +81,7 @@ class LightGBM(CostModel):
 
     def save(self) -> bytes:
         texts = [as_array(booster.model_to_string().encode()) for booster in self._boosters]
-        arrays: dict[str, NDArray[Any]] = {f"{at}": text for at, text in enumerate(texts)}
+        arrays: dict[str, NDArray[Any]] = {f"{index}": text for index, text in enumerate(texts)}
         numbers = {**self._calibration.numbers, "members": len(texts)}
         return pack(self.KIND, numbers, {**arrays, **self._calibration.arrays()})
 
@@ -91,7 +91,7 @@ class LightGBM(CostModel):
         model = cls()
         model._calibration = ScoreCalibration.stored(numbers, arrays)
         try:
-            texts = [arrays[f"{at}"].tobytes().decode() for at in range(numbers["members"])]
+            texts = [arrays[f"{index}"].tobytes().decode() for index in range(numbers["members"])]
             model._boosters = [lightgbm.Booster(model_str=text) for text in texts]
         except lightgbm.basic.LightGBMError as error:
             raise unreadable(cls.KIND, str(error)) from error
@@ -99,9 +99,9 @@ class LightGBM(CostModel):
 
 
 class LightGBMRank(LightGBM):
-    """The same with LambdaRank, which weighs pairs near the top of their group more.
+    """LightGBM with LambdaRank, which gives pairs near the top of their group a larger weight.
 
-    Its raw scores only rank; a curve through the rows left out maps them to labels.
+    Its raw scores only rank; a monotone curve fit on left-out rows maps them to labels.
     """
 
     KIND: ClassVar = "lightgbm-rank"

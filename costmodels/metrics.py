@@ -1,4 +1,4 @@
-"""How well scores predict what was measured; rows of different groups are never compared."""
+"""Metrics of how well scores predict labels; rows of different groups are never compared."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from costmodels.base import Groups, Vector
 
 Weights = dict[int, float]
-Figure = Callable[[Vector, Vector, Groups], float]  # of scores, labels and groups
+Figure = Callable[[Vector, Vector, Groups], float]  # a metric of scores, labels and groups
 
 NAN = float("nan")
 
 
 class Pairs(NamedTuple):
-    """Pairs within groups: the share in the right order, how many were judged and how many were skipped."""
+    """Pairs within groups: share ranked correctly, number compared, number skipped as ties."""
 
     accuracy: float
     judged: int
@@ -23,7 +23,11 @@ class Pairs(NamedTuple):
 
 
 def compare_pairs(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> Pairs:
-    """Label ties are skipped and counted, score ties count half; NaN where no group holds two labels."""
+    """Return how many pairs the scores rank correctly.
+
+    Pairs with labels within `tie` are skipped; equal scores count half. The accuracy is NaN
+    without pairs.
+    """
     right, judged, all_pairs = 0.0, 0, 0
     for lines in members(groups):
         faster, slower = np.nonzero(labels[lines][:, None] > labels[lines][None, :] + tie)
@@ -35,12 +39,12 @@ def compare_pairs(scores: Vector, labels: Vector, groups: Groups, *, tie: float 
 
 
 def pairwise_accuracy(scores: Vector, labels: Vector, groups: Groups, *, tie: float = 1e-3) -> float:
-    """Share of pairs in the right order; see `compare_pairs`."""
+    """Return the share of pairs ranked correctly; see `compare_pairs`."""
     return compare_pairs(scores, labels, groups, tie=tie).accuracy
 
 
 def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Mean over groups of the share of the k fastest that are among the k best scored."""
+    """Return the mean over groups of the share of the k fastest that the top k scores include."""
     recalls = []
     for lines in members(groups):
         size = min(k, len(lines))
@@ -50,19 +54,19 @@ def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> floa
 
 
 def fastest_tenth(labels: Vector, groups: Groups) -> NDArray[np.int64]:
-    """The rows of the fastest tenth of each group, rounded up, in their order."""
+    """Return the rows of the fastest tenth (rounded up) of each group, in ascending order."""
     chosen = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in members(groups)]
     return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, dtype=np.int64)
 
 
 def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Share of pairs in the right order where both are of the fastest tenth of their group."""
+    """Return the share of pairs ranked correctly within the fastest tenth of each group."""
     top = fastest_tenth(labels, groups)
     return pairwise_accuracy(scores[top], labels[top], groups[top])
 
 
 def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Mean over groups of the share of the fastest tenth that is in the best scored tenth."""
+    """Return the mean over groups of the fastest tenth's share in the top-scored tenth."""
 
     def of_one(scores: Vector, labels: Vector, groups: Groups) -> float:
         return top_k_recall(scores, labels, groups, _tenth(len(labels)))
@@ -71,7 +75,7 @@ def top_tenth_recall(scores: Vector, labels: Vector, groups: Groups) -> float:
 
 
 def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> dict[int, float]:
-    """A figure of each group alone; NaN where it is undefined."""
+    """Return a metric for each group separately; NaN where it is undefined."""
     return {
         int(groups[lines[0]]): figure(scores[lines], labels[lines], groups[lines])
         for lines in members(groups)
@@ -79,13 +83,13 @@ def per_task(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> 
 
 
 def mean_of_tasks(figure: Figure, scores: Vector, labels: Vector, groups: Groups) -> float:
-    """The mean over groups, whatever their size, without undefined figures."""
-    known = [value for value in per_task(figure, scores, labels, groups).values() if value == value]
-    return float(np.mean(known)) if known else NAN
+    """Return the unweighted mean of a metric over groups, without NaN values."""
+    values = [value for value in per_task(figure, scores, labels, groups).values() if value == value]
+    return float(np.mean(values)) if values else NAN
 
 
 def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
-    """Mean over groups and over i = 1..k of: the group's least latency over that of the i best scored."""
+    """Return the mean, over groups and i = 1..k, of best latency / best latency of the top i."""
     peaks = []
     for lines in members(groups):
         speed = np.exp(labels[lines].astype(np.float64))
@@ -95,10 +99,11 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
 
 
 def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights: Weights, k: int) -> float:
-    """Least time of the whole network over its time with, in each task, the fastest of the k best scored.
+    """Return the least network time divided by its time with the fastest of each task's top k.
 
-    Times count as often as the network calls the task. A failure is a latency of infinity; a task whose
-    k best scored all fail makes the score 0, and a task where everything fails is left out.
+    Times are weighted by the number of calls of the task. A failure is an infinite latency: a
+    task whose top k all fail makes the score 0. Tasks in which all candidates fail are left
+    out.
     """
     least, found = 0.0, 0.0
     for lines in members(groups):
@@ -111,7 +116,7 @@ def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights:
 
 
 def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:
-    """Mean over groups of the correlation of ranks, ties at their middle; groups of one rank are skipped."""
+    """Return the mean rank correlation over groups; groups with equal labels are skipped."""
     correlations = []
     for lines in members(groups):
         left, right = _ranks(scores[lines]), _ranks(labels[lines])
@@ -121,24 +126,24 @@ def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:
 
 
 def rmse(scores: Vector, labels: Vector) -> float:
-    """Root of the mean squared difference, in log units."""
+    """Return the root mean squared error, in log units."""
     return float(np.sqrt(np.mean((scores.astype(np.float64) - labels) ** 2)))
 
 
 def r2(scores: Vector, labels: Vector) -> float:
-    """Share of the labels' variance that the scores explain, over all rows; NaN where labels are alike."""
+    """Return the share of the labels' variance that scores explain; NaN for equal labels."""
     truth = labels.astype(np.float64)
     variance = np.mean((truth - truth.mean()) ** 2)
     return float(1 - np.mean((scores - truth) ** 2) / variance) if variance else NAN
 
 
 def coverage(mean: Vector, std: Vector, labels: Vector, deviations: float) -> float:
-    """Share of labels within so many spreads of the score."""
+    """Return the share of labels within `deviations` spreads of the score; NaN without rows."""
     return float(np.mean(np.abs(mean - labels) <= deviations * std)) if len(labels) else NAN
 
 
 def members(groups: Groups) -> Iterator[NDArray[np.int64]]:
-    """The rows of each group, in order."""
+    """Yield the row indices of each group, ascending."""
     for group in np.unique(groups):
         yield np.flatnonzero(groups == group).astype(np.int64)
 
@@ -152,5 +157,5 @@ def _tenth(rows: int) -> int:
 
 
 def _ranks(values: Vector) -> NDArray[np.float64]:
-    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[place], dtype=np.float64)
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return np.asarray((np.cumsum(counts) - (counts - 1) / 2)[index], dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Small networks in plain numpy, fit by order and by value together."""
+"""Small networks in plain numpy, trained with a ranking loss and a squared error."""
 
 from typing import Any, Final
 
@@ -21,15 +21,15 @@ HIDDEN: Final = (64, 64)
 STEPS: Final = 800
 BATCH: Final = 96
 RATE: Final = 6e-3
-ORDER: Final = 0.1  # how much the order weighs beside the value
+ORDER: Final = 0.1  # weight of the ranking loss; the squared error has weight 1
 
 
 class MLP(CostModel):
-    """Three networks of two hidden layers, each on a bootstrap of the rows.
+    """Three networks with two hidden layers, each trained on a bootstrap of the rows.
 
-    Every batch is drawn from one group: LambdaRank orders it, and a squared error keeps the scores near the
-    labels; a curve through the rows left out undoes what ranking stretches. Fitting takes as many steps
-    however many rows there are.
+    Every batch is drawn from one group. The loss is LambdaRank plus a squared error, which
+    keeps scores near the labels; a monotone curve fit on left-out rows corrects their scale.
+    The number of steps does not depend on the number of rows.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class MLP(CostModel):
         rng = np.random.default_rng(seed)
         rows = self._inputs.of(features)
         drawn = draws(rng, len(labels), MEMBERS)
-        # The library's threads wait for each other by spinning, which on a busy host is slower than one.
+        # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
             layers[-1] += labels.mean()
@@ -60,7 +60,7 @@ class MLP(CostModel):
             self._calibration = calibrated(self._raw(rows), labels, drawn == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
-        """In double precision: a sum must not depend on which rows are beside it."""
+        """Return the members' scores in double precision, independent of batching."""
         layers = [layer.astype(np.float64) for layer in self._layers]
         return np.asarray(forward(layers, rows.astype(np.float64)[None])[-1][:, :, 0], dtype=np.float64)
 
@@ -70,7 +70,7 @@ class MLP(CostModel):
         return self._calibration(self._raw(self._inputs.of(features)))
 
     def save(self) -> bytes:
-        arrays: dict[str, NDArray[Any]] = {f"layer{at}": layer for at, layer in enumerate(self._layers)}
+        arrays: dict[str, NDArray[Any]] = {f"layer{index}": layer for index, layer in enumerate(self._layers)}
         inputs = self._inputs._asdict() if self._inputs else {}
         arrays |= {**inputs, **self._calibration.arrays()}
         return pack(KIND, {**self._calibration.numbers, "layers": len(self._layers)}, arrays)
@@ -80,7 +80,7 @@ class MLP(CostModel):
         numbers, arrays = unpack(KIND, blob)
         model = cls()
         model._calibration = ScoreCalibration.stored(numbers, arrays)
-        model._layers = [arrays[f"layer{at}"] for at in range(numbers["layers"])]
+        model._layers = [arrays[f"layer{index}"] for index in range(numbers["layers"])]
         model._inputs = (
             HingeFeatures(*(arrays[name] for name in HingeFeatures._fields)) if model._layers else None
         )

@@ -1,4 +1,4 @@
-"""Momentum adaptation (after Pruner's MoA): a network from elsewhere learns a device, and forgets slowly."""
+"""Momentum adaptation (Pruner's MoA): adapt a pretrained network slowly to a new device."""
 
 from abc import abstractmethod
 from typing import ClassVar, Final, TypeVar
@@ -19,28 +19,29 @@ Network = TypeVar("Network", bound=Neural)
 
 
 def adapted(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
-    """The base after updates on the local rows, oldest first: a pure function of base, rows and seed.
+    """Return the base after UPDATES updates on growing prefixes of the local rows, oldest first.
 
-    Each update starts from the slow weights, learns all rows so far, and moves the slow weights a tenth of
-    the way. So a few unusual rows do not erase the base.
+    Each update fine-tunes the slow weights on all rows so far, and then moves the slow weights
+    a tenth of the way to the result, so that a few unusual rows do not erase the base. The
+    result depends only on base, rows and seed.
     """
     slow = fast = base
     for update in range(1, UPDATES + 1):
-        known = -(-len(labels) * update // UPDATES)
-        rows = slice(0, known)
+        count = -(-len(labels) * update // UPDATES)
+        rows = slice(0, count)
         fast = slow.tuned(features[rows], labels[rows], groups[rows], steps=STEPS, seed=seed + update)
         slow = slow.towards(fast, 1 - MOMENTUM)
     return fast
 
 
 class OnNetwork(TransferModel):
-    """A network of the base's kind that the base teaches what local rows tell.
+    """A network of the base's class, trained from the base on local rows.
 
-    Where the base has no training, the network learns the rows directly.
+    If the base is untrained, a new network is trained on the rows directly.
     """
 
-    STORED: ClassVar[str]  # the name of what was learned, in the bytes
-    CANNOT: ClassVar[str]  # what another model is told that it is no network for
+    STORED: ClassVar[str]  # name of the trained network in the saved bytes
+    CANNOT: ClassVar[str]  # why a base that is no network is refused, for the error message
     view: ClassVar[str] = PRIMITIVES.name
 
     def __init__(self, base: CostModel | None = None) -> None:
@@ -59,8 +60,8 @@ class OnNetwork(TransferModel):
         return issubclass(kind, Neural)
 
     @abstractmethod
-    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        """What the base makes of the rows."""
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        """Return a network trained from the base on these rows."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -68,7 +69,7 @@ class OnNetwork(TransferModel):
         if not len(labels):
             return
         if self._network.learned:
-            self._learned = self._taught(features, labels, groups, seed)
+            self._learned = self._from_base(features, labels, groups, seed)
         else:
             self._learned = type(self._network)()
             self._learned.fit(features, labels, groups, seed=seed)
@@ -85,17 +86,18 @@ class OnNetwork(TransferModel):
 
 
 class MoA(OnNetwork):
-    """A neural base that adapts to local rows. A base without training learns them directly.
+    """A neural base model that adapts to local rows with momentum.
 
-    Pruner's own (ASPLOS'25) keeps a Siamese copy of the pre-trained weights throughout a search: every fourth
-    online update begins with it, and then moves it a hundredth of the way (momentum 0.99). Here nothing is
-    kept between refits: each makes four updates from the base, all of which begin with the slow weights, and
-    these move a tenth of the way (momentum 0.9).
+    Pruner (ASPLOS'25) keeps a Siamese copy of the pretrained weights throughout a search:
+    every fourth online update starts from the copy, and then moves it a hundredth of the way
+    (momentum 0.99). Here no state is kept between refits: each refit makes four updates from
+    the base, all of which start from the slow weights and then move these a tenth of the way
+    (momentum 0.9).
     """
 
     KIND: ClassVar[str] = "moa"
     STORED: ClassVar[str] = "adapted"
     CANNOT: ClassVar[str] = "has no layers that could adapt"
 
-    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
         return adapted(self._network, features, labels, groups, seed=seed)

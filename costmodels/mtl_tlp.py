@@ -1,4 +1,4 @@
-"""TLP with one head per domain (MTL-TLP): the trunk learns from all targets."""
+"""TLP with one head per domain (MTL-TLP); the shared trunk is trained on all targets."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Final, Self, cast
@@ -17,11 +17,12 @@ ONLY: Final = ""  # the domain of rows without one
 
 
 class MTLTLP(TLP, ManyDomains):
-    """One trunk, and a head for each domain: a target, or a kind of host.
+    """A shared trunk, and one head per domain (a target, or a class of hosts).
 
-    All rows of a group are of one domain, given to `fit_domains`; `fit` treats all rows as one domain. The
-    head of the home domain predicts, unless `at` selects another. One made by `on` begins each `fit` with
-    its base's trunk and heads, and adapts the trunk and the home head as MoA does; the base is not stored.
+    `fit_domains` takes the domain of each row; all rows of a group must have the same. `fit`
+    treats all rows as one domain. The home domain's head predicts, unless `at` selects
+    another. A model made by `on` starts each `fit` from its base's trunk and heads, and adapts
+    the trunk and the home head as MoA does; the base is not stored.
     """
 
     KIND: ClassVar[str] = "mtl-tlp"
@@ -38,7 +39,7 @@ class MTLTLP(TLP, ManyDomains):
 
     def _forget(self) -> None:
         super()._forget()
-        self.domains: tuple[str, ...] = (ONLY,)  # that have a head
+        self.domains: tuple[str, ...] = (ONLY,)  # each has a head
 
     def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
         if self._base is None:
@@ -57,19 +58,19 @@ class MTLTLP(TLP, ManyDomains):
         home: str,
         seed: int,
     ) -> None:
-        """Learn all domains and predict for `home`. Raises InvalidRequest if no row is of `home`."""
+        """Train on all domains; predict for `home`. Raises InvalidRequest if it has no row."""
         if len(domains) != len(labels):
             raise InvalidRequest(
                 f"{len(labels)} rows are of {len(domains)} domains", hint="give every row one domain"
             )
         names, heads = np.unique([*domains, home], return_inverse=True)
-        known = tuple(str(name) for name in names)
+        distinct = tuple(str(name) for name in names)
         _check(home, set(domains))
         self._learn(features, labels, groups, heads[:-1].astype(np.int64), seed)
-        self.domains, self._head = known, known.index(home)
+        self.domains, self._head = distinct, distinct.index(home)
 
     def at(self, domain: str) -> Self:
-        """The same model, predicting for another of its domains."""
+        """Return a copy that predicts for another domain. Raises InvalidRequest if unknown."""
         _check(domain, set(self.domains))
         copy = type(self).load(self.save())
         copy._head = copy.domains.index(domain)
@@ -85,8 +86,8 @@ class MTLTLP(TLP, ManyDomains):
         return model
 
 
-def _check(domain: str, known: set[str]) -> None:
-    if domain not in known:
+def _check(domain: str, domains: set[str]) -> None:
+    if domain not in domains:
         raise InvalidRequest(
-            f"no row is of the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, known)))}"
+            f"no row is of the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
         )

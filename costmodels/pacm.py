@@ -1,4 +1,4 @@
-"""Statements and the flow of data between them, each with a network of its own (after Pruner's PaCM)."""
+"""A network with a branch for statements and one for their data flow (Pruner's PaCM)."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,23 +15,25 @@ if TYPE_CHECKING:
 WIDTH: Final = 32
 HEADS: Final = 4
 LINES, NUMBERS = STATEMENTS.shape
-# MetaSchedule's numbers of a statement: arithmetic and loops, then 18 of each of 5 buffers.
+# MetaSchedule's features of a statement: arithmetic and loops, then 18 features per buffer
+# (5).
 FIRST_BUFFER: Final = 1 + 57
 BUFFERS: Final = slice(FIRST_BUFFER, FIRST_BUFFER + 5 * 18)
-SEEN: Final = len(range(NUMBERS)[BUFFERS])  # numbers of a statement that say what it reads and writes
-PARTS: Final = 1 + len(QUANTILES)  # the numbers themselves, and how far each is above its quantiles
+SEEN: Final = len(range(NUMBERS)[BUFFERS])  # features of a statement's reads and writes
+PARTS: Final = 1 + len(QUANTILES)  # the features themselves, and their excess over each quantile
 
 
 class PaCM(Neural):
-    """What every statement costs is summed up; self-attention follows the data through their sequence.
+    """Sums up a cost per statement, and applies self-attention to the statements' data flow.
 
-    The first branch sees all numbers of a statement. The second sees what each statement reads and writes
-    (bytes, lines of the cache, reuse), in the order of the program.
+    The first branch reads all features of a statement. The second reads the features of its
+    reads and writes (bytes, cache lines, reuse), in program order.
 
-    Pruner's own (ASPLOS'25) differs: its second branch is a sequence of buffers and tiling patterns, 23
-    numbers each, through attention of width 128, two residual layers of width 256 follow, and its loss is
-    LambdaRank. Here nothing sees tiling patterns, attention is 32 wide, one hidden layer follows, and
-    the loss is the squared error with a little LambdaRank.
+    Pruner (ASPLOS'25) differs: its second branch is a sequence of buffers and tiling patterns,
+    23 features each, with attention of width 128, followed by two residual layers of width
+    256; its loss is LambdaRank. Here tiling patterns are not used, attention is 32 wide, one
+    hidden layer follows, and the loss is the squared error plus LambdaRank with a small
+    weight.
     """
 
     KIND: ClassVar[str] = "pacm"
@@ -56,13 +58,13 @@ class PaCM(Neural):
 
         present = table[:, :, 0]
         lines = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
-        both = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
-        hidden = dense(layers, "hidden", both).relu()
+        branches = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
+        hidden = dense(layers, "hidden", branches).relu()
         return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
 
 
 def _flow(layers: Tensors, table: "Tensor", present: "Tensor") -> "Tensor":
-    """How the statements' data depend on each other."""
+    """Return the embedding of the data flow between statements, averaged over statements."""
     rows, count, _ = table.shape
     data = table.reshape(rows, count, PARTS, NUMBERS)[:, :, :, BUFFERS].reshape(rows, count, PARTS * SEEN)
     lines = dense(layers, "flow", data).relu() + layers["places"][:count]

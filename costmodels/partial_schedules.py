@@ -1,8 +1,9 @@
-"""Schedules that are decided in part, as rows of the view `decisions` in which what is open is NaN.
+"""Partial schedules: rows of the view `decisions` in which open decisions are NaN.
 
-The decisions have one order for all workloads: what the innermost loops do comes first, of every axis, then
-the lists, then the levels outwards, the places last. So the derived columns (lanes, register tiles,
-footprints) become known early: each does when all that it stands on is decided.
+All workloads have the same order of decisions: first the innermost level of every axis, then
+the listed choices, then the other levels outwards, and last the compute locations. So the
+derived columns (lanes, register tiles, footprints) become known early: as soon as all their
+inputs are decided.
 """
 
 from typing import Final
@@ -43,29 +44,29 @@ DECIDED: Final = np.arange(SHARED, _DERIVE)
 
 
 def spatial_column(axis: int, level: int) -> int:
-    """The column of a spatial axis (0 is the last) and a level (0 is the innermost); the nearest there is."""
+    """Return the nearest column for a spatial axis (0: last) and level (0: innermost)."""
     back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
     return _REDUCED - 1 - back
 
 
 def reduction_column(axis: int, level: int) -> int:
-    """The same of a reduction axis."""
+    """Return the nearest column for a reduction axis (0: last) and level (0: innermost)."""
     back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
     return _LIST - 1 - back
 
 
 def listed_column(at: int) -> int:
-    """The column of a listed value; the last there is for those without a column."""
+    """Return the column of a listed choice; the last such column if there are too many."""
     return min(_LIST + at, _PLACE - 1)
 
 
 def place_column(at: int) -> int:
-    """The column of a place; the last there is for those without a column."""
+    """Return the column of a compute location; the last such column if there are too many."""
     return min(_PLACE + at, _DERIVE - 1)
 
 
 def _order() -> list[int]:
-    """The columns of decisions in the order in which they are made."""
+    """Return the columns of decisions in the order in which decisions are made."""
     order: list[int] = []
     for level in range(SPATIAL_LEVELS):
         order += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
@@ -77,14 +78,14 @@ def _order() -> list[int]:
 
 
 def _steps() -> Steps:
-    """When each column becomes known; -1: always."""
+    """Return for each column the step after which its value is known; -1: before any step."""
     steps = np.full(WIDTH, -1, dtype=np.int64)
     order = np.array(_order())
     steps[order] = np.arange(len(order))
-    for at in range(len(order)):
+    for index in range(len(order)):
         row = np.zeros((1, WIDTH), dtype=np.float32)
-        row[0, order[at]] = np.nan
-        steps[_DERIVED][np.isnan(_derived_of(row))[0]] = at
+        row[0, order[index]] = np.nan
+        steps[_DERIVED][np.isnan(_derived_of(row))[0]] = index
     return steps
 
 
@@ -101,7 +102,7 @@ LAST: Final = int(STEP.max())
 
 
 def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
-    """Each row as it is after its number of steps: all that is decided later is NaN."""
+    """Return each row after its number of steps, with later decisions replaced by NaN."""
     limit = np.broadcast_to(steps, len(rows))
     return np.where(limit[:, None] >= STEP, rows, np.float32(np.nan))
 
@@ -109,10 +110,11 @@ def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
 def continued(
     rows: Matrix, donors: Matrix, steps: Steps, until: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Rows of one sketch with the decisions after `steps` up to `until` taken from others of it.
+    """Return rows of one sketch with the decisions after `steps` up to `until` from `donors`.
 
-    The columns `rests` (`outermost`) get what the other levels of their axes leave. Also which rows can be:
-    the decided levels of each axis must divide its extent. What lies behind `until` makes no sense.
+    The columns `rests` (see `outermost`) get the rest of their axis's extent. Also return a
+    mask of valid rows, in which the decided levels of each axis divide its extent. Ignore the
+    values of decisions after `until`.
     """
     taken = (steps[:, None] < STEP) & (until[:, None] >= STEP)
     mixed = np.where(taken, donors, rows)
@@ -125,7 +127,7 @@ def continued(
 
 
 def outermost(rows: Matrix) -> Steps:
-    """For each axis the column of the outermost level that any of these rows of one sketch uses."""
+    """Return per axis the column of the outermost level that any of one sketch's rows uses."""
     used = (rows != 0).any(axis=0)
     starts = [(_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)]
     axes = [range(at, at + levels) for part, levels in starts for at in range(part.start, part.stop, levels)]
@@ -133,13 +135,13 @@ def outermost(rows: Matrix) -> Steps:
 
 
 def reproducible(rows: Matrix) -> NDArray[np.bool_]:
-    """The rows whose derived columns follow from those of their decisions; not those with too many axes."""
+    """Return a mask of rows whose derived columns can be recomputed from their decisions."""
     alike = np.isclose(_derived_of(rows), rows[:, _DERIVED], atol=1e-3)
     return np.asarray(alike.all(axis=1))
 
 
 def _products(rows: Matrix) -> NDArray[np.float64]:
-    """log2 of the product of the levels of each axis."""
+    """Return log2 of the product of the levels of each axis."""
     parts = ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS))
     sums = [
         rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts

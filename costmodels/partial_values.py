@@ -1,4 +1,4 @@
-"""Learns what the best completion of a partial schedule reaches, by value iteration on measured rows."""
+"""Predict the score of a partial schedule's best completion, by value iteration."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
@@ -26,12 +26,12 @@ from costmodels.prefix_boosters import PrefixBoosters
 from costmodels.xgboost_ensemble import as_data, grow, opinions
 
 STATES_A_ROW: Final = 6
-MOST_STATES: Final = 12_000  # so that learning costs no more for a base
-END_SHARE: Final = 0.3  # of the ways, those that go to the end at once
+MOST_STATES: Final = 12_000  # bounds the training time of a base model
+END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at once
 
 
 class Onward(NamedTuple):
-    """Where some of the states lead to: rows, and the step up to which they are decided."""
+    """Transitions: states, successor rows, and the steps up to which these are decided."""
 
     states: Indices
     rows: Matrix
@@ -40,7 +40,7 @@ class Onward(NamedTuple):
 
 @dataclass(frozen=True)
 class _Block:
-    """Rows of one task and sketch, and the states on them."""
+    """Rows of one task and sketch, and the states drawn from them."""
 
     lines: Indices
     states: Indices
@@ -50,7 +50,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class ValueIterationStates:
-    """States: the line of a row and the step up to which it is decided; the best label seen behind each."""
+    """States (a row and a decision step), with the best measured label of completions."""
 
     rows: Matrix
     at: Indices
@@ -59,7 +59,10 @@ class ValueIterationStates:
     blocks: tuple[_Block, ...]
 
     def onward(self, rng: np.random.Generator, *, to_the_end: bool) -> Onward:
-        """One way on from each state that has one, its decisions taken from another row of its block."""
+        """Draw one valid transition per state, with decisions from another row of its block.
+
+        States for which the drawn transition is invalid are left out.
+        """
         parts = [self._from(block, rng, to_the_end) for block in self.blocks]
         return Onward(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -77,56 +80,61 @@ class ValueIterationStates:
 def journeys_of(
     rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
 ) -> ValueIterationStates:
-    """States drawn from rows in which what is derived follows from what is decided, a few from each."""
-    fit = reproducible(rows)
-    usable = np.flatnonzero(fit) if fit.any() else np.arange(len(rows))
+    """Draw a few states from each row whose derived columns can be recomputed."""
+    is_reproducible = reproducible(rows)
+    usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
     chosen = np.sort(rng.permutation(usable)[:MOST_STATES])
     rows, labels, groups = rows[chosen], labels[chosen], groups[chosen]
     sketch = by_sketch(rows, groups)
-    at = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
-    steps, blocks = np.empty(len(at), dtype=np.int64), []
+    index = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
+    steps, blocks = np.empty(len(index), dtype=np.int64), []
     for lines in members(sketch):
         block = _Block(
-            lines, np.flatnonzero(np.isin(at, lines)), real_steps(rows[lines]), outermost(rows[lines])
+            lines, np.flatnonzero(np.isin(index, lines)), real_steps(rows[lines]), outermost(rows[lines])
         )
         steps[block.states] = np.append(-1, block.real)[rng.integers(len(block.real), size=len(block.states))]
         blocks.append(block)
-    seen = _best_behind(rows, labels, sketch)[at, steps + 1]
-    return ValueIterationStates(rows, at, steps, seen, tuple(blocks))
+    best_labels = _best_completion(rows, labels, sketch)[index, steps + 1]
+    return ValueIterationStates(rows, index, steps, best_labels, tuple(blocks))
 
 
-def _best_behind(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """For each row and step (nowhere first) the best label of its block's rows that agree up to there."""
+def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
+    """Return per row and step the best label among its block's rows with equal decisions.
+
+    The first column is for no decision at all.
+    """
     order = DECIDED[np.argsort(STEP[DECIDED])]
-    behind = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
-    best = np.empty(behind.shape, dtype=np.float32)
-    for at in range(behind.shape[1]):
-        same = numbered(np.column_stack([sketch, behind[:, at]]))
+    prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
+    best = np.empty(prefix_hashes.shape, dtype=np.float32)
+    for index in range(prefix_hashes.shape[1]):
+        same = numbered(np.column_stack([sketch, prefix_hashes[:, index]]))
         most = np.full(same.max() + 1, -np.inf, dtype=np.float32)
         np.maximum.at(most, same, labels)
-        best[:, at] = most[same]
+        best[:, index] = most[same]
     return best
 
 
 SWEEPS: Final = 4
-OPTIONS: Final = 6  # ways to go on that are looked at from each state
+OPTIONS: Final = 6  # transitions tried from each state
 MEMBERS: Final = 2  # boosters of the last sweep
 
 
 class ValueModel(PrefixBoosters, ValuesPrefixes):
-    """Boosters on whole schedules, and boosters on prefixes whose targets come from value iteration.
+    """Boosters on full schedules, and boosters on prefixes trained by value iteration.
 
-    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the value of a
-    partial schedule is the best that any completion of it reaches, so a beam may rank prefixes without
-    completing them. States are prefixes of measured candidates. A state's target is the best of what was
-    measured behind it and of the values, by the sweep before, of states that sampled decisions lead to; at
-    the end of the way the model of whole schedules is asked.
+    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the
+    value of a partial schedule is the score of its best completion, so a beam search can rank
+    prefixes without completing them. States are prefixes of measured candidates. A state's
+    target is the maximum of the best label measured among its completions and the values, from
+    the previous sweep, of successors by sampled decisions; complete schedules are valued by
+    the model of full schedules.
 
-    Where it differs: the paper learns an LSTM over the stages of a pipeline, and measures more while it
-    learns. Here a step is a tile factor of one task, boosters take open decisions as missing values, and the
-    rows of the dataset are all the measurements there are. Decisions are sampled from other rows of the same
-    task and sketch, as far as factors still multiply up. A step may decide several things at once, so a few
-    sweeps carry values from the ends to the beginnings.
+    Differences: the paper trains an LSTM over the stages of a pipeline, and measures more
+    during training. Here a step is a tile factor of one task, boosters treat open decisions as
+    missing values, and only rows of the dataset are used. Decisions are sampled from other
+    rows of the same task and sketch if the factors still divide the extents. A step may make
+    several decisions at once, so a few sweeps are enough to propagate values from the last
+    step to the first.
     """
 
     KIND: ClassVar[str] = "value"
@@ -150,12 +158,12 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
     def _ahead(
         self, journeys: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
     ) -> Vector:
-        """The best value that any of the sampled ways leads to."""
+        """Return per state the best value of its sampled successors; -inf without any."""
         best = np.full(len(journeys.at), -np.inf, dtype=np.float32)
         for _ in range(OPTIONS):
-            way = journeys.onward(rng, to_the_end=not boosters)
-            worth = self._values(boosters, prefixes(way.rows, way.steps), way.steps >= LAST)
-            best[way.states] = np.maximum(best[way.states], worth)
+            moves = journeys.onward(rng, to_the_end=not boosters)
+            values = self._values(boosters, prefixes(moves.rows, moves.steps), moves.steps >= LAST)
+            best[moves.states] = np.maximum(best[moves.states], values)
         return best
 
     def _values(self, boosters: list[xgboost.Booster], rows: Matrix, complete: NDArray[np.bool_]) -> Vector:

@@ -1,4 +1,4 @@
-"""What models of prefixes share: boosters on whole schedules beside boosters on those decided in part."""
+"""Base class of models of partial schedules, with boosters on full schedules and prefixes."""
 
 from typing import ClassVar, Self
 
@@ -11,7 +11,7 @@ from costmodels.xgboost_ensemble import as_arrays, from_arrays
 
 
 class PrefixBoosters(CostModel):
-    """Whole schedules are scored as by `xgboost`; what the other boosters say is for the subclass."""
+    """Scores full schedules like `xgboost`; subclasses define the boosters on prefixes."""
 
     KIND: ClassVar[str]
 

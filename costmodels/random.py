@@ -1,4 +1,4 @@
-"""The floor that every cost model must beat: a fixed random score for each row."""
+"""The baseline that every cost model must beat: a fixed random score for each row."""
 
 import hashlib
 import struct
@@ -13,7 +13,7 @@ _FORMAT = "<q"
 
 
 class RandomModel(CostModel):
-    """Scores a row by a hash of its bytes and the seed: equal in every process, unrelated to speed."""
+    """Scores a row by a hash of its bytes and the seed: reproducible, but unrelated to speed."""
 
     def __init__(self) -> None:
         self._seed = 0

@@ -1,4 +1,4 @@
-"""Boosters that learn what a base misses on local rows (TenSet's plus mode)."""
+"""Boosters that predict a base model's error on local rows (TenSet's plus mode)."""
 
 from typing import ClassVar, Final
 
@@ -14,13 +14,14 @@ from costmodels.views import check_rows
 from costmodels.xgboost_ensemble import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from mallorn.core.values.machine import Machine
 
-TRUSTED_ROWS: Final = 16.0  # prior weight of slope 1, in rows
+TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
 
 
 class Residual(TransferModel):
-    """The base's score times a trust factor, plus boosters of what it misses.
+    """The base model's score times a trust factor, plus boosters for the remaining error.
 
-    The base orders the first round; local rows correct it afterwards. Without a base it uses the draft.
+    The base alone ranks the first round; local rows correct it later. The default base is the
+    draft.
     """
 
     KIND: ClassVar[str] = "residual"
@@ -42,10 +43,10 @@ class Residual(TransferModel):
         rng, weight, rows = np.random.default_rng(seed), importance(labels), finite(features)
         guess = self.base.predict(features).mean
         self._trust = trust(guess, labels, weight)
-        missed = (labels - self._trust * guess).astype(np.float32)
-        data, drawn = as_data(rows, missed), draws(rng, len(labels), MEMBERS)
+        residuals = (labels - self._trust * guess).astype(np.float32)
+        data, drawn = as_data(rows, residuals), draws(rng, len(labels), MEMBERS)
         self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
-        self._noise = unexplained(opinions(self._boosters, rows), missed, weight * (drawn == 0))
+        self._noise = unexplained(opinions(self._boosters, rows), residuals, weight * (drawn == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         guess = self.base.predict(features)
@@ -64,7 +65,7 @@ class Residual(TransferModel):
 
 
 def trust(guess: Vector, labels: Vector, weight: Column) -> float:
-    """The slope of labels over the base's scores, never negative, shrunk towards 1 while rows are few."""
+    """Return the slope of labels over base scores, at least 0, shrunk to 1 for few rows."""
     (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
     if not own:
         return 1.0

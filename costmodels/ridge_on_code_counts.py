@@ -1,4 +1,4 @@
-"""Ridge regression on counts of the generated code (Tuna): one linear model per family and target."""
+"""Ridge regression on instruction counts of generated code (Tuna): a linear model per family."""
 
 from typing import ClassVar, Final, NamedTuple
 
@@ -11,12 +11,12 @@ from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import CODE, check_rows, check_width
 
 KIND: Final = "static"
-STRENGTHS: Final = np.logspace(-1, 4, 11)  # of the ridge; chosen by leave-one-out error
+STRENGTHS: Final = np.logspace(-1, 4, 11)  # ridge penalties; leave-one-out error selects one
 LEAST_NOISE: Final = 1e-6
 
 
 class RidgeFit(NamedTuple):
-    """Coefficients, their posterior covariance in units of the noise, and the noise."""
+    """Coefficients, their posterior covariance in units of the noise variance, and the noise."""
 
     coefficients: Column
     unsure: Column
@@ -24,9 +24,9 @@ class RidgeFit(NamedTuple):
 
 
 class RidgeOnCodeCounts(CostModel):
-    """Linear in the counts and in how far each is above some of its quantiles.
+    """A linear model of the counts and their excess over some quantiles.
 
-    The spread is that of Bayesian regression: wide for rows unlike the training rows.
+    The spread is that of Bayesian regression: large for rows unlike the training rows.
     """
 
     view: ClassVar[str] = CODE.name
@@ -46,18 +46,18 @@ class RidgeOnCodeCounts(CostModel):
             return
         self._inputs = inputs_of(features)
         rows = self._rows(features)
-        known = labels.astype(np.float64)
+        targets = labels.astype(np.float64)
         weights = importance(labels)
-        # Take the strength with the least weighted leave-one-out error.
+        # Select the penalty with the least weighted leave-one-out error.
         root = np.sqrt(weights / weights.mean())
-        middle = float(np.average(known, weights=weights))
-        truth = root * (known - middle)
+        middle = float(np.average(targets, weights=weights))
+        truth = root * (targets - middle)
         left, size, right = np.linalg.svd(rows * root[:, None], full_matrices=False)
         errors = [left_out_error(left, size, truth, strength) for strength in STRENGTHS]
         inverse = 1 / (size**2 + STRENGTHS[np.argmin(errors)])
         coefficients = right.T @ (size * inverse * (left.T @ truth))
         coefficients[0] += middle
-        noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(known) > 1 else UNKNOWN
+        noise = max(min(errors), LEAST_NOISE) ** 0.5 if len(targets) > 1 else UNKNOWN
         self._ridge = RidgeFit(coefficients, (right.T * inverse) @ right, noise)
 
     def _rows(self, features: Matrix) -> Column:
@@ -91,7 +91,7 @@ class RidgeOnCodeCounts(CostModel):
 
 
 def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
-    """The weighted mean squared leave-one-out error, from the decomposition of the rows."""
+    """Return the weighted mean squared leave-one-out error, from the rows' SVD."""
     kept = size**2 / (size**2 + strength)
     lever = np.einsum("nc,c->n", left**2, kept)
     errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)

@@ -1,4 +1,4 @@
-"""Maps ranking scores to labels by a monotone curve."""
+"""Map ranking scores to labels by a monotone curve."""
 
 from typing import NamedTuple, Self
 
@@ -11,12 +11,12 @@ from costmodels.serialization import Arrays, Numbers
 
 MOST_KNOTS = 12
 ROWS_A_KNOT = 8
-# Slope in labels per deviation, so that scores between equal knots and beyond the last stay apart.
+# Extra slope, in labels per deviation, so that different scores never map to the same label.
 TILT = 0.02
 
 
 class MonotoneCurve(NamedTuple):
-    """A rising curve from scores to labels."""
+    """A strictly increasing, piecewise linear curve from scores to labels."""
 
     scores: Column
     labels: Column
@@ -33,42 +33,42 @@ UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
 
 
 def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
-    """The curve through mean scores and labels of a few bins, made non-decreasing."""
-    seen = np.flatnonzero(weights)
-    if not len(seen):
+    """Return the curve through the mean scores and labels of a few bins, made non-decreasing."""
+    weighted = np.flatnonzero(weights)
+    if not len(weighted):
         return UNSCALED
-    order = seen[np.argsort(scores[seen], kind="stable")]
+    order = weighted[np.argsort(scores[weighted], kind="stable")]
     bins = np.array_split(order, min(MOST_KNOTS, max(1, len(order) // ROWS_A_KNOT)))
     middles = [np.average(scores[rows], weights=weights[rows]) for rows in bins]
     heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
-    deviation = float(scores[seen].std())
+    deviation = float(scores[weighted].std())
     return MonotoneCurve(
         np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT
     )
 
 
 class ScoreCalibration(NamedTuple):
-    """The curve from the members' scores to labels, and the error that their spread does not explain."""
+    """The curve from members' scores to labels, and the error that variance does not explain."""
 
     scale: MonotoneCurve
     noise: float
 
     def __call__(self, raw: Column) -> Prediction:
-        """What the members say of each row, together."""
+        """Return the members' joint prediction from their raw scores (members x rows)."""
         return pooled(self.scale(raw), self.noise)
 
     @property
     def numbers(self) -> Numbers:
-        """What is stored of it, beside its arrays."""
+        """The numbers to store; see also `arrays`."""
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
     def arrays(self, of: str = "") -> Arrays:
-        """The knots of its curve, under names that end in `of`."""
+        """Return the knots of the curve, with `of` appended to their names."""
         return {f"scores{of}": self.scale.scores, f"labels{of}": self.scale.labels}
 
     @classmethod
     def stored(cls, numbers: Numbers, arrays: Arrays, of: str = "") -> Self:
-        """What was stored."""
+        """Return the calibration stored as `numbers` and `arrays`."""
         return cls(
             MonotoneCurve(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"]
         )
@@ -80,7 +80,10 @@ UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)
 def calibrated(
     raw: Column, labels: Vector, unseen: NDArray[np.bool_], *, curve: bool = True
 ) -> ScoreCalibration:
-    """Fit on the rows (columns here) that each member (a line) did not see; without a curve: on no scale."""
+    """Fit a calibration on the rows that each member was not trained on.
+
+    `raw` and `unseen` have shape members x rows. With `curve=False` scores are not rescaled.
+    """
     if not len(labels):
         return UNCALIBRATED
     left_out = unseen.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Which rows a base learns from: those it is unsure of, that stand for many, and unlike those it has."""
+"""Select training rows of a base model that are uncertain, representative and diverse."""
 
 from itertools import pairwise
 from typing import Final
@@ -13,17 +13,17 @@ from costmodels.ensemble_spread import draws, finite, importance
 from costmodels.metrics import members
 from costmodels.xgboost_ensemble import as_data, grow, opinions
 
-BATCHES: Final = 4  # the first is even, the others are chosen one after the other
+BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3
-LOOKED_AT: Final = 4096  # rows that could come next, in each batch
-NEIGHBOURS: Final = 256  # rows that crowds are counted among
-DIRECTIONS: Final = 16  # that distances are measured along
+LOOKED_AT: Final = 4096  # rows scored per batch, and rows to which distances are measured
+NEIGHBOURS: Final = 256  # sampled rows for estimating density
+DIRECTIONS: Final = 16  # random projections for distances
 
 Scores = NDArray[np.float64]
 
 
 def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
-    """As many rows of every task, as far as it has them, at random."""
+    """Return `count` random rows, as evenly spread over the tasks as possible."""
     shuffled = [rng.permutation(lines) for lines in members(groups)]
     turns = np.concatenate([np.arange(len(lines)) for lines in shuffled])
     order = np.lexsort((rng.random(len(turns)), turns))
@@ -31,10 +31,10 @@ def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
 
 
 def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator) -> Indices:
-    """After TCL: batch by batch, by a committee's doubt, by the crowd around a row, and by its distance.
+    """Select rows in batches as in TCL: by a committee's disagreement, density, and distance.
 
-    No label of a row is looked at before the row is chosen. Few tasks are left out only where there are more
-    tasks than rows to choose.
+    The label of a row is not used before the row is selected. The first batch covers every
+    task, if it has as many rows as there are tasks.
     """
     if count >= len(rows):
         return np.arange(len(rows))
@@ -43,23 +43,23 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
     parts = [-(-count * part // BATCHES) for part in range(1, BATCHES + 1)]
-    known = even(groups, parts[0], rng)
+    selected = even(groups, parts[0], rng)
     for before, after in pairwise(parts):
-        left = np.setdiff1d(np.arange(len(rows)), known)
-        left = rng.permutation(left)[: max(LOOKED_AT, after - before)]
-        # The committee's doubt: how much boosters fitted to different draws of the known rows differ.
-        data, weight = as_data(rows[known], labels[known]), importance(labels[known])
-        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(known), COMMITTEE)]
-        doubt = _ranks(opinions(committee, rows[left]).std(axis=0))
-        others = rng.choice(left, min(NEIGHBOURS, len(left)))
-        crowd = _ranks(-cdist(places[left], places[others]).mean(axis=1))
-        distance = _ranks(cdist(places[left], places[known[-LOOKED_AT:]]).min(axis=1))
+        remaining = np.setdiff1d(np.arange(len(rows)), selected)
+        remaining = rng.permutation(remaining)[: max(LOOKED_AT, after - before)]
+        # Disagreement of boosters that are fit to different bootstraps of the selected rows.
+        data, weight = as_data(rows[selected], labels[selected]), importance(labels[selected])
+        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(selected), COMMITTEE)]
+        doubt = _ranks(opinions(committee, rows[remaining]).std(axis=0))
+        others = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
+        crowd = _ranks(-cdist(places[remaining], places[others]).mean(axis=1))
+        distance = _ranks(cdist(places[remaining], places[selected[-LOOKED_AT:]]).min(axis=1))
         scores = doubt + crowd + distance
-        best = left[np.argsort(-scores, kind="stable")[: after - before]]
-        known = np.sort(np.concatenate([known, best]))
-    return known
+        best = remaining[np.argsort(-scores, kind="stable")[: after - before]]
+        selected = np.sort(np.concatenate([selected, best]))
+    return selected
 
 
 def _ranks(values: NDArray[np.floating]) -> Scores:
-    """From 0, for the least, to 1; equal values have equal ranks."""
+    """Return ranks scaled from 0 (least) to 1; equal values have equal ranks."""
     return np.asarray((rankdata(values) - 1) / max(1, len(values) - 1))

@@ -1,4 +1,4 @@
-"""Models as bytes: numbers and arrays in one compressed npz, named by their kind, with no pickle anywhere."""
+"""Serialize models as a compressed npz of numbers and arrays with their kind; no pickle."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ SEAL: Final = b"sealed\x00\x01"
 DIGEST_BYTES: Final = 32
 ZIP: Final = b"PK"
 TOLD: Final = 300  # characters of a reason
-MOST_BYTES: Final = 1 << 28  # of all arrays: what packs to nothing is refused before it is unpacked
+MOST_BYTES: Final = 1 << 28  # of all arrays unpacked; protects against zip bombs
 DAMAGE: Final = (
     *(zipfile.BadZipFile, zlib.error, EOFError, MemoryError, NotImplementedError, OSError),
     *(LookupError, RecursionError, TypeError, ValueError),
@@ -29,7 +29,7 @@ DAMAGE: Final = (
 
 
 def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
-    """The bytes of a model."""
+    """Return a model's bytes."""
     header = json.dumps({"kind": kind, "numbers": dict(numbers)}).encode()
     out = BytesIO()
     np.savez_compressed(out, allow_pickle=False, **{HEADER: as_array(header), **arrays})
@@ -37,7 +37,10 @@ def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
-    """What was packed. Raises InvalidRequest if the bytes are truncated, damaged or of another kind."""
+    """Return a model's numbers and arrays.
+
+    Raises InvalidRequest if the bytes are truncated, damaged or of another kind of model.
+    """
     try:
         arrays = _arrays(blob)
         header = json.loads(arrays.pop(HEADER).tobytes())
@@ -59,14 +62,14 @@ def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
 
 
 def sealed(content: bytes) -> bytes:
-    """Bytes that show whether they were damaged: native readers follow damage into segmentation faults."""
+    """Prepend a SHA-256 digest for `unsealed`: native readers may crash on damaged bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 
 def unsealed(kind: str, blob: bytes) -> bytes:
-    """What was sealed, or bytes of an earlier version, which has no seal, as they are.
+    """Return the content of sealed bytes; return bytes without a seal (old releases) unchanged.
 
-    Raises InvalidRequest for damaged ones.
+    Raises InvalidRequest if the digest does not match.
     """
     if not blob.startswith(SEAL):
         return blob
@@ -77,9 +80,9 @@ def unsealed(kind: str, blob: bytes) -> bytes:
 
 
 def check_bytes(kind: str, blob: bytes) -> None:
-    """Raise InvalidRequest for a damaged model, by seal or checksums alone: no learner reads it.
+    """Raise InvalidRequest if a model's seal or zip checksums show damage, without loading it.
 
-    Texts that earlier versions stored carry neither, and pass.
+    Text models of earlier releases have neither, and always pass.
     """
     content = unsealed(kind, blob)
     if not content:
@@ -96,12 +99,12 @@ def check_bytes(kind: str, blob: bytes) -> None:
 
 
 def as_array(content: bytes) -> NDArray[np.uint8]:
-    """Bytes as an array, to be packed beside others."""
+    """Return bytes as an array, for `pack`."""
     return np.frombuffer(content, dtype=np.uint8)
 
 
 def unreadable(kind: str, reason: str) -> InvalidRequest:
-    """The error for bytes that are not a model of this kind."""
+    """Return the error for bytes that are not a model of this kind."""
     return InvalidRequest(
         f"these {kind} model bytes cannot be read: {reason.partition(chr(10))[0][:TOLD]}",
         hint="fit the model again; its measurements are in the dataset",

@@ -1,6 +1,6 @@
-"""Splits into training and test rows that leak nothing from one side to the other.
+"""Split rows into training and test rows without leakage.
 
-A task is a workload in any measuring context: identify tasks by workload, not by training group.
+A task is a workload in any measuring context: pass workload ids as tasks, not training groups.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -16,25 +16,28 @@ Networks = Mapping[str, Set[int]]  # the tasks of each network
 
 
 class Split(NamedTuple):
-    """Indices of training rows and of test rows, in order."""
+    """Indices of training rows and of test rows, ascending."""
 
     train: Indices
     test: Indices
 
 
 def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split:
-    """Train on the first rows of each task, as a job would; candidates seen there are not tested again."""
+    """Train on the first rows of each task, as a job would; test on later, new candidates."""
     late = np.zeros(len(tasks), dtype=np.bool_)
     for lines in members(tasks):
         late[lines[int(len(lines) * share) :]] = True
     train, test = np.flatnonzero(~late), np.flatnonzero(late)
-    known = set(_identities(tasks, features, train))
-    fresh = [identity not in known for identity in _identities(tasks, features, test)]
-    return Split(train, test[np.array(fresh, dtype=np.bool_)])
+    trained = set(_identities(tasks, features, train))
+    is_new = [identity not in trained for identity in _identities(tasks, features, test)]
+    return Split(train, test[np.array(is_new, dtype=np.bool_)])
 
 
 def newest(groups: Groups, limit: int, *, seed: int) -> Split:
-    """Hold out the newest fifth of each group (rows come oldest first); both sides are thinned."""
+    """Hold out the newest fifth of each group; sample at most `limit` rows on each side.
+
+    Rows are ordered from oldest to newest.
+    """
     late = np.zeros(len(groups), dtype=np.bool_)
     for lines in members(groups):
         late[lines[len(lines) - len(lines) // 5 :]] = True
@@ -44,7 +47,7 @@ def newest(groups: Groups, limit: int, *, seed: int) -> Split:
 
 
 def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[Split]:
-    """Each task is tested once, by a model of the other folds; by default a fold is one task."""
+    """Yield cross-validation splits by task; by default each fold is one task."""
     names = np.random.default_rng(seed).permutation(np.unique(tasks))
     for fold in np.array_split(names, min(folds or len(names), len(names))):
         held_out = np.isin(tasks, fold)
@@ -52,31 +55,31 @@ def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[S
 
 
 def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]:
-    """Each network is tested by a model that saw none of its tasks, not even shared ones."""
+    """Yield each network's name, with a split that tests its tasks and trains on others."""
     for name, own in sorted(networks.items()):
         held_out = np.isin(tasks, sorted(own))
         yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
 
 
 def by_host(hosts: Groups) -> Iterator[Split]:
-    """Each host is tested by a model of all other hosts' rows; rows of no host (-1) are on neither side."""
+    """Yield a split per host that tests its rows; rows without a host (-1) are left out."""
     for host in np.unique(hosts[hosts >= 0]):
         yield Split(np.flatnonzero((hosts >= 0) & (hosts != host)), np.flatnonzero(hosts == host))
 
 
 def rebased(labels: Vector, groups: Groups) -> Vector:
-    """Labels relative to the best of these rows, so that the best held-out row stays unknown."""
+    """Return labels relative to the best of these rows, so that held-out rows do not leak."""
     answer = labels.copy()
-    ran = timed(labels)
+    has_time = timed(labels)
     for lines in members(groups):
-        good = lines[ran[lines]]
-        if len(good):
-            answer[good] = of_times(labels[good] - labels[good].max())
+        with_time = lines[has_time[lines]]
+        if len(with_time):
+            answer[with_time] = of_times(labels[with_time] - labels[with_time].max())
     return answer
 
 
 def scrambled(labels: Vector, groups: Groups, *, seed: int) -> Vector:
-    """Labels shuffled within each group: a model of these must order at chance."""
+    """Return labels shuffled within each group; a model of them must rank at chance level."""
     rng = np.random.default_rng(seed)
     answer = labels.copy()
     for lines in members(groups):

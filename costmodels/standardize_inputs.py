@@ -1,4 +1,4 @@
-"""Rows and padded tables for networks: columns centred and scaled, with hinges at quantiles."""
+"""Standardise features for networks: centre and scale columns, and add hinges at quantiles."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 from typing import Final
 
 QUANTILES: Final = (0.125, 0.375, 0.625, 0.85)
-WIDEST: Final = 4.0  # deviations at which a feature is clipped
+WIDEST: Final = 4.0  # features are clipped at so many deviations
 
 
 class HingeFeatures(NamedTuple):
-    """The columns that vary, standardised, and how far each is above some of its quantiles.
+    """Transforms rows: standardises varying columns, and appends their excess over quantiles.
 
-    The hinges let a small model follow the sharp limits of caches and unrolling.
+    These hinges let a small model fit the sharp limits of caches and unrolling.
     """
 
     columns: NDArray[np.int64]
@@ -35,7 +35,7 @@ class HingeFeatures(NamedTuple):
 
 
 def inputs_of(features: Matrix) -> HingeFeatures:
-    """The transformation that fits these rows."""
+    """Return the transformation fit on these rows."""
     rows = finite(features).astype(np.float64)
     deviation = rows.std(axis=0)
     columns = np.flatnonzero(deviation > 0)
@@ -44,19 +44,20 @@ def inputs_of(features: Matrix) -> HingeFeatures:
     return HingeFeatures(columns, *(part.astype(np.float32) for part in (middle, deviation, knots)))
 
 
-PARENT = 1  # the column
+PARENT = 1  # column of the parent's line
 Table = NDArray[np.float32]  # rows x lines x columns
 
 
 def columns(view: View) -> int:
-    """The number of columns that networks see."""
+    """Return the number of columns of a network's input for this view."""
     return view.shape[1] * (1 + len(QUANTILES))
 
 
 class Tables(NamedTuple):
-    """The centre, scale and quantiles of each column; the first columns (structure) are kept as they are.
+    """Centre, scale and quantiles of each column, to standardise padded tables.
 
-    After the view's columns come how far each is above its quantiles.
+    `of` leaves the first columns (structure) unchanged, and appends each column's excess over
+    its quantiles.
     """
 
     middle: NDArray[np.float32]
@@ -64,7 +65,7 @@ class Tables(NamedTuple):
     knots: NDArray[np.float32]
 
     def of(self, features: Matrix, view: View, kept: int) -> Table:
-        """The transformed rows, cut to the lines of the longest."""
+        """Return transformed tables, cut to the longest row's lines; `kept` columns stay raw."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
@@ -79,7 +80,7 @@ class Tables(NamedTuple):
 
 
 def tables_of(features: Matrix, view: View) -> Tables:
-    """The transformation that fits these rows; constant columns become zero."""
+    """Return the transformation fit on these rows; it maps constant columns to zero."""
     table = view.tables(finite(features))
     lines = table[table[:, :, 0] > 0].astype(np.float64)
     if not len(lines):
@@ -91,19 +92,19 @@ def tables_of(features: Matrix, view: View) -> Tables:
 
 
 def parents_of(table: "Tensor") -> "Tensor":
-    """The line of each line's parent; the number of lines where there is none."""
+    """Return the line of each line's parent, or the number of lines if it has none."""
     import torch
 
     lines = table.shape[1]
-    there = table[:, :, 0] > 0
-    said = table[:, :, PARENT].round().clamp(-1, lines).long()
-    before = (said >= 0) & (said < torch.arange(lines))
-    known = before & there & there.gather(1, said.clamp(0, lines - 1))
-    return torch.where(known, said, lines)
+    is_used = table[:, :, 0] > 0
+    stored = table[:, :, PARENT].round().clamp(-1, lines).long()
+    is_earlier = (stored >= 0) & (stored < torch.arange(lines))
+    is_valid = is_earlier & is_used & is_used.gather(1, stored.clamp(0, lines - 1))
+    return torch.where(is_valid, stored, lines)
 
 
 def depths_of(parents: "Tensor") -> "Tensor":
-    """How many ancestors each line has."""
+    """Return each line's number of ancestors."""
     import torch
 
     rows, lines = parents.shape

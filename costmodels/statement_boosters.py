@@ -1,4 +1,4 @@
-"""Trees over statements, whose scores add up to that of their candidate (MetaSchedule's idea)."""
+"""Boosted trees on statements, whose scores add up to the candidate's (as MetaSchedule's)."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar, Final, NamedTuple, Self
@@ -25,30 +25,33 @@ from costmodels.xgboost_ensemble import (
     opinions,
 )
 
-LISTED: Final = 16  # rows of a group that are ordered together
+LISTED: Final = 16  # rows per list of the ranking loss
 
 
 class Lines(NamedTuple):
-    """The statements of all rows, and the row that each belongs to."""
+    """The statements of all rows, and the row of each statement."""
 
     features: Matrix
     row: Indices
     rows: int
 
     def sums(self, values: NDArray[Any]) -> Column:
-        """The sum over each row's statements."""
+        """Return the sum over each row's statements."""
         return np.asarray(np.bincount(self.row, values, minlength=self.rows), dtype=np.float64)
 
 
 def lines_of(features: Matrix) -> Lines:
-    """Unpack padded rows into their statements."""
+    """Return the statements of padded rows."""
     tables = STATEMENTS.tables(finite(features))
     row, line = np.nonzero(tables[:, :, 0] > 0)
     return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))
 
 
 def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -> Push:
-    """The gradient of the squared error of sums; all statements of a row step together."""
+    """Return gradient and hessian of the squared error of the sums, per statement.
+
+    The hessian assumes that all statements of a row change by the same step.
+    """
     slope = weight * (lines.sums(scores) - goal)
     bend = weight * np.bincount(lines.row, minlength=lines.rows)
     return slope[lines.row], bend[lines.row]
@@ -57,7 +60,7 @@ def by_value(lines: Lines, scores: NDArray[Any], goal: Column, weight: Column) -
 def by_order(
     lines: Lines, scores: NDArray[Any], goal: Column, groups: Indices, rng: np.random.Generator
 ) -> Column:
-    """LambdaRank's gradient by row, in lists drawn anew from its group."""
+    """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
     for listed in lists(groups, rng):
         push[listed] = rank_push(sums[listed], goal[listed])
@@ -65,25 +68,28 @@ def by_order(
 
 
 def lists(groups: Indices, rng: np.random.Generator) -> Iterator[Indices]:
-    """Lists of one group each, those of equal length stacked; a group's remainder is a list of its own."""
+    """Yield random lists of rows of one group, stacked by length.
+
+    Lists have LISTED rows; a group's remainder of two or more rows is a list of its own.
+    """
     full: list[Indices] = []
     for rows in members(groups):
-        dealt = rng.permutation(rows)
-        whole = len(dealt) // LISTED * LISTED
-        full.append(dealt[:whole].reshape(-1, LISTED))
-        if len(dealt) > whole + 1:
-            yield dealt[None, whole:]
+        shuffled = rng.permutation(rows)
+        full_length = len(shuffled) // LISTED * LISTED
+        full.append(shuffled[:full_length].reshape(-1, LISTED))
+        if len(shuffled) > full_length + 1:
+            yield shuffled[None, full_length:]
     yield np.concatenate(full)
 
 
-ORDER: Final = 1.0  # weight of the ranking loss beside the squared error
+ORDER: Final = 1.0  # weight of the ranking loss; the squared error has weight 1
 
 
 class Statements(CostModel):
     """Bootstrapped boosters, trained on the squared error of the sum over a candidate's statements.
 
-    The cost of a statement is learned from the cost of whole programs, so a new combination of known
-    statements is scored well.
+    The cost of statements is estimated from the cost of entire programs, so that new
+    combinations of known statements are scored well.
     """
 
     KIND: ClassVar[str] = "statements"
@@ -144,7 +150,7 @@ class Statements(CostModel):
 
 
 class StatementsRank(Statements):
-    """The same with LambdaRank added, on lists of a task's rows that are drawn anew for every tree."""
+    """`Statements` plus a LambdaRank loss, on lists of rows drawn anew for every tree."""
 
     KIND: ClassVar[str] = "statements-rank"
     RANKS: ClassVar[bool] = True
@@ -153,11 +159,11 @@ class StatementsRank(Statements):
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
     ) -> Objective:
         goal = labels.astype(np.float64) - self._middle
-        often = weight / importance(labels)
+        counts = weight / importance(labels)
 
         def objective(scores: NDArray[Any], _: xgboost.DMatrix) -> Push:
             slope, bend = by_value(lines, scores, goal, weight)
-            push = often * by_order(lines, scores, goal, groups, rng)
+            push = counts * by_order(lines, scores, goal, groups, rng)
             return slope + ORDER * push[lines.row], bend
 
         return objective

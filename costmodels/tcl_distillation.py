@@ -1,4 +1,4 @@
-"""Distillation across hardware (TCL): a network of another target teaches one for the rows of this target."""
+"""Distillation across hardware (TCL): the teacher is another target's network."""
 
 from typing import ClassVar, Final
 
@@ -11,65 +11,67 @@ from costmodels.moa_momentum import OnNetwork
 from costmodels.torch_model import Neural
 from costmodels.views import VIEWS, View
 
-TRUSTED: Final = 16.0  # rows of a task after which its measurements weigh as much as the teacher
+TRUSTED: Final = 16.0  # rows of a task at which its measurements weigh as much as the teacher
 
-STEPS: Final = 300  # of a student
-CROSSINGS: Final = 4  # for each measured row
+STEPS: Final = 300  # training steps of a student
+CROSSINGS: Final = 4  # crossed rows per measured row
 MOST_CROSSINGS: Final = 1000
 
 Lessons = tuple[Matrix, Vector, Groups]
 
 
 class TCL(OnNetwork):
-    """A student learns the measurements of its own target, softened by what a teacher makes of the same rows.
+    """A student network trained on its target's labels, blended with a teacher's scores.
 
-    After TCL (2026): bases learn from rows that were chosen actively (`mallorn pretrain --choose`), and what
-    they know is distilled into a model of another platform, so that few of its measurements are enough.
+    After TCL (2026): base models are trained on actively selected rows
+    (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
+    needs few measurements of its own.
 
-    Where it differs: the paper distils into networks that learn target after target without forgetting. Here
-    a student stands on one base, begins with its weights, and is distilled anew at each refit. The teacher
-    has a say in the order of candidates that ran, and the less the more of a task was measured; what failed
-    here failed. `moa` learns the bare measurements and is kept near the base by momentum instead. Without
-    rows the teacher answers, and a base without training teaches nothing.
+    Differences: the paper distils into networks that are trained on one target after another
+    without forgetting. Here a student has one base, starts from its weights, and is distilled
+    again at each refit. The teacher's scores only change labels of candidates that ran, and
+    count less the more of a task was measured; failures stay failures. (`moa` uses plain
+    labels and stays near the base by momentum.) Without rows the teacher predicts; an
+    untrained base is no teacher.
     """
 
     KIND: ClassVar[str] = "tcl"
     STORED: ClassVar[str] = "student"
     CANNOT: ClassVar[str] = "is no network that could teach another"
 
-    def _taught(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        # Crossings of rows that nobody measured have the teacher's labels alone.
-        known = self._network.predict(features).mean
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        # Crossed rows were not measured: the teacher alone labels them.
+        taught = self._network.predict(features).mean
         drawn, parents = crossed(features, groups, VIEWS[self.view], np.random.default_rng(seed))
-        best = np.array([known[groups == group].max() for group in groups[parents]], dtype=np.float32)
+        best = np.array([taught[groups == group].max() for group in groups[parents]], dtype=np.float32)
         guessed = of_times(np.minimum(self._network.predict(drawn).mean - best, 0))
         lessons = (
             np.concatenate([features, drawn]),
-            np.concatenate([softened(labels, known, groups), guessed]),
+            np.concatenate([softened(labels, taught, groups), guessed]),
             np.concatenate([groups, groups[parents]]),
         )
         return self._network.tuned(*lessons, steps=STEPS, seed=seed)
 
 
 def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generator) -> tuple[Matrix, Indices]:
-    """Rows with lines of two rows of one task, and the place of the first of both."""
+    """Return rows that mix lines of two rows of one task, and the index of the first row."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)
-    fathers = np.array([rng.choice(np.flatnonzero(groups == groups[at])) for at in mothers])
+    fathers = np.array([rng.choice(np.flatnonzero(groups == groups[index])) for index in mothers])
     tables = view.tables(features)
-    whose = rng.random((count, view.shape[0])) < 0.5
+    is_mothers = rng.random((count, view.shape[0])) < 0.5
     shape = (count, view.shape[0], *(1,) * (len(view.shape) - 1))
-    mixed = np.where(whose.reshape(shape), tables[mothers], tables[fathers])
+    mixed = np.where(is_mothers.reshape(shape), tables[mothers], tables[fathers])
     return mixed.reshape(count, -1), mothers
 
 
 def softened(labels: Vector, taught: Vector, groups: Groups) -> Vector:
-    """Labels of times, moved towards the teacher's scores: by half where 16 rows of a task are known."""
-    ran, answer = timed(labels), labels.copy()
+    """Return labels blended with the teacher's scores, by half for a task with 16 times."""
+    has_time, answer = timed(labels), labels.copy()
     for lines in members(groups):
-        own = lines[ran[lines]]
-        if len(own):
-            share = TRUSTED / (TRUSTED + len(own))
-            blend = (1 - share) * labels[own] + share * (taught[own] - taught[own].max())
-            answer[own] = of_times(np.minimum(blend - blend.max(), 0))
+        with_time = lines[has_time[lines]]
+        if len(with_time):
+            share = TRUSTED / (TRUSTED + len(with_time))
+            blend = (1 - share) * labels[with_time] + share * (taught[with_time] - taught[with_time].max())
+            answer[with_time] = of_times(np.minimum(blend - blend.max(), 0))
     return answer

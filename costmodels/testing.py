@@ -1,7 +1,7 @@
-"""Conformance kit: subclass it, give it its fixture, and every clause of the contract is a test."""
+"""Conformance tests for cost models: subclass `CostModelTestCase` and define its fixture."""
 # ruff: noqa: S101
 
-import pickle  # noqa: TID251 - to see that nobody calls it
+import pickle  # noqa: TID251 - to check that no model calls it
 from collections.abc import Callable
 from typing import Final
 
@@ -15,13 +15,13 @@ from costmodels.views import LOOPS, VIEWS
 
 Data = tuple[Matrix, Vector, NDArray[np.int64]]
 
-COLUMNS: Final = 24  # that vary
-ACROSS: Final = 8  # of them in one line of a table
+COLUMNS: Final = 24  # columns that vary
+ACROSS: Final = 8  # columns that vary per line of a table
 OFFSET: Final = 4  # first column of a line that varies
 
 
 def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
-    """Rows, labels and groups with ids that are neither sorted nor dense."""
+    """Return rows, labels and groups; group ids are neither sorted nor dense."""
     rng = np.random.default_rng(seed)
     values = rng.integers(0, 8, size=(rows, COLUMNS)).astype(np.float32)
     slowdown = 0.3 * np.abs(values[:, 2] - 4) + 0.2 * np.maximum(values[:, 5], values[:, 7])
@@ -32,7 +32,7 @@ def easy_data(rows: int, seed: int, view: str = "decisions") -> Data:
 
 
 def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
-    """The values in a view's columns; a table has one line per eight values, and some empty ones."""
+    """Return the values in a view's columns; tables have one line per 8 values."""
     shape = VIEWS[view].shape
     table = np.zeros((len(values), *shape), dtype=np.float32)
     if len(shape) == 1:
@@ -61,11 +61,11 @@ def assert_same(left: Prediction, right: Prediction) -> None:
 
 
 class CostModelTestCase:
-    """Give the fixture `make_model`: a function that makes an untrained model."""
+    """Tests of the contract. Subclasses define `make_model`, which makes an untrained model."""
 
-    learns = True  # False for a floor such as the random model
-    view = "decisions"  # what the model reads
-    accuracy = 0.85  # share of pairs of unseen easy rows that it must order
+    learns = True  # False for a baseline such as the random model
+    view = "decisions"  # view that the model reads
+    accuracy = 0.85  # share of pairs of new easy rows that the model must rank correctly
 
     @pytest.fixture
     def make_model(self) -> Callable[[], CostModel]:
@@ -73,7 +73,7 @@ class CostModelTestCase:
 
     @pytest.fixture
     def fitted(self, make_model: Callable[[], CostModel]) -> CostModel:
-        """Fitted once for all tests of a class, which leave it as it is."""
+        """A model fit once for all tests of a class, which must not change it."""
         kind = type(self), make_model
         if kind not in _fitted:
             _fitted[kind] = self._fit(make_model(), self.data(300, seed=0))

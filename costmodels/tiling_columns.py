@@ -1,6 +1,6 @@
-"""Which columns of the view `decisions` hold a candidate's tiles and listed choices.
+"""The columns of the view `decisions` that hold a candidate's tiles and listed choices.
 
-A test compares these places with the features of a real sketch, so a moved column fails it.
+A test compares these columns with the features of a real sketch.
 """
 
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ LARGEST_LOG2: Final = 40.0
 
 
 class Tiling(NamedTuple):
-    """Extents, not their logarithms; the last axis is the vectorised one, the last level the innermost."""
+    """Tile extents, not logarithms; the last axis is vectorised, the last level is innermost."""
 
     spatial: Column  # rows x axes x levels
     reduction: Column  # rows x axes x levels
@@ -31,7 +31,7 @@ class Tiling(NamedTuple):
 
 
 def tiling(features: Matrix) -> Tiling:
-    """The tiles in these rows; missing axes and levels have extent 1."""
+    """Return the tiles in these rows; missing axes and levels have extent 1."""
     rows = np.nan_to_num(features, nan=0.0, posinf=LARGEST_LOG2, neginf=0.0).astype(np.float64)
     extents = np.exp2(np.clip(rows, 0.0, LARGEST_LOG2))
     return Tiling(
@@ -42,10 +42,10 @@ def tiling(features: Matrix) -> Tiling:
 
 
 def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
-    """Lanes, register tile, footprints by level, parallel extent, unrolling.
+    """Return the derived columns: lanes, register tile, footprints, parallel extent, unrolling.
 
-    Tiles are rows x axes x levels, the innermost level last, in log2. NaN where anything that a column stands
-    on is NaN.
+    Tiles are rows x axes x levels, the innermost level last, in log2. A column is NaN if any
+    of its inputs is NaN.
     """
     space = spatial.sum(axis=1)
     depth = reduction.sum(axis=1)
@@ -60,7 +60,7 @@ def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
         *reduce.T,
         lane,
         lane2,
-        inner[:, 0] - lane,  # register rows beside the vectorised axis
+        inner[:, 0] - lane,  # rows of the register tile, without the vectorised axis
         _power_of_two(lane, 2),
         _power_of_two(lane, 3),
         _power_of_two(lane, 4),
@@ -80,6 +80,6 @@ def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
 
 
 def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
-    """1 if a vector of 2**exponent lanes divides the innermost factor."""
+    """Return 1 if 2**exponent lanes divide the innermost factor, else 0; NaN for NaN."""
     divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
     return np.where(np.isnan(lane), lane, divides.astype(np.float32))

@@ -17,7 +17,7 @@ HEADS: Final = 4
 
 
 class TLP(Neural):
-    """Lines are primitives with learned positions; one block of self-attention scores the mean line."""
+    """Embeds primitives with their positions, applies self-attention, and scores the mean."""
 
     KIND: ClassVar[str] = "tlp"
     view: ClassVar[str] = PRIMITIVES.name

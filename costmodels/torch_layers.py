@@ -1,4 +1,4 @@
-"""Access to torch, which is an extra, and the building blocks of our networks."""
+"""Building blocks of the torch networks; torch is an optional dependency."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-FAR: Final = -1e9  # before a softmax: no weight
+FAR: Final = -1e9  # logit that gets weight 0 in a softmax
 Layers = dict[str, NDArray[np.floating]]
 Tensors = Mapping[str, "Tensor"]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Run on one thread: the same sums in the same order, and no threads that spin."""
+    """Make torch use one thread, for reproducible sums and without spinning threads."""
     import torch
 
     before = torch.get_num_threads()
@@ -32,7 +32,7 @@ def one_thread() -> Iterator[None]:
 def dense_layers(
     rng: np.random.Generator, name: str, before: int, after: int, *, gain: float = 1.0
 ) -> Layers:
-    """He-initialised weights, and zero offsets."""
+    """Return He-initialised weights and zero offsets."""
     weights = rng.normal(0, gain * np.sqrt(2 / before), (before, after))
     offsets = np.zeros(after, dtype=np.float32)
     return {f"{name}.weights": weights.astype(np.float32), f"{name}.offsets": offsets}
@@ -50,13 +50,13 @@ def normal(values: "Tensor") -> "Tensor":
 
 
 def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
-    """The mean over the present lines (rows x lines); zero without any."""
+    """Return the mean over the lines marked in `present` (rows x lines); zero without any."""
     lines = present.sum(1, keepdim=True).clamp(min=1)
     return (values * present[:, :, None]).sum(1) / lines
 
 
 def attention(layers: Tensors, lines: "Tensor", present: "Tensor", heads: int) -> "Tensor":
-    """Self-attention of each line over the present lines, by the layer `look`."""
+    """Apply self-attention over the lines marked in `present`, with the layer `look`."""
     rows, count, width = lines.shape
     looks = dense(layers, "look", lines).reshape(rows, count, 3, heads, width // heads)
     asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)

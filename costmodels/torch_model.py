@@ -1,4 +1,4 @@
-"""What all torch models share: a few networks, each judged on the rows that it leaves out."""
+"""Base class of torch models: an ensemble of networks, each validated on its left-out rows."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-ORDER: Final = 0.02  # weight of the ranking loss beside the squared error
+ORDER: Final = 0.02  # weight of the ranking loss; the squared error has weight 1
 CHECK_STEPS: Final = 25
-PATIENCE: Final = 4  # checks without a gain
+PATIENCE: Final = 4  # validation checks without improvement before stopping
 MOST_CHECKED: Final = 256
 CHUNK: Final = 256  # rows scored at once, so that their activations fit the caches
 
 Network = Callable[[Tensors, "Tensor", "Tensor"], "Tensor"]
-"""From layers, tables (rows x lines x columns) and the head of each row to scores."""
+"""A function from layers, tables (rows x lines x columns) and each row's head to scores."""
 
 
 class TrainingRows(NamedTuple):
-    """Rows of any task to learn from, and the head that answers for each."""
+    """Training rows of any task, and the head that predicts each."""
 
     tables: Table
     labels: Vector
@@ -55,25 +55,25 @@ class TrainingRows(NamedTuple):
 def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
-    """The layers that were best on the rows left out, or the last ones if no rows were left out."""
+    """Train a network; return the layers that were best on left-out rows, if there are any."""
     layers = {name: layer.copy() for name, layer in start.items()}
     step = _GradientStep(network, layers, rows, AdamW(list(layers.values()), rate, len(batches)))
     check = rows.at(unseen[:MOST_CHECKED])
-    best, least, waited = start, np.inf, 0
-    for at, batch in enumerate(batches, start=1):
+    best, least, stale_checks = start, np.inf, 0
+    for step_number, batch in enumerate(batches, start=1):
         step(batch)
-        if at % CHECK_STEPS == 0 and len(check.labels):
-            off = _unexplained(network, layers, check)
-            waited = 0 if off < least else waited + 1
-            if off < least:
-                best, least = {name: layer.copy() for name, layer in layers.items()}, off
-            if waited == PATIENCE:
+        if step_number % CHECK_STEPS == 0 and len(check.labels):
+            error = _unexplained(network, layers, check)
+            stale_checks = 0 if error < least else stale_checks + 1
+            if error < least:
+                best, least = {name: layer.copy() for name, layer in layers.items()}, error
+            if stale_checks == PATIENCE:
                 break
     return best if np.isfinite(least) else layers
 
 
 class _GradientStep:
-    """Updates layers in place: torch and numpy share the arrays."""
+    """Makes a training step that updates layers in place: torch and numpy share the arrays."""
 
     def __init__(self, network: Network, layers: Layers, rows: TrainingRows, adam: AdamW) -> None:
         import torch
@@ -93,7 +93,7 @@ class _GradientStep:
 
 
 def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> Column:
-    """Scores in double precision, so that a row's score does not depend on the rows beside it."""
+    """Return scores in double precision, so that batching does not change a row's score."""
     import torch
 
     tensors = {name: torch.from_numpy(layer.astype(np.float64)) for name, layer in layers.items()}
@@ -107,11 +107,11 @@ def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -
 
 
 def _unexplained(network: Network, layers: Layers, rows: TrainingRows) -> float:
-    """The share of the labels' variance that the scores leave unexplained after linear scaling."""
+    """Return the share of the labels' variance that linearly scaled scores do not explain."""
     scores = scores_of(network, layers, rows.tables, rows.heads)
     labels = rows.labels.astype(np.float64)
-    (own, shared), (_, known) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
-    return float(1 - max(shared, 0) ** 2 / (own * known)) if own * known else 1.0
+    (own, shared), (_, variance) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
+    return float(1 - max(shared, 0) ** 2 / (own * variance)) if own * variance else 1.0
 
 
 MEMBERS: Final = 3
@@ -125,14 +125,15 @@ Data = tuple[Matrix, Vector, Indices, Indices]  # features, labels, groups and h
 
 
 class Neural(CostModel):
-    """Networks over padded tables. Subclasses define the initial network and its scores.
+    """Networks on padded tables. Subclasses define the initial network and its scores.
 
-    Each batch is of one group: LambdaRank orders it, and a squared error keeps the scores near the labels.
-    Fitting takes a bounded number of steps on a bounded sample and stops early on the rows left out.
+    Each batch has rows of one group. The loss is LambdaRank plus a squared error, which keeps
+    scores near the labels. `fit` takes a bounded number of steps on a bounded sample, with
+    early stopping on left-out rows.
     """
 
     KIND: ClassVar[str]
-    KEPT: ClassVar[int] = 1  # columns of structure, which are not centred
+    KEPT: ClassVar[int] = 1  # structure columns, which are not standardised
     STEPS: ClassVar[int] = 600
     RATE: ClassVar[float] = 4e-3
 
@@ -149,12 +150,12 @@ class Neural(CostModel):
     @classmethod
     @abstractmethod
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
-        """An untrained network; the offsets of its last layer are `out.offsets`."""
+        """Return an untrained network; its last layer's offsets must be named `out.offsets`."""
 
     @staticmethod
     @abstractmethod
     def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
-        """The score of each row, from its domain's head."""
+        """Return the score of each row, from its domain's head."""
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         self._learn(features, labels, groups, np.zeros(len(labels), dtype=np.int64), seed)
@@ -173,7 +174,7 @@ class Neural(CostModel):
         self._descend(start, (features, labels, groups, heads), self.STEPS, rng)
 
     def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
-        """A copy whose networks were trained further on these rows; the scaling of columns stays."""
+        """Return a copy fine-tuned on these rows, with unchanged standardisation of columns."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())
@@ -182,7 +183,7 @@ class Neural(CostModel):
         return copy
 
     def towards(self, other: Self, share: float) -> Self:
-        """A copy whose layers are moved this share of the way to another's."""
+        """Return a copy whose layers are moved by `share` of the way to those of `other`."""
         copy = type(self).load(self.save())
         for own, others in zip(copy._members, other._members, strict=True):
             for name, layer in own.items():
@@ -191,29 +192,29 @@ class Neural(CostModel):
 
     @property
     def learned(self) -> bool:
-        """True once it was fit on rows."""
+        """Whether the model was fit on any rows."""
         return bool(self._members)
 
-    def _seen(self, features: Matrix) -> Table:
+    def _inputs(self, features: Matrix) -> Table:
         assert self._tables is not None  # noqa: S101
         return self._tables.of(features, VIEWS[self.view], self.KEPT)
 
     def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
-        """Networks trained from these on a bounded sample of the rows, and the scale of their scores."""
+        """Train networks from `start` on a bounded sample of rows; calibrate their scores."""
         chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
         features, labels = data[0][chosen], data[1][chosen]
         groups, heads = data[2][chosen], data[3][chosen]
-        known = TrainingRows(self._seen(features), labels, heads)
+        training = TrainingRows(self._inputs(features), labels, heads)
         drawn = folds(rng, len(chosen), MEMBERS, PARTS)
         steps = min(most, FEWEST_STEPS + len(chosen))
         batches = one_group_batches(groups, drawn, steps, BATCH, rng)
         unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in drawn]
         with one_thread():
             self._members = [
-                descend(self.scores, layers, known, batches[:, at], unseen[at], self.RATE)
-                for at, layers in enumerate(start)
+                descend(self.scores, layers, training, batches[:, member], unseen[member], self.RATE)
+                for member, layers in enumerate(start)
             ]
-            raw = self._raw(known.tables, heads)
+            raw = self._raw(training.tables, heads)
         self._calibrations = [
             calibrated(raw[:, rows], labels[rows], drawn[:, rows] == 0)
             for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
@@ -226,7 +227,7 @@ class Neural(CostModel):
         if self._tables is None or not len(features):
             return ignorant(len(features))
         check_width(features, self.view)
-        tables = self._seen(features)
+        tables = self._inputs(features)
         with one_thread():
             raw = self._raw(tables, np.full(len(features), self._head, dtype=np.int64))
         return self._calibrations[self._head](raw)
@@ -241,7 +242,7 @@ class Neural(CostModel):
         return pack(self.KIND, {"heads": heads, "head": self._head, **self._extra()}, arrays)
 
     def _extra(self) -> Numbers:
-        """The state of a subclass that is saved beside the networks."""
+        """Return further state that a subclass saves with the networks."""
         return {}
 
     @classmethod
@@ -250,12 +251,12 @@ class Neural(CostModel):
         model = cls()
         model._head = numbers["head"]
         model._calibrations = [
-            ScoreCalibration.stored(head, arrays, str(at)) for at, head in enumerate(numbers["heads"])
+            ScoreCalibration.stored(head, arrays, str(index)) for index, head in enumerate(numbers["heads"])
         ]
         if model._calibrations:
             model._tables = Tables(*(arrays[name] for name in Tables._fields))
             model._members = [
                 {name.removeprefix(own): layer for name, layer in arrays.items() if name.startswith(own)}
-                for own in (f"{at}." for at in range(MEMBERS))
+                for own in (f"{index}." for index in range(MEMBERS))
             ]
         return model

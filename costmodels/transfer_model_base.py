@@ -1,4 +1,4 @@
-"""Models built on another model: a base that was learned elsewhere and is stored with them."""
+"""Transfer models, which build on a base model trained elsewhere and are stored with it."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from mallorn.core.registry import REGISTRY, resolve
 
 
 class TransferModel(CostModel):
-    """Made by `on`; `fit` learns from local rows and does not change the base.
+    """A model that adapts a base model to local rows; create it with `on`.
 
-    It reads its base's view: ask the instance for `view`. Without local rows it predicts as its base.
+    `fit` does not change the base. The instance's `view` is the base's. Without local rows it
+    predicts what the base predicts.
     """
 
     KIND: ClassVar[str]
@@ -23,7 +24,7 @@ class TransferModel(CostModel):
 
     @classmethod
     def on(cls, base: CostModel) -> Self:
-        """A model that stands on this base, and reads what it reads."""
+        """Return a model that builds on this base and reads the same view."""
         if cls.view == base.view:
             return cls(base)
         kind = type(cls.__name__, (cls,), {"view": base.view, "__module__": cls.__module__})
@@ -31,12 +32,12 @@ class TransferModel(CostModel):
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
-        """True if a model of this kind can be its base; one that stands on a base itself cannot."""
+        """Return whether a model of class `kind` can be the base; transfer models cannot."""
         return not issubclass(kind, TransferModel)
 
     @abstractmethod
     def _local(self) -> tuple[Numbers, Arrays]:
-        """The state that was learned from local rows."""
+        """Return the state trained on local rows."""
 
     @abstractmethod
     def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
@@ -44,8 +45,8 @@ class TransferModel(CostModel):
 
     def save(self) -> bytes:
         numbers, arrays = self._local()
-        whose = {"base": name_of(self.base), "local": dict(numbers)}
-        return pack(self.KIND, whose, {"base": as_array(self.base.save()), **arrays})
+        header = {"base": name_of(self.base), "local": dict(numbers)}
+        return pack(self.KIND, header, {"base": as_array(self.base.save()), **arrays})
 
     @classmethod
     def load(cls, blob: bytes) -> Self:
@@ -57,7 +58,7 @@ class TransferModel(CostModel):
 
 
 def name_of(model: CostModel) -> str:
-    """The name under which a model is registered."""
+    """Return the name under which a model is registered. Raises InvalidRequest if it is not."""
     place = f"{type(model).__module__}:{type(model).__name__}"
     for name, registered in REGISTRY["cost_model"].items():
         if registered == place:
@@ -69,7 +70,7 @@ def name_of(model: CostModel) -> str:
 
 
 class ManyDomains(CostModel):
-    """A model with a head per domain. `CostModel.fit` knows no domains and treats all rows as one."""
+    """A model with a head per domain. `fit` treats all rows as one domain."""
 
     @abstractmethod
     def fit_domains(
@@ -82,14 +83,14 @@ class ManyDomains(CostModel):
         home: str,
         seed: int,
     ) -> None:
-        """Learn from candidates of several domains, one domain per row; predictions are for `home`."""
+        """Train on rows of several domains, given per row; predict for the domain `home`."""
 
     @classmethod
     @abstractmethod
     def on(cls, base: CostModel) -> Self:
-        """A model whose `fit` goes on from what a base has learned of all its domains, and not anew."""
+        """Return a model whose `fit` continues from the base's training on all its domains."""
 
     @classmethod
     def stands_on(cls, kind: type[CostModel]) -> bool:
-        """True if a model of this kind can be its base: one with the same trunk."""
+        """Return whether a model of class `kind` can be the base: it needs the same trunk."""
         return issubclass(kind, cls)

@@ -16,9 +16,9 @@ WIDTH: Final = 32
 
 
 class TreeLSTM(Neural):
-    """A child-sum Tree-LSTM that reads all nodes of a level at once.
+    """A child-sum Tree-LSTM that processes all nodes of a level at once.
 
-    A last node, the parent of all roots, holds the state of the program.
+    An additional last node, the parent of all roots, gets the state of the program.
     """
 
     KIND: ClassVar[str] = "tree-lstm"
@@ -29,7 +29,7 @@ class TreeLSTM(Neural):
     def initial(cls, rng: np.random.Generator, heads: int) -> Layers:
         layers = dense_layers(rng, "read", columns(LOOPS), WIDTH)
         layers |= dense_layers(rng, "in", WIDTH, 4 * WIDTH, gain=0.7)
-        layers["in.offsets"][3 * WIDTH :] = 1.0  # at first little is forgotten
+        layers["in.offsets"][3 * WIDTH :] = 1.0  # start with open forget gates
         layers |= dense_layers(rng, "within", WIDTH, 3 * WIDTH, gain=0.5)
         layers |= dense_layers(rng, "forget", WIDTH, WIDTH, gain=0.5)
         layers |= dense_layers(rng, "hidden", WIDTH, WIDTH)
@@ -42,7 +42,7 @@ class TreeLSTM(Neural):
 
 
 def _program(layers: Tensors, table: "Tensor") -> "Tensor":
-    """The state of the last node of each row, whose address is the line behind the others."""
+    """Return the state of each row's last node, which comes after its other lines."""
     import torch
 
     rows, lines, _ = table.shape
@@ -57,15 +57,15 @@ def _program(layers: Tensors, table: "Tensor") -> "Tensor":
         nodes = (level.flatten() == depth).nonzero()[:, 0]
         state, memory = _cell(layers, gates[nodes], states[nodes], memories[nodes])
         above = parent[nodes]
-        kept = (gates[above, 3 * WIDTH :] + dense(layers, "forget", state)).sigmoid()
+        forget_gates = (gates[above, 3 * WIDTH :] + dense(layers, "forget", state)).sigmoid()
         states = states.index_add(0, above, state)
-        memories = memories.index_add(0, above, kept * memory)
+        memories = memories.index_add(0, above, forget_gates * memory)
     last = (first + lines)[:, 0]
     return _cell(layers, gates[last], states[last], memories[last])[0]
 
 
 def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
-    """The lines' own input to the gates; the last node has no line."""
+    """Return the lines' input to the gates; zero for the last node, which has no line."""
     features = table.clone()
     features[:, :, PARENT] = 0  # an address, not a feature
     read = dense(layers, "read", features).relu()
@@ -75,10 +75,10 @@ def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
 
 
 def _cell(
-    layers: Tensors, gates: "Tensor", within: "Tensor", remembered: "Tensor"
+    layers: Tensors, gates: "Tensor", child_states: "Tensor", child_memories: "Tensor"
 ) -> tuple["Tensor", "Tensor"]:
-    """State and memory of nodes from the sums over their children, whose memories were partly forgotten."""
-    heard = gates[:, : 3 * WIDTH] + dense(layers, "within", within)
-    lets_in, lets_out, news = heard.chunk(3, dim=1)
-    memory = lets_in.sigmoid() * news.tanh() + remembered
-    return lets_out.sigmoid() * memory.tanh(), memory
+    """Return nodes' state and memory from the sums of their children's states and memories."""
+    raw_gates = gates[:, : 3 * WIDTH] + dense(layers, "within", child_states)
+    input_gate, output_gate, update = raw_gates.chunk(3, dim=1)
+    memory = input_gate.sigmoid() * update.tanh() + child_memories
+    return output_gate.sigmoid() * memory.tanh(), memory

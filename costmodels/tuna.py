@@ -1,4 +1,4 @@
-"""Tuna: the time that generated code should take on a machine, without one measurement of it."""
+"""Tuna: estimate the run time of generated code on a machine without measuring it."""
 
 from itertools import pairwise
 from typing import ClassVar, Final
@@ -12,24 +12,25 @@ from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 from mallorn.core.values.machine import Cache, Machine
 
 LINE_BYTES: Final = 64
-PIPES: Final = 2  # instructions that a core begins for each product that it can begin
-DIVIDING: Final = 8  # products in whose time one division is done
-LONGEST: Final = 127.0  # in log2: counts beyond are no program's
+PIPES: Final = 2  # instructions that a core issues in the time of one vector product
+DIVIDING: Final = 8  # time of a division, in vector products
+LONGEST: Final = 127.0  # limit of counts, in log2
 
 
 class Tuna(Formula):
-    """A sum of what the code computes, loads and moves, each by what the machine does of it in a second.
+    """Sums up times for arithmetic, loads and cache traffic from counts and throughputs.
 
-    After "Tuna: A Static Analysis Approach to Optimizing Deep Neural Networks" (2021). Its features come from
-    the generated assembly, whose loops are matched with the program's, and from a model of the caches on the
-    lowered program; a linear model of them ranks candidates, and an evolution strategy climbs it, compiling
-    and never running. So schedules can be found for a machine that is not at hand.
+    After "Tuna: A Static Analysis Approach to Optimizing Deep Neural Networks" (2021). Its
+    features come from the generated assembly, whose loops are matched with the program's, and
+    from a cache model of the lowered program. A linear model ranks candidates, and an
+    evolution strategy maximises it by compiling without running. So schedules can be found for
+    an unavailable machine.
 
-    Where it differs: the paper fits its coefficients per micro-architecture to measurements. Here they are
-    the constants that a probe of micro-kernels found of the machine, or what is assumed of the target where
-    none was seen. Loops of the assembly are counted by the bounds written into them. Fitting only estimates
-    the error. CPUs alone are meant: elsewhere the order says little. `static` learns weights for simpler
-    counts.
+    Differences: the paper fits coefficients to measurements per micro-architecture. Here they
+    are constants from a probe of the machine by micro-kernels, or assumptions about the target
+    if no machine was probed. Assembly loops are counted by their literal bounds. `fit` only
+    estimates the error. The model is made for CPUs; on other targets its ranking is poor.
+    `static` is a trained model of simpler counts.
     """
 
     KIND: ClassVar[str] = "tuna"
@@ -49,19 +50,19 @@ class Tuna(Formula):
             self._spread = float(max(np.sqrt(np.mean(np.concatenate(errors) ** 2)), 1e-3))
 
     def predict(self, features: Matrix) -> Prediction:
-        """The negative logarithm of microseconds: candidates of one task may be compared."""
+        """Return -log(microseconds) as scores, which are only comparable within a task."""
         check_width(features, self.view)
         mean = np.nan_to_num(-np.log(self.expected_us(features)), nan=FAILED_LABEL)
         spread = np.full(len(features), self._spread, dtype=np.float32)
         return Prediction(mean.astype(np.float32), spread)
 
     def expected_us(self, features: Matrix) -> Column:
-        """What each candidate should take on all cores."""
+        """Return each candidate's estimated time on all cores, in microseconds."""
         logs = np.nan_to_num(features.astype(np.float64), nan=LONGEST)
         rows = np.exp2(np.clip(logs, 0.0, LONGEST)) - 1
         counts, moved = rows[:, : len(Count)], rows[:, len(Count) :].reshape(len(rows), ACCESSES, 4)
         ns = _computing(counts, self._machine) + _moving(moved, self._machine)
-        # Pieces need not divide among the cores: some of those idle in the last turn.
+        # Some cores idle at the end if the chunks do not divide evenly among the cores.
         pieces = np.maximum(1.0, np.rint(counts[:, Count.PIECES]))
         cores = self._machine.cores
         idle = np.ceil(pieces / cores) * cores / pieces
@@ -73,8 +74,8 @@ def _centred(values: Vector) -> Vector:
 
 
 def _computing(counts: Column, machine: Machine) -> Column:
-    """Nanoseconds of one core for all instructions: the arithmetic, what is loaded for it, and all others."""
-    begun = machine.core_gflops / (2 * machine.lanes)  # products of vectors in a nanosecond
+    """Return one core's nanoseconds for arithmetic, loads and all other instructions."""
+    begun = machine.core_gflops / (2 * machine.lanes)  # vector products per nanosecond
     sums = np.maximum(1.0, counts[:, Count.ACCUMULATORS])
     waiting = np.where(counts[:, Count.PRODUCTS] > 0, np.maximum(1.0, machine.in_flight / sums), 1.0)
     arithmetic = counts[:, Count.ARITHMETIC] * waiting + DIVIDING * counts[:, Count.DIVIDES]
@@ -83,17 +84,17 @@ def _computing(counts: Column, machine: Machine) -> Column:
 
 
 def _moving(moved: Column, machine: Machine) -> Column:
-    """Nanoseconds of one core for the lines that each cache lacks: the next level has to give them."""
-    lines, left, distinct, apart = np.moveaxis(moved, 2, 0)
+    """Return one core's nanoseconds for cache misses, which the next level has to serve."""
+    lines, left, distinct, reuse_bytes = np.moveaxis(moved, 2, 0)
     total = np.zeros(len(moved))
-    for cache, behind in pairwise(_levels(machine)):
-        kept = np.where(apart > cache.bytes, lines, left)
+    for cache, next_level in pairwise(_levels(machine)):
+        kept = np.where(reuse_bytes > cache.bytes, lines, left)
         missing = np.where(distinct * LINE_BYTES <= cache.bytes, distinct, kept)
-        total += missing.sum(axis=1) * LINE_BYTES / behind.gbytes_per_sec
+        total += missing.sum(axis=1) * LINE_BYTES / next_level.gbytes_per_sec
     return total
 
 
 def _levels(machine: Machine) -> tuple[Cache, ...]:
-    """The caches, and a core's share of memory behind them."""
+    """Return the caches, and last the memory with one core's share of its bandwidth."""
     memory = Cache(bytes=2**62, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     return (*machine.caches, memory)

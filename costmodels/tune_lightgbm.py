@@ -1,4 +1,4 @@
-"""LightGBM with hyperparameters that FLAML's cost-frugal search finds on the data at hand."""
+"""LightGBM with hyperparameters that FLAML's cost-frugal search selects on the training data."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Self
@@ -15,11 +15,11 @@ from costmodels.views import check_rows
 from mallorn.core.install_command import need
 
 KIND: Final = "automl"
-SETTINGS: Final = 20  # tried in each fit
-FEWEST_ROWS: Final = 64  # with fewer, held-out rows tell settings apart by luck only
+SETTINGS: Final = 20  # settings tried in each fit
+FEWEST_ROWS: Final = 64  # rows needed to compare settings on held-out rows
 MOST_JUDGED: Final = 1500
 WRONG: Final = "wrong_pairs"
-Numbered = Mapping[str, float]  # by the name of the hyperparameter
+Numbered = Mapping[str, float]  # values by hyperparameter name
 START: Final[Numbered] = {
     "num_leaves": 31,
     "learning_rate": 0.15,
@@ -31,23 +31,24 @@ START: Final[Numbered] = {
 
 
 class AutoML(CostModel):
-    """Tries twenty settings, ours first, and keeps the one that orders the newest rows best.
+    """Tries 20 settings, the defaults first, and keeps the one that ranks the newest rows best.
 
-    Needs the extra `automl` to fit, and nothing but LightGBM to predict. The search counts settings and not
-    seconds, so that the same data and seed give the same model. Its fit takes twenty times that of
-    `lightgbm`: it is for a base model that is fit rarely, not for every refit of a job.
+    `fit` needs the extra `automl`; `predict` only needs LightGBM. The search has a limit of
+    settings, not of seconds, so that the same data and seed give the same model. `fit` takes
+    20 times as long as that of `lightgbm`, so it is meant for base models, not for every refit
+    of a job.
     """
 
     def __init__(self) -> None:
         self._model = LightGBM()
-        self.settings = START  # those that won the search
+        self.settings = START  # best settings of the search
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
         self.settings = START
         if len(labels) >= FEWEST_ROWS and timed(labels).any():
             self.settings = _search(features, labels, groups, seed)
-        self._model = _with(self.settings)
+        self._model = _model_with(self.settings)
         self._model.fit(features, labels, groups, seed=seed)
 
     def predict(self, features: Matrix) -> Prediction:
@@ -65,7 +66,7 @@ class AutoML(CostModel):
         return model
 
 
-def _with(settings: Numbered) -> LightGBM:
+def _model_with(settings: Numbered) -> LightGBM:
     own = {name: value for name, value in settings.items() if name != "trees"}
     return LightGBM(own, trees=int(settings["trees"]))
 
@@ -73,11 +74,11 @@ def _with(settings: Numbered) -> LightGBM:
 def _search(features: Matrix, labels: Vector, groups: Groups, seed: int) -> Numbered:
     flaml = need("flaml", "the cost model automl", "automl")
     train, test = newest(groups, MOST_JUDGED, seed=seed)
-    known = rebased(labels[train], groups[train])
+    train_labels = rebased(labels[train], groups[train])
 
     def judge(settings: Numbered) -> dict[str, float]:
-        model = _with(settings)
-        model.fit(features[train], known, groups[train], seed=seed)
+        model = _model_with(settings)
+        model.fit(features[train], train_labels, groups[train], seed=seed)
         accuracy = pairwise_accuracy(model.predict(features[test]).mean, labels[test], groups[test])
         return {WRONG: 0.5 if np.isnan(accuracy) else 1 - accuracy}
 

@@ -1,7 +1,7 @@
-"""The views of a candidate that a cost model can ask for. A row of features is one view, laid out flat.
+"""The views of a candidate that cost models can read. A row of features is one view, flattened.
 
-A view of several dimensions is a padded table: one line per token, node or statement, in program order, with
-1 in its first column where a line is used. Workers fill them (`workers.features`).
+A view with several dimensions is a padded table: one line per token, node or statement, in
+program order, with 1 in the first column of used lines. `workers.features` computes the views.
 """
 
 from dataclasses import dataclass
@@ -18,60 +18,60 @@ from mallorn.core.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Name, version and shape of a view. A changed meaning of a column is a new version."""
+    """Name, version and shape of a view. A column with a new meaning needs a new version."""
 
     name: str
     version: int
     shape: tuple[int, ...]
-    lowered: bool = False  # a compiler fills it
+    lowered: bool = False  # whether computing it needs a compiler
 
     @property
     def width(self) -> int:
         return prod(self.shape)
 
     def tables(self, rows: Matrix) -> NDArray[np.float32]:
-        """The rows in the shape of the view."""
+        """Return the rows reshaped to the shape of the view."""
         return rows.reshape(len(rows), *self.shape)
 
 
 DECISIONS: Final = View("decisions", 1, (136,))
-"""Sizes of the work, tiles and lists; from decisions alone."""
+"""Sizes of the work, tiles and listed choices; computed from decisions without lowering."""
 
 PRIMITIVES: Final = View("primitives", 1, (40, 24))
-"""The sketch's choices and instructions with their decisions, one a line (TLP); nothing is lowered."""
+"""The sketch's choices, and instructions with decisions, one per line (TLP); not lowered."""
 
 LOOPS: Final = View("loops", 1, (48, 20))
-"""The loop tree in preorder: present, line of the parent (-1 at the root), then what is known of the node."""
+"""The loop tree in preorder: present, parent's line (-1 at a root), features of the node."""
 
 STATEMENTS: Final = View("statements", 1, (12, 165), lowered=True)
-"""MetaSchedule's 164 numbers of each statement that stores, after lowering."""
+"""MetaSchedule's 164 features of each store statement, after lowering."""
 
 CODE: Final = View("code", 1, (48,), lowered=True)
-"""Counts over the generated code (Tuna)."""
+"""Instruction counts of the generated code (Tuna)."""
 
 
 class Count(IntEnum):
-    """The first columns of `executed`."""
+    """Indices of the first columns of the view `executed`."""
 
     INSTRUCTIONS = 0
     ARITHMETIC = 1  # on vectors
-    PRODUCTS = 2  # fused with a sum, number by number
-    SIMPLE = 3  # sums and products alone, number by number
+    PRODUCTS = 2  # fused multiply-adds, counted per vector element
+    SIMPLE = 3  # plain additions and multiplications, counted per vector element
     DIVIDES = 4
     LOADS = 5
     LOADED = 6  # bytes
     STORES = 7
-    ACCUMULATORS = 8  # of the innermost loop that computes most
-    PIECES = 9  # of parallel loops
+    ACCUMULATORS = 8  # of the innermost loop with most arithmetic
+    PIECES = 9  # chunks of parallel loops
 
 
-ACCESSES: Final = 8  # of a program, of which `executed` says what they move, four columns each
+ACCESSES: Final = 8  # memory accesses of a program in `executed`, four columns of traffic each
 
 EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True)
-"""What runs of the generated code, and the lines of the cache that move (Tuna)."""
+"""Counts of executed instructions, and of cache lines moved (Tuna)."""
 
 LAUNCH: Final = View("launch", 1, (20,), lowered=True)
-"""Resources that CUDA kernels take of a multiprocessor, by ptxas and their launches; counts over PTX."""
+"""Multiprocessor resources of CUDA kernels, from ptxas and launch sizes; counts of PTX."""
 
 VIEWS: Final = {
     view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, LAUNCH)
@@ -86,7 +86,7 @@ class WrongRows(InvalidRequest):
 
 
 def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
-    """Raises InvalidRequest unless each row has one group and one finite label of at most 0."""
+    """Raise InvalidRequest unless each row has one group and one finite label of at most 0."""
     if not len(features) == len(labels) == len(groups):
         raise InvalidRequest(
             f"{len(features)} rows have {len(labels)} labels and {len(groups)} groups",
@@ -102,7 +102,7 @@ def check_rows(features: Matrix, labels: Vector, groups: Groups) -> None:
 
 
 def check_width(features: Matrix, view: str) -> None:
-    """Raises WrongRows if the rows do not have this view's width."""
+    """Raise WrongRows if the rows do not have this view's width."""
     if features.ndim != 2 or features.shape[1] != VIEWS[view].width:
         raise WrongRows(
             f"rows of shape {features.shape} are no {view}: each has {VIEWS[view].width} columns",

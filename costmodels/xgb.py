@@ -16,15 +16,16 @@ KIND = "xgboost"
 
 
 class XGBoost(CostModel):
-    """A few boosters, each on its own bootstrap of the rows; their disagreement is the spread.
+    """Boosters, each fit on its own bootstrap of the rows; their disagreement is the spread.
 
-    Regression, not ranking, so that scores keep their meaning (log of best over latency) from round to round.
-    Fast rows weigh more: a wrong order among slow ones costs nothing.
+    It uses regression, not ranking, so that scores keep their meaning (log of best over
+    latency) from round to round. Fast rows have larger weights, since the order of slow rows
+    is irrelevant.
     """
 
     def __init__(self) -> None:
         self._boosters: list[xgboost.Booster] = []
-        self._noise = UNKNOWN  # the error that all members share, as a standard deviation
+        self._noise = UNKNOWN  # error that all members share, as a standard deviation
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
         check_rows(features, labels, groups)
@@ -57,7 +58,10 @@ class XGBoost(CostModel):
 
 
 def _parts(blob: bytes) -> tuple[float, list[bytes]]:
-    """The noise and the bytes of each booster. Raises InvalidRequest for a wrong number of boosters."""
+    """Split a saved model into its noise and the bytes of each booster.
+
+    Raises InvalidRequest if the length does not match the header.
+    """
     try:
         noise, count = struct.unpack_from("<dI", blob)
         lengths = struct.unpack_from(f"<{count}Q", blob, struct.calcsize("<dI"))

@@ -1,4 +1,4 @@
-"""XGBoost's trees as members of an ensemble: grown on their own draws of the rows, stored as bytes."""
+"""XGBoost boosters as members of an ensemble: training on bootstraps, scoring and storage."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -13,7 +13,7 @@ from costmodels.serialization import as_array, unreadable
 
 MEMBERS: Final = 4
 TREES: Final = 40
-THREADS: Final = 1  # as fast at this size, and OpenMP threads that spin stall everyone on a busy host
+THREADS: Final = 1  # as fast at this size; spinning OpenMP threads slow down a busy host
 PARAMETERS: Final = {
     "objective": "reg:squarederror",
     "tree_method": "hist",
@@ -31,18 +31,18 @@ Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
 
 
 def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
-    """Rows in bins, shared by all members."""
+    """Return the rows in histogram bins, which all members share."""
     return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
 
 
 def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
-    """Train one member on squared error."""
+    """Train one member with squared error."""
     data.set_weight(weights)
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
 
 
 def classify(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
-    """Train one member to tell targets of one from targets of zero; it answers with probabilities."""
+    """Train one member as a classifier of targets 0 and 1; it predicts probabilities."""
     data.set_weight(weights)
     settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
     return xgboost.train(settings, data, num_boost_round=TREES)
@@ -51,23 +51,23 @@ def classify(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Gen
 def grow_by(
     objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
 ) -> xgboost.Booster:
-    """Train one member on a loss of ours, starting from one score for all rows."""
+    """Train one member with a custom loss; `start` is the initial score of all rows."""
     settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
     return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
 
 
 def opinions(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
-    """The score of every member (a row) for every row of features (a column)."""
+    """Return the score of every member for every row of features (members x rows)."""
     return np.stack([booster.inplace_predict(rows) for booster in boosters])
 
 
 def as_bytes(booster: xgboost.Booster) -> bytes:
-    """A booster in XGBoost's own binary format."""
+    """Return a booster in XGBoost's binary format."""
     return bytes(booster.save_raw("ubj"))
 
 
 def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
-    """The booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
+    """Return the booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
     booster = xgboost.Booster({"nthread": THREADS})
     try:
         booster.load_model(bytearray(blob))
@@ -77,10 +77,10 @@ def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
 
 
 def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
-    """Boosters as arrays, for a model's npz."""
-    return {f"booster{at}": as_array(as_bytes(booster)) for at, booster in enumerate(boosters)}
+    """Return the boosters as arrays, for a model's npz."""
+    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
 
 
 def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
-    """The boosters that `as_arrays` stored."""
-    return [from_bytes(arrays[f"booster{at}"].tobytes(), kind) for at in range(members)]
+    """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
+    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]

@@ -1,1 +1,1 @@
-"""Searchers, written against Space: they run with no TVM installed."""
+"""Searchers, which only use the interface `Space` and do not need TVM."""

@@ -1,4 +1,4 @@
-"""The Searcher seam: which candidates to measure next, and the origin that each proposal names."""
+"""The interface of searchers, which choose the candidates to measure next."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ __all__ = ["Proposal", "Searcher", "Trial"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate to measure, the model's prediction, and its origin."""
+    """A candidate to measure, the model's predicted score, and the candidate's origin."""
 
     candidate: Candidate
     predicted: float | None
@@ -27,15 +27,16 @@ class Searcher(ABC):
     """Proposes candidates of one task.
 
     Contract
-    - A proposal is a pure function of the arguments: a searcher keeps nothing between calls. What it wants to
-      learn it learns from `history`, so a round can be recomputed anywhere; one that would rather go on from
-      what its last round learned is a `searchers.stateful.StatefulSearcher`.
-    - It returns at most `count` distinct, valid candidates and none that `history` holds already; fewer only
-      when the space has no more.
-    - Its one argument is the BatchSampler, for searchers that choose from a pool.
-    - Without a model (the first round of a family) it still proposes, the space's defaults first.
-    - Where `compiles`, it asks models of lowered views itself, about no more than a few hundred candidates;
-      others are given the draft model in their place, and the model chooses among what they propose.
+    - Proposals are a pure function of the arguments: a searcher keeps no state between calls, and
+      gets all information from `history`, so that a round can be recomputed anywhere. A searcher
+      that needs the state of its last round is a `searchers.stateful.StatefulSearcher`.
+    - It returns at most `count` distinct, valid candidates that are not in `history`; fewer only
+      if the space has no more.
+    - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.
+    - Without a model (the first round of a family) it proposes the space's defaults first.
+    - If `compiles` is True, it calls models of lowered views itself, for at most a few hundred
+      candidates. Other searchers get the draft model instead, and the lowered model chooses among
+      their proposals.
     """
 
     compiles: ClassVar[bool] = False
@@ -49,10 +50,10 @@ class Searcher(ABC):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        """The next candidates to measure, best first."""
+        """Return the next candidates to measure, best first."""
 
 
-# Means that several searchers share; a searcher's own are in its file.
+# Origins that several searchers share; those of a single searcher are in its file.
 DEFAULT: Final = "default"
 RANDOM: Final = "random"
 MEASURED: Final = "measured"
@@ -63,15 +64,15 @@ SYNTHESIS: Final = "synthesis"
 
 
 def searcher_of(origin: str) -> str:
-    """`ga` of `ga:mutation`."""
+    """Return the searcher's part of an origin: `ga` for `ga:mutation`."""
     return origin.rpartition(":")[0] or origin
 
 
 def means_of(origin: str) -> str:
-    """`mutation` of `ga:mutation`, and of `mutation` alone."""
+    """Return the last part of an origin: `mutation` for `ga:mutation` and for `mutation`."""
     return origin.rpartition(":")[2]
 
 
 def named(proposal: Proposal, searcher: str) -> Proposal:
-    """The proposal with its searcher's name before its origin, unless it has one."""
+    """Return the proposal with the searcher's name before its origin, unless it has one."""
     return proposal if ":" in proposal.origin else replace(proposal, origin=f"{searcher}:{proposal.origin}")

@@ -1,4 +1,4 @@
-"""The BatchSampler seam: which of many scored candidates are worth a measurement."""
+"""The interface of batch samplers, which choose the candidates to measure from a scored pool."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -22,17 +22,17 @@ class ScoredPool:
         return len(self.candidates)
 
     def promise(self, optimism: float) -> Vector:
-        """Expected score plus a share of the spread, so that uncertain candidates are tried."""
+        """Return predicted score plus `optimism` times the spread, to favour uncertain ones."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
     def only(self, lines: Indices) -> "ScoredPool":
-        """These lines of the pool, in this order."""
+        """Return a pool of these lines, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
-        candidates = [self.candidates[at] for at in lines.tolist()]
+        candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
     def beside(self, other: "ScoredPool") -> "ScoredPool":
-        """The lines of both, these first."""
+        """Return a pool with the lines of both pools, this pool's first."""
         mean, std = (
             np.concatenate([getattr(pool.prediction, name) for pool in (self, other)])
             for name in ("mean", "std")
@@ -41,7 +41,7 @@ class ScoredPool:
         return ScoredPool([*self.candidates, *other.candidates], features, Prediction(mean, std))
 
     def without(self, lines: Indices) -> "ScoredPool":
-        """The pool without these lines."""
+        """Return the pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
 
@@ -49,26 +49,26 @@ class BatchSampler(ABC):
     """Chooses a batch from a scored pool.
 
     Contract
-    - It returns distinct line numbers of the pool, best first: `count`, or all if there are fewer.
+    - It returns distinct line numbers of the pool, best first: `count`, or all if it has fewer.
     - The choice is a pure function of the arguments.
     """
 
     @abstractmethod
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        """The lines to measure next."""
+        """Return the lines to measure next."""
 
 
 class Synthesiser(BatchSampler):
-    """A BatchSampler that knows what was measured, and may make up candidates that are in no pool.
+    """A BatchSampler that also gets the measured candidates, and may create candidates itself.
 
-    Contract, beside that of BatchSampler
-    - What `compose` returns is distinct and not measured: of the pool, or well-formed in the space. Whether
-      it can be built is found out later; `choose` fills what is missing, and is all that is asked where the
-      space is not known.
+    Contract, in addition to that of BatchSampler
+    - `compose` returns distinct, unmeasured candidates: of the pool, or well-formed ones of the
+      space. They may be invalid; then `choose` fills the batch. If the space is not available, only
+      `choose` is called.
     """
 
     @abstractmethod
     def compose(
         self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
-        """At most `count` candidates to measure next, best first; `measured` holds the fastest so far."""
+        """Return up to `count` candidates, best first; `measured` has the fastest so far."""

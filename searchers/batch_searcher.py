@@ -1,4 +1,4 @@
-"""The common outline of a batch, and the request that subclasses answer."""
+"""Base class of searchers whose batches consist of defaults, chosen and random candidates."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`; to `choose`, `count` is what defaults and random ones leave."""
+    """The arguments of `Searcher.propose`; defaults and random candidates reduce `count`."""
 
     space: Space
     history: Sequence[Trial]
@@ -26,7 +26,7 @@ class Request:
 
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
-    """Defaults first, then the subclass's choice, then random candidates, which also fill up the batch."""
+    """Proposes defaults first, then the subclass's choice, then random candidates."""
 
     sampler: BatchSampler | None = None
     _: KW_ONLY
@@ -34,7 +34,7 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        """At most `asked.count` candidates (one or more) that the sieve found valid."""
+        """Return at most `asked.count` (at least 1) proposals that the sieve passed."""
 
     def propose(
         self,
@@ -47,6 +47,6 @@ class BatchSearcher(Searcher):
         sieve = Filter(space, history)
         batch = defaults_first(space, history, sieve, count)
         left = count - len(batch)
-        if wanted := left - int(rng.binomial(left, self.random_share)):
-            batch += self.choose(Request(space, history, model, wanted, rng), sieve)
+        if to_choose := left - int(rng.binomial(left, self.random_share)):
+            batch += self.choose(Request(space, history, model, to_choose, rng), sieve)
         return batch + random_fill(space, sieve, count - len(batch), rng)

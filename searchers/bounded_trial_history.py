@@ -1,4 +1,4 @@
-"""A bounded part of the history, so that late rounds cost no more."""
+"""Select a bounded part of the history, so that late rounds do not take longer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from searchers.space import Candidate
 
 @dataclass(frozen=True)
 class TimedCandidates:
-    """Timed candidates, and for each log(latency / best latency)."""
+    """Timed candidates, with log(latency / best latency) for each."""
 
     candidates: list[Candidate]
     slowdown: Column
@@ -21,40 +21,43 @@ class TimedCandidates:
         return len(self.candidates)
 
     def weights(self, temperature: float) -> Column:
-        """Boltzmann weights, nearly equal at high temperature."""
+        """Return Boltzmann weights, which are nearly equal at high temperature."""
         heat = np.exp(-self.slowdown / temperature)
         return np.asarray(heat / heat.sum())
 
     def draw(self, rng: np.random.Generator, count: int, temperature: float) -> list[Candidate]:
-        """Candidates drawn with replacement; fast ones more often at low temperature."""
+        """Draw candidates with replacement; at low temperature, mostly fast ones."""
         if not self.candidates:
             return []
         drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
-        return [self.candidates[at] for at in drawn]
+        return [self.candidates[index] for index in drawn]
 
 
 def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
-    """The fastest `count` of the history, without failures and wrong results."""
+    """Return the fastest `count` candidates of the history that have a time."""
     lines, latencies = _timed(history)
     order = np.argsort(latencies, kind="stable")[:count]
     return _measured(history, lines[order], latencies[order], latencies)
 
 
 def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
-    """The timed candidates among the last `count` trials, oldest first, relative to the best of all."""
+    """Return the timed candidates of the last `count` trials, oldest first.
+
+    Their slowdown is relative to the best of the entire history.
+    """
     lines, latencies = _timed(history)
     recent = lines >= len(history) - count
     return _measured(history, lines[recent], latencies[recent], latencies)
 
 
 def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
-    timed = [(at, trial.time_us) for at, trial in enumerate(history) if trial.time_us is not None]
-    lines = np.array([at for at, _ in timed], dtype=np.int64)
+    timed = [(index, trial.time_us) for index, trial in enumerate(history) if trial.time_us is not None]
+    lines = np.array([index for index, _ in timed], dtype=np.int64)
     return lines, np.array([latency for _, latency in timed], dtype=np.float64)
 
 
 def _measured(
-    history: Sequence[Trial], lines: Indices, latencies: Column, everything: Column
+    history: Sequence[Trial], lines: Indices, latencies: Column, all_latencies: Column
 ) -> TimedCandidates:
-    best = everything.min(initial=np.inf)
-    return TimedCandidates([history[at].candidate for at in lines], np.log(latencies / best))
+    best = all_latencies.min(initial=np.inf)
+    return TimedCandidates([history[index].candidate for index in lines], np.log(latencies / best))

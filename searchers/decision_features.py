@@ -1,7 +1,7 @@
-"""The columns of the view `decisions`: equal for every workload, computed without lowering.
+"""Compute the view `decisions`: the same columns for every workload, without lowering.
 
-Tiles are right-aligned, so that the last spatial axis (the one that is vectorised) and its innermost factor
-lie in the same columns whatever the rank. Everything is in log2, where products of factors are sums.
+Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its innermost
+factor have the same columns for every rank. Values are in log2, so that products become sums.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of a sketch's decision vector are spatial tiles, reduction tiles, lists, locations."""
+    """The columns of a decision vector: spatial and reduction tiles, lists, locations."""
 
     spatial: tuple[slice, ...]
     reduction: tuple[slice, ...]
@@ -37,7 +37,7 @@ class Layout:
 
 @lru_cache(maxsize=1024)
 def layout(sketch: Sketch) -> Layout:
-    """Sort the choices of a sketch; tiles with fewer levels than the deepest are reductions."""
+    """Group the choices of a sketch; tiles with fewer levels than the deepest are reductions."""
     deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
     spatial: list[slice] = []
     reduction: list[slice] = []
@@ -55,12 +55,12 @@ def layout(sketch: Sketch) -> Layout:
 
 
 def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-    """One row of features per decision vector of a sketch."""
+    """Return one row of features per decision vector of a sketch."""
     where = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
     reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
-    # Categorical choices have their value on a log scale, or their index if they have no labels.
+    # For listed choices, use the label (or the index without labels) on a log scale.
     listed = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
     for position, (column, choice) in enumerate(where.listed):
         indices = rows[:, column]
@@ -75,7 +75,7 @@ def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix
 def describe_all(
     sketches: Mapping[str, Sketch], descriptors: Sequence[float], candidates: Sequence[Candidate]
 ) -> Matrix:
-    """One row of features per candidate of any of the sketches."""
+    """Return one row of features per candidate; candidates may be of several sketches."""
     matrix = np.zeros((len(candidates), FEATURES), dtype=np.float32)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
         sketch = sketches[key]
@@ -84,16 +84,16 @@ def describe_all(
 
 
 def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
-    """The places in a list of each sketch."""
+    """Return for each sketch name its indices in the list."""
     places: dict[str, list[int]] = {}
-    for at, name in enumerate(names):
-        places.setdefault(name, []).append(at)
+    for index, name in enumerate(names):
+        places.setdefault(name, []).append(index)
     return places
 
 
 def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
-    """The decision vectors of some candidates of one sketch, as a matrix."""
-    rows = np.array([candidates[at].decisions for at in lines], dtype=np.int32)
+    """Return the decision vectors of the candidates at `lines` of one sketch, as a matrix."""
+    rows = np.array([candidates[index].decisions for index in lines], dtype=np.int32)
     return rows.reshape(len(lines), sketch.width)
 
 
@@ -111,7 +111,7 @@ def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
 
 
 def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
-    """Rows x axes x levels, the innermost level last; levels beyond the fixed number join the outermost."""
+    """Return log2 factors (rows x axes x levels, innermost last); merge surplus outer levels."""
     out = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
     for axis, columns in enumerate(tiles):
         tile = logs[:, columns]

@@ -1,4 +1,4 @@
-"""Decision vectors: all operations of a Space that need no programs, on arrays."""
+"""A space of decision vectors: all operations of Space that need no programs, vectorised."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from searchers.tile_factorizations import Rows, TileRule
 
 
 class ListRule:
-    """The values of a CATEGORICAL or LOCATION choice, drawn by weight."""
+    """The values of a CATEGORICAL or LOCATION choice, which are drawn by weight."""
 
     width = 1
 
@@ -31,7 +31,7 @@ class ListRule:
         return rng.choice(self._values, size=(count, 1), p=self._weights)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Another value for each row, all equally likely, so that rare ones are tried too."""
+        """Return another value for each row, drawn uniformly, to try rare values too."""
         others = self._support != rows
         pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
         chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
@@ -42,7 +42,7 @@ class ListRule:
 
 
 class SketchRules:
-    """The choices of one sketch and their places in the decision vector."""
+    """The choices of one sketch, and their columns in the decision vector."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -56,7 +56,7 @@ class SketchRules:
         return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Change one choice of every row; rows of a sketch without freedom stay the same."""
+        """Change one choice of every row; rows of a sketch without free choices stay."""
         changed = rows.copy()
         if not self.mutable.size:
             return changed
@@ -78,7 +78,7 @@ class SketchRules:
 
 
 class DecisionSpace(Space):
-    """A Space over given sketches. Subclasses decide what is valid and which defaults are sane."""
+    """A Space of given sketches. Subclasses define `valid` and `defaults`."""
 
     def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float], machine: Machine) -> None:
         self.sketches = tuple(sketches)
@@ -112,27 +112,27 @@ class DecisionSpace(Space):
         return extracted
 
     def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """True for each candidate that names a sketch of this space and obeys all its choices."""
+        """Return whether each candidate names a sketch of this space and satisfies its choices."""
         answer = [False] * len(candidates)
         for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             if rules := self._rules.get(name):
-                fitting = [at for at in lines if len(candidates[at].decisions) == rules.sketch.width]
+                fitting = [index for index in lines if len(candidates[index].decisions) == rules.sketch.width]
                 good = rules.well_formed(_rows(rules, candidates, fitting))
-                for at, obeys in zip(fitting, good, strict=True):
-                    answer[at] = bool(obeys)
+                for index, obeys in zip(fitting, good, strict=True):
+                    answer[index] = bool(obeys)
         return answer
 
     def _by_sketch(
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
-        """Make the rows of each sketch together, and return them in the order of the request."""
+        """Make the rows of each sketch in one call; return candidates in the order of `names`."""
         made: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
         for sketch in self.sketches:
             if lines := places.get(sketch.key):
                 rows = make(self._rules[sketch.key], lines).tolist()
-                for at, decisions in zip(lines, rows, strict=True):
-                    made[at] = Candidate(sketch.key, tuple(decisions))
+                for index, decisions in zip(lines, rows, strict=True):
+                    made[index] = Candidate(sketch.key, tuple(decisions))
         return [candidate for candidate in made if candidate is not None]
 
 

@@ -1,7 +1,8 @@
-"""Decision vectors as points, for searchers that need distances, directions and averages.
+"""Encode decision vectors as points, for searchers that need distances, directions and averages.
 
-A tile becomes the exponents of its extent's primes, one column per loop; a list becomes one column per value.
-Any point decodes to a well-formed decision vector, the nearest one up to rounding.
+A tile is encoded as exponents of its extent's primes, one column per prime and loop; a list
+has one column per value. Any point decodes to a well-formed decision vector, approximately the
+nearest.
 """
 
 from functools import lru_cache
@@ -16,7 +17,7 @@ Points = NDArray[np.float64]
 
 
 class TileGene:
-    """The exponents of each prime in each of the factors."""
+    """Encodes a tile as the exponents of each prime in each of its factors."""
 
     def __init__(self, choice: Choice) -> None:
         self.width = choice.width
@@ -26,22 +27,22 @@ class TileGene:
 
     def encode(self, rows: Rows) -> Points:
         points = np.zeros((len(rows), self.columns))
-        for at, (prime, power) in enumerate(self._primes):
+        for index, (prime, power) in enumerate(self._primes):
             for exponent in range(1, power + 1):
-                points[:, at * self.width : (at + 1) * self.width] += rows % prime**exponent == 0
+                points[:, index * self.width : (index + 1) * self.width] += rows % prime**exponent == 0
         return points
 
     def decode(self, points: Points) -> Rows:
         rows = np.ones((len(points), self.width), dtype=np.int32)
-        for at, (prime, power) in enumerate(self._primes):
-            exponents = whole_parts(points[:, at * self.width : (at + 1) * self.width], power)
+        for index, (prime, power) in enumerate(self._primes):
+            exponents = whole_parts(points[:, index * self.width : (index + 1) * self.width], power)
             rows *= np.power(prime, exponents, dtype=np.int32)
         return self._rule.repair(rows)
 
     def project(self, points: Points) -> Points:
         parts = [
-            _onto_simplex(points[:, at * self.width : (at + 1) * self.width], power)
-            for at, (_, power) in enumerate(self._primes)
+            _onto_simplex(points[:, index * self.width : (index + 1) * self.width], power)
+            for index, (_, power) in enumerate(self._primes)
         ]
         return np.hstack([np.zeros((len(points), 0)), *parts])
 
@@ -51,7 +52,7 @@ class TileGene:
 
 
 class ListGene:
-    """One column for each value that can be drawn; the largest column is the choice."""
+    """Encodes a list with one column per value that can be drawn; the largest column is chosen."""
 
     width = 1
 
@@ -76,7 +77,7 @@ class ListGene:
 
 
 class Genes:
-    """The genes of one sketch."""
+    """Encodes and decodes the decision vectors of one sketch."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -89,56 +90,56 @@ class Genes:
         self.columns = sum(gene.columns for gene in self._genes)
 
     def encode(self, rows: Rows) -> Points:
-        """One point for each decision vector."""
+        """Return one point per decision vector."""
         if not self._genes:
             return np.zeros((len(rows), 0))
         parts = np.split(rows, self._rows, axis=1)
         return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def decode(self, points: Points) -> Rows:
-        """One well-formed decision vector for each point; what was encoded comes back unchanged."""
+        """Return one well-formed decision vector per point; decoding an encoded one restores it."""
         if not self._genes:
             return np.zeros((len(points), 0), dtype=np.int32)
         parts = np.split(points, self._points, axis=1)
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """The nearest points whose factors multiply up and whose shares of each list add up to one."""
+        """Project onto points with the right product of tile factors and sum of list shares."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
-        near = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
-        return np.hstack(near)
+        projected = [gene.project(part) for gene, part in zip(self._genes, parts, strict=True)]
+        return np.hstack(projected)
 
     def logs(self) -> Points:
-        """The matrix from points to log2 of every factor, beside the columns of lists."""
+        """Return the matrix that maps points to log2 factors; columns of lists are unchanged."""
         parts = [gene.logs() for gene in self._genes]
-        whole = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
+        matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0
         for part in parts:
-            whole[row : row + part.shape[0], column : column + part.shape[1]] = part
+            matrix[row : row + part.shape[0], column : column + part.shape[1]] = part
             row, column = row + part.shape[0], column + part.shape[1]
-        return whole
+        return matrix
 
 
 @lru_cache(maxsize=1024)
 def genes_of(sketch: Sketch) -> Genes:
-    """The genes of a sketch, cached."""
+    """Return the genes of a sketch (cached)."""
     return Genes(sketch)
 
 
 def whole_parts(points: Points, total: int) -> Rows:
-    """The nearest points with whole, non-negative coordinates that add up to `total`."""
+    """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
-    whole = np.floor(shares + 1e-9)
-    missing = total - whole.sum(axis=1, keepdims=True)
-    by_remainder = np.argsort(whole - shares, axis=1, kind="stable")
+    floors = np.floor(shares + 1e-9)
+    missing = total - floors.sum(axis=1, keepdims=True)
+    by_remainder = np.argsort(floors - shares, axis=1, kind="stable")
     rank = np.argsort(by_remainder, axis=1, kind="stable")
-    return np.asarray(whole + (rank < missing), dtype=np.int32)
+    return np.asarray(floors + (rank < missing), dtype=np.int32)
 
 
 def _onto_simplex(points: Points, total: int) -> Points:
-    """Project onto the points with non-negative coordinates that add up to `total`."""
+    """Project onto the points with non-negative coordinates that sum to `total`."""
     falling = -np.sort(-points, axis=1)
     excess = (falling.cumsum(axis=1) - total) / np.arange(1, points.shape[1] + 1)
     last = (falling > excess).sum(axis=1, keepdims=True) - 1

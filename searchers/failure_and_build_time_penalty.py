@@ -1,4 +1,4 @@
-"""Penalties for candidates that are likely to fail or, by the build times measured, slow to build."""
+"""Penalties for candidates that are likely to fail or to take long to build."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +17,12 @@ from searchers.space import Matrix, Space
 if TYPE_CHECKING:
     import xgboost
 
-# With fewer failures nothing is learned. Only this many of the newest rows of each kind count.
+# Failures (and successes) needed to fit a model, and the number of newest rows of each kind
+# used.
 FEWEST_FAILURES: Final = 4
 KEPT_FAILURES: Final = 256
 TREES: Final = 30
-# Nothing is certain to fail, so that every region stays reachable.
+# Largest probability of failure, so that every region of the space stays reachable.
 CERTAIN: Final = 0.9
 PARAMETERS: Final = {
     "objective": "binary:logistic",
@@ -38,12 +39,12 @@ PARAMETERS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """A model of the probability to fail."""
+    """A model of a candidate's probability of failure."""
 
     booster: "xgboost.Booster"
 
     def failing(self, features: Matrix) -> Column:
-        """The probability that each row fails; always below one."""
+        """Return the probability of failure of each row, at most CERTAIN."""
         if not len(features):
             return np.zeros(0)
         answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))
@@ -51,23 +52,23 @@ class Feasibility:
 
 
 def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | None:
-    """A model of the history; None while there are few failures, or only failures."""
-    told = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
-    bad = [trial for trial in told if trial.outcome is not Outcome.OK]
-    good = [trial for trial in told if trial.outcome is Outcome.OK]
+    """Fit a model to the history; None if there are too few failures or too few successes."""
+    decided = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
+    bad = [trial for trial in decided if trial.outcome is not Outcome.OK]
+    good = [trial for trial in decided if trial.outcome is Outcome.OK]
     if len(bad) < FEWEST_FAILURES or len(good) < FEWEST_FAILURES:
         return None
     shares = len(bad) / min(len(bad), KEPT_FAILURES), len(good) / min(len(good), KEPT_FAILURES)
     return _failure_model(
-        space, (*bad[-KEPT_FAILURES:], *good[-KEPT_FAILURES:]), shares, len(bad) / len(told)
+        space, (*bad[-KEPT_FAILURES:], *good[-KEPT_FAILURES:]), shares, len(bad) / len(decided)
     )
 
 
-@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same, one after the other
+@lru_cache(maxsize=1)  # the searchers of a portfolio call it with the same arguments
 def _failure_model(
     space: Space, kept: tuple[Trial, ...], shares: tuple[float, float], rate: float
 ) -> Feasibility:
-    import xgboost  # a second of every worker's start
+    import xgboost  # here, because importing it takes a second
 
     failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
     features = space.features([trial.candidate for trial in kept])
@@ -80,10 +81,11 @@ def _failure_model(
 FEWEST: Final = 16
 KEPT: Final = 256
 RIDGE: Final = 1.0
-# Builds up to this many times the median cost nothing; beyond, each doubling costs PRICE of score.
+# Builds longer than this many times the median are penalised by PRICE per doubling, in score
+# units.
 PATIENT: Final = 3.0
 PRICE: Final = 0.3
-# A candidate stays in the pool with the probability that this many like it would all work.
+# A candidate stays in the pool with its probability of success to the power of this number.
 CAUTION: Final = 2
 
 
@@ -95,21 +97,21 @@ class BuildTimes:
     scale: Column
     weights: Column
     usual: float  # log of the median build time
-    highest: float  # log of the longest build seen: nothing is predicted beyond twice that
+    highest: float  # log of the longest build measured; predictions are at most twice as long
 
     def excess(self, features: Matrix) -> Column:
-        """The predicted log of each candidate's build time over the median."""
+        """Return the predicted log(build time / median build time) of each candidate."""
         logs = (np.asarray(features, dtype=np.float64) - self.centre) / self.scale @ self.weights
         return np.asarray(np.minimum(logs, self.highest - self.usual + np.log(2.0)), dtype=np.float64)
 
 
 def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
-    """A model of the newest builds; None while there are few."""
+    """Fit a model to the newest builds; None if there are too few."""
     built = [trial for trial in history if trial.build_ms][-KEPT:]
     return None if len(built) < FEWEST else _fitted(space, tuple(built))
 
 
-@lru_cache(maxsize=1)  # the arms of a portfolio ask for the same one after another
+@lru_cache(maxsize=1)  # the searchers of a portfolio call it with the same arguments
 def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
     logs = np.log([trial.build_ms for trial in built if trial.build_ms])
     features = np.asarray(space.features([trial.candidate for trial in built]), dtype=np.float64)
@@ -125,10 +127,11 @@ def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
 def penalise_failures(
     space: Space, history: Sequence[Trial], pool: ScoredPool, rng: np.random.Generator
 ) -> ScoredPool:
-    """The pool, thinned where candidates are likely to fail, with scores lowered for long builds.
+    """Return the pool without some likely failures, and with lower scores for long builds.
 
-    Nothing is excluded: some candidates stay even in a region that was judged wrongly, so it is tried again.
-    Failures do not change scores: ranked by safety, a search would find the safest and not the fastest.
+    Every candidate has a chance to stay, so that regions that were judged wrongly are tried
+    again. The risk of failure does not change scores: otherwise a search would find the safest
+    candidates instead of the fastest.
     """
     if not len(pool):
         return pool
@@ -138,5 +141,5 @@ def penalise_failures(
     priced = replace(pool, prediction=Prediction(mean.astype(np.float32), pool.prediction.std))
     if (feasibility := learn_feasibility(space, history)) is None:
         return priced
-    working = 1.0 - feasibility.failing(pool.features)
-    return priced.only(np.flatnonzero(rng.random(len(pool)) < working**CAUTION))
+    success = 1.0 - feasibility.failing(pool.features)
+    return priced.only(np.flatnonzero(rng.random(len(pool)) < success**CAUTION))

@@ -1,4 +1,4 @@
-"""Features on one scale, so that distances between candidates are meaningful."""
+"""Scale features, so that distances between candidates are meaningful."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,17 +9,17 @@ Points = NDArray[np.float64]
 
 
 def scaled(features: Matrix) -> Points:
-    """Standardised columns without constant ones; rows have a length of about 1."""
+    """Return standardised columns without constant ones; rows have a length of about 1."""
     columns = np.asarray(features, dtype=np.float64)
     deviation = columns.std(axis=0)
-    free = deviation > 1e-6
-    if not free.any():
+    varies = deviation > 1e-6
+    if not varies.any():
         return np.zeros((len(columns), 1))
-    kept = (columns[:, free] - columns[:, free].mean(axis=0)) / deviation[free]
-    return np.asarray(kept / np.sqrt(kept.shape[1]))
+    standardised = (columns[:, varies] - columns[:, varies].mean(axis=0)) / deviation[varies]
+    return np.asarray(standardised / np.sqrt(standardised.shape[1]))
 
 
 def squared_distances(points: Points, others: Points) -> Points:
-    """Between every point and every other."""
+    """Return the squared distances from each point to each of `others`."""
     squares = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :]
     return np.asarray(np.maximum(0.0, squares - 2.0 * points @ others.T), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A filter for valid new candidates, and random ones to fill a batch."""
+"""Filter valid, new candidates, and fill a batch with defaults and random candidates."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -10,33 +10,34 @@ from searchers.base import DEFAULT, RANDOM, Proposal, Trial, means_of
 from searchers.space import Candidate, Space
 
 DRAW = 256  # candidates drawn at once
-PATIENCE = 8  # draws in a row without anything new before the space counts as exhausted
-MOST_LOST = 3  # then it is the candidate's own doing, as with rounds
-UNDECIDED = frozenset({Outcome.WORKER_LOST, Outcome.WITHDRAWN})  # nothing is known of the candidate
-MAX_INVALID = 4096  # invalid candidates in a row before the search for a valid one is given up
+PATIENCE = 8  # successive draws without a new candidate that mean an exhausted space
+MOST_LOST = 3  # lost workers after which the candidate itself is assumed to be the cause
+UNDECIDED = frozenset({Outcome.WORKER_LOST, Outcome.WITHDRAWN})  # no result for the candidate
+MAX_INVALID = 4096  # successive invalid candidates after which `random_fill` gives up
 
 
 class Filter:
-    """Lets each candidate pass once, if it is not in `history` and the space can rebuild it.
+    """Passes each candidate once, if it is valid in the space and not in `history`.
 
-    What hosts ended there may pass again, MOST_LOST times in all, and what was withdrawn at any time.
+    Candidates with outcome WORKER_LOST may pass again until they were lost MOST_LOST times,
+    and withdrawn ones always.
     """
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
-        known = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
-        self._seen = known | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
+        decided = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
+        self._seen = decided | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The distinct candidates that were neither measured nor asked about, in order."""
+        """Return the distinct candidates that were neither measured nor checked, in order."""
         return [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._seen]
 
     def valid(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """The fresh candidates that are valid. After that they are not fresh any more."""
-        asked = self.fresh(candidates)
-        self._seen.update(asked)
-        answers = self._space.valid(asked) if asked else []
-        return [candidate for candidate, good in zip(asked, answers, strict=True) if good]
+        """Return the fresh candidates that are valid; afterwards none of them is fresh."""
+        checked = self.fresh(candidates)
+        self._seen.update(checked)
+        answers = self._space.valid(checked) if checked else []
+        return [candidate for candidate, good in zip(checked, answers, strict=True) if good]
 
     def pass_over(self, candidates: Iterable[Candidate]) -> None:
         """Exclude these candidates from now on."""
@@ -44,49 +45,55 @@ class Filter:
 
 
 def lost(history: Iterable[Trial]) -> Counter[Candidate]:
-    """How often a host ended each of these before anything was known of it."""
+    """Count how often each candidate's trial ended with a lost worker."""
     return Counter(trial.candidate for trial in history if trial.outcome is Outcome.WORKER_LOST)
 
 
 def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
-    """The first `count` valid candidates, checking no more at a time than are missing."""
+    """Return the first `count` valid candidates, checking only as many as are missing."""
     taken: list[Proposal] = []
     rest = sieve.fresh(candidates)
     while rest and len(taken) < count:
-        asked, rest = rest[: count - len(taken)], rest[count - len(taken) :]
-        taken += [Proposal(candidate, None, origin) for candidate in sieve.valid(asked)]
+        chunk, rest = rest[: count - len(taken)], rest[count - len(taken) :]
+        taken += [Proposal(candidate, None, origin) for candidate in sieve.valid(chunk)]
     return taken
 
 
 def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
-    """The space's defaults if nothing was measured yet, else those of them that were lost or withdrawn."""
+    """Return valid defaults of the space if nothing was tried yet.
+
+    Otherwise return only defaults whose trials were lost or withdrawn.
+    """
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
-    guessed = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
-    again = set(sieve.fresh([*lost(history), *guessed]))
-    guesses = space.defaults() if again or is_first else []
-    return take(sieve, [each for each in guesses if is_first or each in again], count, DEFAULT)
+    withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
+    retried = set(sieve.fresh([*lost(history), *withdrawn_defaults]))
+    guesses = space.defaults() if retried or is_first else []
+    return take(sieve, [each for each in guesses if is_first or each in retried], count, DEFAULT)
 
 
 def was_tried(history: Iterable[Trial]) -> bool:
-    """Whether any candidate was tried; a withdrawn one counts as untried."""
+    """Return whether any candidate was tried; a withdrawn one counts as untried."""
     return any(trial.outcome is not Outcome.WITHDRAWN for trial in history)
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:
-    """The batch so far as a history without results, for a searcher that fills the rest."""
+    """Return the batch so far as trials without results, for a searcher that fills the rest."""
     return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
 
 def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generator) -> list[Proposal]:
-    """`count` random valid candidates, spread over the sketches; fewer only when the space has no more."""
+    """Return `count` random valid candidates, spread over the sketches.
+
+    Fewer only if the space seems to have no more.
+    """
     taken: list[Proposal] = []
-    barren = invalid = 0
-    while len(taken) < count and barren < PATIENCE and invalid < MAX_INVALID:
+    draws_without_new = invalid = 0
+    while len(taken) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:
         drawn = space.sample(rng, DRAW)
-        fresh = sieve.fresh(drawn if not barren else [*drawn, *space.mutate_all(rng, drawn)])
+        fresh = sieve.fresh(drawn if not draws_without_new else [*drawn, *space.mutate_all(rng, drawn)])
         found = take(sieve, fresh, count - len(taken), RANDOM)
         taken += found
-        barren = 0 if fresh else barren + 1
+        draws_without_new = 0 if fresh else draws_without_new + 1
         invalid = 0 if found else invalid + len(fresh)
     return taken

@@ -1,4 +1,4 @@
-"""What one block of a program computes: its loops, and which elements of which buffers they touch."""
+"""The loop nest of one block of a program: its loops and its buffer accesses."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from math import prod
 
 FLOAT_BYTES = 4
 
-# Of one dimension of a buffer: the axes that index it, each with its coefficient.
+# Index expression of one dimension of a buffer: pairs of axis and coefficient.
 Index = tuple[tuple[int, int], ...]
 
 
@@ -23,18 +23,18 @@ class Access:
     """A buffer that a block reads or writes."""
 
     shape: tuple[int, ...]
-    indices: tuple[Index, ...]  # one a dimension
+    indices: tuple[Index, ...]  # one per dimension
     element_bytes: float = FLOAT_BYTES
-    relaid: bool = False  # its layout follows the tiles: a weight that is packed ahead of time
-    made: bool = False  # by another block of the program
+    relaid: bool = False  # whether its layout follows the tiles (a weight packed ahead of time)
+    made: bool = False  # whether another block of the program writes it
 
     @property
     def axes(self) -> frozenset[int]:
-        """The axes that it is indexed by."""
+        """The axes that index the buffer."""
         return frozenset(axis for index in self.indices for axis, _ in index)
 
     def stride(self, axis: int) -> int:
-        """Bytes between neighbours along an axis; 0 where it has none, or tiles decide them."""
+        """Return the bytes between neighbours along an axis; 0 if unindexed by it, or relaid."""
         places = [at for at, index in enumerate(self.indices) if any(axis == other for other, _ in index)]
         if self.relaid or not places:
             return 0
@@ -44,7 +44,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """The loops of one block: spatial axes, of which the last is made vectors of, then reductions."""
+    """The loops of one block: spatial axes, the last of which is vectorised, then reductions."""
 
     axes: tuple[Axis, ...]
     reads: tuple[Access, ...]
@@ -60,7 +60,7 @@ class Nest:
 
 
 def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
-    """What is assumed of a block that nothing else is known of: a matrix product of its axes."""
+    """Return the nest assumed for an unknown block: a matrix product of its axes."""
     axes = (*(Axis(extent) for extent in spatial), *(Axis(extent, reduced=True) for extent in reduced))
     last, sums = len(spatial) - 1, tuple(range(len(spatial), len(axes)))
     across = tuple(range(last))
@@ -69,13 +69,17 @@ def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
 
 
 def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
-    """The nest with several of its steps at once, so that these extents are left, if that can be."""
+    """Return the nest with several steps folded into one, so that its extents become `extents`.
+
+    None if the number of axes differs or an extent does not divide.
+    """
     if len(extents) != len(nest.axes) or any(
-        whole % left for whole, left in zip(nest.extents, extents, strict=True)
+        full % left for full, left in zip(nest.extents, extents, strict=True)
     ):
         return None
     at_once = {
-        at: axis.extent // left for at, (axis, left) in enumerate(zip(nest.axes, extents, strict=True))
+        number: axis.extent // left
+        for number, (axis, left) in enumerate(zip(nest.axes, extents, strict=True))
     }
     at_once = {axis: steps for axis, steps in at_once.items() if steps > 1}
     if not at_once:
@@ -85,7 +89,7 @@ def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
 
 
 def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
-    """A buffer of larger elements: as many of its own as are touched at once."""
+    """Return the access with larger elements, which combine those that are accessed at once."""
     steps = [prod(at_once.get(axis, 1) for axis, _ in index) for index in access.indices]
     indices = [
         tuple((axis, max(1, factor // step)) for axis, factor in index)
@@ -98,11 +102,11 @@ def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
 
 
 def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
-    return Access(tuple(axes[at].extent for at in order), tuple(((at, 1),) for at in order))
+    return Access(tuple(axes[index].extent for index in order), tuple(((index, 1),) for index in order))
 
 
 def read_across(made: Nest, nests: Sequence[Nest]) -> bool:
-    """Whether a block goes across the rows of what another made."""
+    """Return whether an element-wise block reads the result of `made` across its rows."""
     return any(
         access.made
         and access.shape == made.write.shape

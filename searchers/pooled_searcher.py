@@ -1,4 +1,4 @@
-"""Searchers that gather a pool of scored candidates and let a BatchSampler choose from it."""
+"""Base class of searchers that collect scored candidates and let a BatchSampler choose."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from searchers.space import Candidate, Space
 
 
 class TopK(BatchSampler):
-    """Takes the most promising; a share `epsilon` comes from the rest of the pool, whatever its score."""
+    """Takes the candidates of highest score, and a random share `epsilon` from the rest."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
         self.epsilon = epsilon
@@ -33,10 +33,10 @@ class TopK(BatchSampler):
 
 
 class Contextual(BatchSampler):
-    """As `topk`, but the random share follows the model's uncertainty.
+    """Like `topk`, with a random share that depends on the model's uncertainty.
 
-    exp(score) is the speed relative to the task's best; times the spread it is the uncertainty of that speed.
-    Its mean over the pool, within bounds, is the random share.
+    exp(score) is the speed relative to the task's best; multiplied by the spread it is that
+    speed's uncertainty. The random share is its mean over the pool, within bounds.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:
@@ -48,68 +48,68 @@ class Contextual(BatchSampler):
         return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
 
     def share(self, pool: ScoredPool) -> float:
-        """The share of the batch that is explored."""
+        """Return the random share of the batch."""
         if not len(pool):
             return self.least
         speed = np.exp(np.minimum(pool.prediction.mean, 0.0))
         return float(np.clip(np.mean(speed * pool.prediction.std), self.least, self.most))
 
 
-BESIDE: Final = 128  # of the fastest measured that a sampler which makes up candidates sees
+BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 
 @dataclass(eq=False)
 class PooledSearcher(BatchSearcher):
-    """A BatchSearcher that gathers a pool and lets its sampler choose from it.
+    """A BatchSearcher that collects a pool of candidates and lets its sampler choose from it.
 
-    Subclasses fill the pool; only chosen candidates are checked for validity. Candidates like earlier
-    failures are chosen less often.
+    Subclasses fill the pool; only chosen candidates are checked for validity. Candidates that
+    resemble earlier failures are chosen less often.
     """
 
     @abstractmethod
     def pool(self, asked: Request) -> dict[Candidate, str]:
-        """Candidates to score with their origins; measured ones may be among them."""
+        """Return the candidates to score with their origins; it may include measured ones."""
 
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
         origins = self.pool(asked)
         scored = score(asked.space, asked.model, sieve.fresh(origins))
         chosen = self._sampled(penalise_failures(asked.space, asked.history, scored, asked.rng), asked, sieve)
-        # With the model's own predictions, before penalties.
-        made_up = score(asked.space, asked.model, [each for each in chosen if each not in origins])
-        known = scored.beside(made_up)
-        expected = dict(zip(known.candidates, known.prediction.mean.tolist(), strict=True))
+        # Proposals get the model's own predictions, without penalties.
+        created = score(asked.space, asked.model, [each for each in chosen if each not in origins])
+        both = scored.beside(created)
+        expected = dict(zip(both.candidates, both.prediction.mean.tolist(), strict=True))
         return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
 
-    def _sampled(self, pool: ScoredPool, asked: Request, sieve: Filter) -> list[Candidate]:
+    def _sampled(self, pool: ScoredPool, request: Request, sieve: Filter) -> list[Candidate]:
         sampler = self.sampler or TopK()
         chosen: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
-            measured = score(asked.space, asked.model, fastest(asked.history, BESIDE).candidates)
-            wanted = sampler.compose(asked.space, pool, measured, asked.count, asked.rng)
-            chosen = sieve.valid(wanted)[: asked.count]
-            asked_about = set(wanted)
-            pool = pool.without(np.flatnonzero([each in asked_about for each in pool.candidates]))
-        while len(chosen) < asked.count and len(pool):
-            lines = sampler.choose(pool, asked.count - len(chosen), asked.rng)
-            chosen += sieve.valid([pool.candidates[at] for at in lines])
+            measured = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
+            composed = sampler.compose(request.space, pool, measured, request.count, request.rng)
+            chosen = sieve.valid(composed)[: request.count]
+            checked = set(composed)
+            pool = pool.without(np.flatnonzero([each in checked for each in pool.candidates]))
+        while len(chosen) < request.count and len(pool):
+            lines = sampler.choose(pool, request.count - len(chosen), request.rng)
+            chosen += sieve.valid([pool.candidates[index] for index in lines])
             pool = pool.without(lines)
         return chosen
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
-    """The model's prediction for each; without a model all are equal."""
+    """Return the candidates with features and predictions; all 0 without a model."""
     features = space.features(candidates)
     if model is None or not candidates:
-        alike = np.zeros(len(candidates), dtype=np.float32)
-        return ScoredPool(candidates, features, Prediction(alike, alike))
+        zeros = np.zeros(len(candidates), dtype=np.float32)
+        return ScoredPool(candidates, features, Prediction(zeros, zeros))
     if model.view == DECISIONS.name:
         return ScoredPool(candidates, features, model.predict(features))
-    seen = space.viewed(model.view, candidates)
-    return ScoredPool(candidates, features, _last_if_unknown(seen, model.predict(seen)))
+    rows = space.viewed(model.view, candidates)
+    return ScoredPool(candidates, features, _last_if_unknown(rows, model.predict(rows)))
 
 
-def _last_if_unknown(seen: Matrix, predicted: Prediction) -> Prediction:
-    """What cannot be lowered is worse than all others."""
-    unknown = np.isnan(seen).all(axis=1)
+def _last_if_unknown(rows: Matrix, predicted: Prediction) -> Prediction:
+    """Give candidates that cannot be lowered (all-NaN rows) a lower score than all others."""
+    unknown = np.isnan(rows).all(axis=1)
     worst = predicted.mean.min() + np.float32(FAILED_LABEL)
     return Prediction(np.where(unknown, worst, predicted.mean), predicted.std)

@@ -1,4 +1,4 @@
-"""Whole searches on a space that answers at once, to test searchers and compare them by trials."""
+"""Simulate searches on a synthetic space, to test searchers and compare them by trials."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def simulate(
     batch: int,
     seed: int,
 ) -> list[Trial]:
-    """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
+    """Propose, measure and refit until `trials` are measured, or the space has no more."""
     history: list[Trial] = []
     searcher = continued(searcher)
     while len(history) < trials:
@@ -38,7 +38,7 @@ def simulate(
 def trained(
     space: Space, history: Sequence[Trial], make_model: Callable[[], CostModel], seed: int
 ) -> CostModel:
-    """A model fit on all measurements so far."""
+    """Return a model fit on all measurements so far."""
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([t.latency_us for t in history], group, [t.outcome for t in history])
     model = make_model()
@@ -47,5 +47,5 @@ def trained(
 
 
 def best_us(history: Sequence[Trial]) -> float:
-    """The least latency measured."""
+    """Return the least latency measured. Raises ValueError without any."""
     return min(trial.latency_us for trial in history if trial.latency_us is not None)

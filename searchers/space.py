@@ -1,4 +1,4 @@
-"""The Space seam: the candidates of a task, and what searchers may do with them."""
+"""The interface `Space`: the candidates of a task, and the operations of searchers on them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -20,19 +20,20 @@ class Space(ABC):
     """All candidates of one workload on one target.
 
     Contract
-    - Everything is deterministic: the same generator state gives the same answer in any process.
-    - `sample`, `mutate` and `cross` work on decision vectors alone and are cheap (microseconds); what they
-      return is well-formed (tile factors multiply up, indices in range) but may still be invalid.
-    - `valid` is the exact answer and may be slow (milliseconds): ask it for finalists only.
-    - `features` has one row a candidate and the same columns for every workload of a family.
+    - All methods are deterministic: equal generator states give equal results in any process.
+    - `sample`, `mutate` and `cross` only use decision vectors and are fast (microseconds).
+      Their results are well-formed (tile factors multiply to the extent, indices in range),
+      but may be invalid.
+    - `valid` is exact and may be slow (milliseconds): call it for finalists only.
+    - `features` has one row per candidate and the same columns for every workload of a family.
     """
 
     sketches: Sequence[Sketch]  # in a fixed order
-    machine: Machine  # what the candidates run on: measured, or assumed of its target
+    machine: Machine  # on which candidates run: as probed, or as assumed for its target
 
     @property
     def nests(self) -> Sequence[Nest]:
-        """What the blocks of the program compute, as far as it is known."""
+        """The loop nests of the program's blocks; empty if unknown."""
         return ()
 
     @abstractmethod
@@ -44,36 +45,36 @@ class Space(ABC):
         return self.mutate_all(rng, [parent])[0]
 
     def cross(self, rng: np.random.Generator, mother: Candidate, father: Candidate) -> Candidate:
-        """Take each choice from one of two parents of the same sketch; of different ones, copy the mother."""
+        """Take each choice from one of two parents; copy the mother if their sketches differ."""
         return self.cross_all(rng, [mother], [father])[0]
 
     @abstractmethod
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
-        """`mutate` for many parents."""
+        """Change one choice of each parent."""
 
     @abstractmethod
     def cross_all(
         self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
     ) -> list[Candidate]:
-        """`cross` for many couples."""
+        """Cross many pairs of parents, see `cross`."""
 
     @abstractmethod
     def defaults(self) -> list[Candidate]:
-        """Sane candidates without any search, best guess first; at least one is valid."""
+        """Return reasonable candidates without a search, best first; at least one is valid."""
 
     @abstractmethod
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """True for each candidate that can be rebuilt into a program."""
+        """Return whether each candidate can be rebuilt into a program."""
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """One row for each candidate in the view `decisions`, which searchers and most cost models read."""
+        """Return one row per candidate of view `decisions`, read by most cost models."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """The same in another view; NaN for what cannot be lowered.
+        """Return one row per candidate in another view; NaN for those that cannot be lowered.
 
-        Raises InvalidRequest for a view that needs a compiler where there is none.
+        Raises InvalidRequest for a view that needs a compiler if there is none.
         """
 
     @cached_property

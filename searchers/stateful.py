@@ -1,4 +1,4 @@
-"""Searchers that keep what they learned: what a round leaves is given to the task's next round."""
+"""Searchers with a state, which is passed from each round to the task's next round."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ State = bytes | None
 
 
 class StatefulSearcher(Searcher):
-    """A Searcher whose rounds of one task, in one job, build on each other.
+    """A Searcher that passes a state between the rounds of one task in one job.
 
-    Contract, beside that of Searcher
-    - Proposals and the new state are a pure function of the arguments, the old state among them.
-    - A state is at most MOST_BYTES, without pickle. None: nothing was learned, and the next round is given
-      what this one was.
-    - Bytes that are damaged, of another version or of another space are nothing: it begins anew.
+    Contract, in addition to that of Searcher
+    - Proposals and the new state are a pure function of the arguments, including the old state.
+    - A state has at most MOST_BYTES and contains no pickle. None means no new state: the next round
+      gets the same state as this one.
+    - A state that is damaged, of another version or of another space is treated as None.
     """
 
     @abstractmethod
@@ -35,7 +35,7 @@ class StatefulSearcher(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
-        """The next candidates to measure, best first, and what the task's next round begins with."""
+        """Return the next candidates to measure, best first, and the next round's state."""
 
     def propose(
         self,
@@ -49,7 +49,7 @@ class StatefulSearcher(Searcher):
 
 
 class Continued(Searcher):
-    """The rounds of one task in one process, for searches that are played: it holds the state itself."""
+    """Holds the state of a StatefulSearcher itself, for simulated searches in one process."""
 
     def __init__(self, searcher: StatefulSearcher) -> None:
         self._searcher = searcher
@@ -63,11 +63,11 @@ class Continued(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        proposals, left = self._searcher.propose_from(self._state, space, history, model, count, rng)
-        self._state = left or self._state
+        proposals, new_state = self._searcher.propose_from(self._state, space, history, model, count, rng)
+        self._state = new_state or self._state
         return proposals
 
 
 def continued(searcher: Searcher) -> Searcher:
-    """A searcher for all rounds of one task; one that keeps nothing is that already."""
+    """Return a searcher that keeps its state between calls, for all rounds of one task."""
     return Continued(searcher) if isinstance(searcher, StatefulSearcher) else searcher

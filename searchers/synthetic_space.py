@@ -1,7 +1,8 @@
-"""A synthetic matrix product whose latency is a formula: fast, with a known optimum, without a compiler.
+"""A synthetic matrix product with a formula for its latency and a known optimum.
 
-The formula has the interactions that make real kernels hard: lanes, registers, two caches, load balance,
-unrolling against the instruction cache, regions that cannot be built and bodies that never finish compiling.
+The formula has the interactions that make real kernels hard to tune: lanes, registers, two
+caches, load balance, unrolling versus the instruction cache, regions that cannot be built, and
+bodies that never finish compiling.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,8 +37,8 @@ MACHINE = Machine(
     fork_us=TASK_US,
 )
 UNROLLS = (0, 16, 64, 512)
-LARGEST_BLOCK = 8 * 1024  # points of the two innermost levels; above it a candidate is invalid
-LARGEST_BODY = 4 * 1024  # unrolled statements; above it the build times out
+LARGEST_BLOCK = 8 * 1024  # points of the two innermost levels; candidates with more are invalid
+LARGEST_BODY = 4 * 1024  # unrolled statements; builds of longer bodies time out
 TILED, RFACTOR = "tiled", "rfactor"
 
 
@@ -61,7 +62,7 @@ class SyntheticSpace(DecisionSpace):
         return Sketch(name, "", choices, ordinal)
 
     def defaults(self) -> list[Candidate]:
-        """Whole rows in parallel and vector-wide innermost tiles."""
+        """Return one default: full rows in parallel and vector-wide innermost tiles."""
         m, n, k = self.shape
         lanes = np.gcd(n, LANES).item()
         rows, depth = np.gcd(m, 8).item(), np.gcd(k, LANES).item()
@@ -69,16 +70,19 @@ class SyntheticSpace(DecisionSpace):
         return [Candidate(TILED, decisions)]
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        return [bool(known) for known in ~np.isnan(self.latency_us(candidates))]
+        return [bool(is_valid) for is_valid in ~np.isnan(self.latency_us(candidates))]
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
-        """The exact time of each candidate; NaN where it cannot be built."""
+        """Return the exact latency of each candidate.
+
+        NaN if it is invalid; infinity if its build times out.
+        """
         width = self.sketches[0].width
         rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
     def measure(self, candidate: Candidate) -> Trial:
-        """The outcome that a device would report."""
+        """Return the trial that a device would report."""
         latency = float(self.latency_us([candidate])[0])
         if np.isnan(latency):
             return Trial(candidate, Outcome.BUILD_ERROR, None)
@@ -88,14 +92,14 @@ class SyntheticSpace(DecisionSpace):
 
     @staticmethod
     def _build_ms(candidate: Candidate) -> float:
-        """Build times, longer for longer unrolled bodies."""
+        """Return the build time, which grows with the length of the unrolled body."""
         *_, rows, _, _, _, columns, _, depth, unroll, _ = candidate.decisions
         body = rows * np.ceil(columns / LANES) * depth
         return 300.0 + float(body if body <= UNROLLS[unroll] else 0)
 
     @cached_property
     def optimum_us(self) -> float:
-        """The least latency of all candidates, found by trying every one."""
+        """The least latency of all candidates, found by exhaustive search."""
         return min(float(np.nanmin(self._latency(rows, rfactor))) for rows, rfactor in self._everything())
 
     def _everything(self) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
@@ -103,8 +107,8 @@ class SyntheticSpace(DecisionSpace):
         outer, inner, depth = (tilings(extent, ways) for extent, ways in pairs)
         rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
         inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
-        at = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
-        tail = np.hstack([inner[at[0]], depth[at[1]], rest[at[2]]])
+        index = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
+        tail = np.hstack([inner[index[0]], depth[index[1]], rest[index[2]]])
         for head in outer[outer[:, -1] <= limit]:
             rows = np.hstack([np.tile(head, (len(tail), 1)), tail])
             for rfactor in (False, True):
@@ -116,10 +120,11 @@ class SyntheticSpace(DecisionSpace):
         unroll, location = np.array(UNROLLS, dtype=np.float64)[rows[:, 10]], values[11]
         body = m[3] * np.ceil(n[3] / LANES) * k[1]
         tasks = m[0] * n[0] * np.where(rfactor, k[0], 1)
-        # Of the last vector.
+        # Lanes of the last vector that are not used.
         idle_lanes = np.ceil(n[3] / LANES) * LANES / n[3]
         slowdown = idle_lanes * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
-        # Written back late, results cost memory traffic; in small pieces, loops.
+        # Writing results late causes memory traffic; writing them in small blocks, loop
+        # overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         written = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
         slowdown *= _unrolling(body, unroll) * written
@@ -134,7 +139,7 @@ class SyntheticSpace(DecisionSpace):
 
 
 def _registers(accumulators: Column, depth: Column) -> Column:
-    """The cost of too few accumulators (waiting), too many (spilling) and short depths (reloading)."""
+    """Return the cost of too few accumulators, too many (spills), and short depths."""
     waiting = 1 + np.maximum(0, IN_FLIGHT - accumulators) / 8
     spilling = 1 + 0.4 * np.log2(np.maximum(1, accumulators / REGISTERS)) * (1 + 0.2 * np.log2(depth))
     reloading = 1 + 4.0 / depth
@@ -142,7 +147,7 @@ def _registers(accumulators: Column, depth: Column) -> Column:
 
 
 def _caches(m: Column, n: Column, k: Column) -> Column:
-    """The cost of blocks that exceed the first or second cache."""
+    """Return the cost of blocks that exceed the first or second cache."""
     rows, columns = m[2] * m[3], n[2] * n[3]
     first = 4 * (rows * k[1] + columns * k[1] + rows * columns)
     rows, columns, depth = rows * m[1], columns * n[1], k[0] * k[1]
@@ -153,7 +158,7 @@ def _caches(m: Column, n: Column, k: Column) -> Column:
 
 
 def _unrolling(body: Column, unroll: Column) -> Column:
-    """The cost of loop overhead without unrolling, and of instruction misses in long unrolled bodies."""
+    """Return the cost of loop overhead, and of instruction misses in long unrolled bodies."""
     unrolled = body <= unroll
     overhead = np.where(unrolled, 1.0, 1 + 2.0 / np.sqrt(body))
     return overhead * np.where(unrolled & (body > 128), 1 + 0.15 * np.log2(body / 128), 1.0)

@@ -1,4 +1,4 @@
-"""Tile choices as arrays: sampling, changing and checking ordered factorisations of an extent."""
+"""Sample, mutate and check tile choices (ordered factorisations of an extent) as arrays."""
 
 from functools import lru_cache
 from itertools import combinations, permutations
@@ -29,13 +29,13 @@ class TileRule:
 
     @property
     def mutable(self) -> bool:
-        """True if there is more than one way to tile."""
+        """Whether there is more than one tiling."""
         if self.width == 2:
             return any(factor <= self.limit for factor in self._factors)
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Uniform over ordered factorisations; rows outside the limits after a few draws are repaired."""
+        """Draw ordered factorisations uniformly; repair rows that are still outside limits."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
             over = np.flatnonzero(~self._within_limits(rows))
@@ -77,7 +77,7 @@ class TileRule:
         return rows
 
     def repair(self, rows: Rows) -> Rows:
-        """Move factors outwards until the limit holds, then inwards for `inner_multiple`; changes `rows`."""
+        """Move factors outwards to meet the limit, then inwards for `inner_multiple`, in place."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
                 over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
@@ -94,7 +94,7 @@ class TileRule:
 
 @lru_cache(maxsize=4096)
 def prime_powers(extent: int) -> tuple[tuple[int, int], ...]:
-    """The prime factorisation of an extent, smallest prime first."""
+    """Return the prime factorisation of an extent, smallest prime first."""
     powers: dict[int, int] = {}
     prime, rest = 2, extent
     while prime * prime <= rest:
@@ -109,7 +109,7 @@ def prime_powers(extent: int) -> tuple[tuple[int, int], ...]:
 
 @lru_cache(maxsize=256)
 def compositions(total: int, parts: int) -> Rows:
-    """All ways to write `total` as an ordered sum of `parts` numbers, zero included, one a row."""
+    """Return all ways to write `total` as an ordered sum of `parts` numbers >= 0."""
     bars = list(combinations(range(total + parts - 1), parts - 1))
     inner = np.array(bars, dtype=np.int32).reshape(len(bars), parts - 1)
     ends = np.full((len(bars), 1), total + parts - 1, dtype=np.int32)
@@ -118,7 +118,7 @@ def compositions(total: int, parts: int) -> Rows:
 
 
 def tilings(extent: int, width: int) -> Rows:
-    """Every ordered factorisation of an extent, one a row."""
+    """Return every ordered factorisation of an extent, one per row."""
     rows = np.ones((1, width), dtype=np.int32)
     for prime, power in prime_powers(extent):
         factors = np.power(prime, compositions(power, width), dtype=np.int32)
@@ -127,7 +127,7 @@ def tilings(extent: int, width: int) -> Rows:
 
 
 def divisors(extent: int) -> list[int]:
-    """All divisors in rising order."""
+    """Return all divisors, ascending."""
     found = [1]
     for prime, power in prime_powers(extent):
         found = [base * prime**exponent for base in found for exponent in range(power + 1)]
@@ -135,7 +135,7 @@ def divisors(extent: int) -> list[int]:
 
 
 def largest_factor(extent: int, limit: int) -> int:
-    """The largest divisor that is at most `limit`, and at least one."""
+    """Return the largest divisor that is at most `limit`; 1 if `limit` is below 1."""
     return max(factor for factor in divisors(extent) if factor <= max(1, limit))
 
 

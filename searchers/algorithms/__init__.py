@@ -1,1 +1,1 @@
-"""The searchers, one file each, with the helpers that only one of them needs."""
+"""The searchers, one per file, with helpers that only one of them needs."""

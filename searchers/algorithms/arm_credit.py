@@ -1,4 +1,4 @@
-"""Credit of each arm for its trials, computed from the history alone."""
+"""Credit of each arm of a bandit for its trials, computed from the history."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,11 +10,12 @@ from costmodels.base import Column
 from costmodels.labels import UNINFORMATIVE
 from searchers.base import DEFAULT, Trial, means_of
 
-# The discount makes older trials irrelevant; the cut bounds the cost.
+# Only this many trials are used, to bound the time; the discount makes older ones irrelevant.
 RECENT: Final = 512
 WINDOW: Final = 16  # trials ranked against each other: about one round
 DISCOUNT: Final = 0.985
-# A new best by a tenth or more is worth this many trials that were the fastest of their window.
+# A new best by FULL_GAIN (log scale) or more counts as much as so many fastest trials of a
+# window.
 GAIN_WORTH: Final = 4.0
 FULL_GAIN: Final = 0.1
 
@@ -27,19 +28,19 @@ class ArmCredit:
     trials: Column
 
     def upper(self, exploration: float) -> Column:
-        """The upper confidence bound of each arm (UCB1 on discounted counts)."""
+        """Return the upper confidence bound of each arm (UCB1 on discounted counts)."""
         doubt = np.sqrt(np.log1p(self.trials.sum()) / (1.0 + self.trials))
         return np.asarray(self.mean + exploration * doubt)
 
     def shares(self, exploration: float, temperature: float, floor: float) -> Column:
-        """Each arm's share of a batch, at least `floor`; the shares add up to one."""
+        """Return each arm's share of a batch, at least `floor`; the shares sum to 1."""
         hope = self.upper(exploration)
         weight = np.exp((hope - hope.max()) / temperature)
         return np.asarray(floor + (1.0 - floor * len(hope)) * weight / weight.sum())
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
-    """The recent credit of each arm; an arm without trials gets the overall mean."""
+    """Return each arm's credit in recent trials; without trials, the overall mean."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)
@@ -50,23 +51,23 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
     rank = np.zeros(len(times_us))
     for end in range(len(times_us), 0, -WINDOW):
         lines = slice(max(0, end - WINDOW), end)
-        near = times_us[lines]
-        # The share of the others that each trial beats; failures beat none.
-        slower = (near[None, :] > near[:, None]).sum(axis=1) / max(1, len(near) - 1)
-        rank[lines] = np.where(np.isfinite(near), slower, 0.0)
+        window_us = times_us[lines]
+        # Share of the other trials of the window that are slower; 0 for failures.
+        slower = (window_us[None, :] > window_us[:, None]).sum(axis=1) / max(1, len(window_us) - 1)
+        rank[lines] = np.where(np.isfinite(window_us), slower, 0.0)
     weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
     earned = rank + GAIN_WORTH * gain
     place = {arm: number for number, arm in enumerate(arms)}
     owner = np.array([_place(trial, place, arm_of) for trial in recent], dtype=np.int64)
-    mine = owner >= 0
-    trials = np.bincount(owner[mine], weights=weight[mine], minlength=len(arms))
-    total = np.bincount(owner[mine], weights=(weight * earned)[mine], minlength=len(arms))
+    has_arm = owner >= 0
+    trials = np.bincount(owner[has_arm], weights=weight[has_arm], minlength=len(arms))
+    total = np.bincount(owner[has_arm], weights=(weight * earned)[has_arm], minlength=len(arms))
     common = total.sum() / trials.sum() if trials.sum() else 0.0
     return ArmCredit((total + common) / (trials + 1.0), trials.astype(np.float64))
 
 
 def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:
-    """The arm that a trial belongs to, or none: defaults and trials that never ran count for nobody."""
+    """Return the index of a trial's arm; -1 for defaults and trials that never ran."""
     if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
         return -1
     return place.get(arm_of(trial.origin), -1)

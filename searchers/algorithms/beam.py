@@ -1,4 +1,4 @@
-"""Beam search over decisions by the value of what is decided so far: nothing is measured on the way."""
+"""Beam search over decisions by the predicted value of partial schedules."""
 
 from dataclasses import dataclass
 
@@ -17,20 +17,23 @@ BEAM = "beam"
 
 @dataclass(eq=False, kw_only=True)
 class Beam(Learner):
-    """Decides all sketches knob by knob, innermost tiles first, and keeps the prefixes of most value.
+    """Beam search per sketch, knob by knob from the innermost tiles, by values of prefixes.
 
-    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). Half of a beam are
-    the best prefixes, half are drawn by their values, so that its ends are no twins; all ends are priced and
-    join the pool. A model that knows no values of prefixes prices a few random completions of each, and the
-    mean of the best two stands for it; they join the pool too. That is what the paper compares itself with.
+    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). Half
+    of a beam are the best prefixes, the other half are sampled by value for diversity. All
+    complete schedules at the end of the beam are scored and join the pool. For a model that
+    cannot value prefixes, a few random completions of each prefix are scored (and join the
+    pool), and the mean of the best two is the prefix's value; this is the baseline of the
+    paper.
 
-    Where it differs: the paper takes the one schedule at the end. Here the cost model and the sampler choose
-    a batch from the ends of the beam, which is measured, and the next round's values stand on more. With
-    `learning` off all prefixes are worth the same: the twin that shows what values bring.
+    Differences: the paper takes one schedule at the end. Here the cost model and the sampler
+    choose a batch from the end of the beam for measuring, and the next round's values use
+    these results. With `learning` off, prefixes get random values; this variant shows the
+    benefit of values.
     """
 
     width: int = 64
-    options: int = 8  # of a knob, that each prefix of a full beam tries
+    options: int = 8  # options of a knob that each prefix of a full beam tries
     completions: int = 4
     temperature: float = 0.3
     learning: bool = True
@@ -48,23 +51,23 @@ class Beam(Learner):
         scout.look(ends, BEAM)
 
     def _ends(self, knobs: KnobOrder, scout: Scorer, width: int, rng: np.random.Generator) -> Rows:
-        """What the last decisions of the beam lead to."""
+        """Return the complete rows at the end of the beam."""
         rows = knobs.knobs.blank(1)
-        for decided, at in enumerate(knobs.order):
+        for decided, knob in enumerate(knobs.order):
             if len(rows) > width:
                 rows = rows[self._kept(self._worth(knobs, decided, rows, scout, rng), width, rng)]
-            rows = self._expanded(knobs, at, rows, width * self.options, rng)
+            rows = self._expanded(knobs, knob, rows, width * self.options, rng)
         return rows
 
-    def _expanded(self, knobs: KnobOrder, at: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
-        """Every row with each of its options of a knob; some at random where there are too many."""
-        legal = knobs.knobs.legal(at, rows)
+    def _expanded(self, knobs: KnobOrder, knob: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
+        """Return every row with each legal option of a knob; a random part of too many."""
+        legal = knobs.knobs.legal(knob, rows)
         chance = np.where(legal, rng.random(legal.shape), 2.0)
-        kept = legal & (chance.argsort(axis=1).argsort(axis=1) < max(1, most // len(rows)))
-        line, place = np.nonzero(kept)
-        more = rows[line]
-        knobs.knobs.set(at, more, place)
-        return more
+        is_kept = legal & (chance.argsort(axis=1).argsort(axis=1) < max(1, most // len(rows)))
+        line, place = np.nonzero(is_kept)
+        expanded = rows[line]
+        knobs.knobs.set(knob, expanded, place)
+        return expanded
 
     def _kept(self, worth: Column, width: int, rng: np.random.Generator) -> Indices:
         best = np.argsort(-worth, kind="stable")
@@ -78,14 +81,14 @@ class Beam(Learner):
         if not self.learning:
             return rng.random(len(rows))
         if isinstance(scout.model, ValuesPrefixes):
-            seen = scout.space.features(knobs.sketch.candidates(rows.tolist()))
-            return scout.model.value(prefixes(seen, knobs.step(decided))).astype(np.float64)
+            features = scout.space.features(knobs.sketch.candidates(rows.tolist()))
+            return scout.model.value(prefixes(features, knobs.step(decided))).astype(np.float64)
         # Score each prefix by the mean of the best two of a few random completions.
-        whole = np.repeat(rows, self.completions, axis=0)
-        for at in knobs.order[decided:]:
-            legal = knobs.knobs.legal(at, whole)
+        completed = np.repeat(rows, self.completions, axis=0)
+        for knob in knobs.order[decided:]:
+            legal = knobs.knobs.legal(knob, completed)
             drawn = np.where(legal, rng.random(legal.shape), -1.0)
-            knobs.knobs.set(at, whole, drawn.argmax(axis=1))
-        (sight,) = scout.look([(knobs.sketch, whole)], BEAM)
-        each = np.sort(sight.promise.reshape(len(rows), self.completions), axis=1)
-        return np.asarray(each[:, -2:].mean(axis=1))
+            knobs.knobs.set(knob, completed, drawn.argmax(axis=1))
+        (sight,) = scout.look([(knobs.sketch, completed)], BEAM)
+        sorted_scores = np.sort(sight.promise.reshape(len(rows), self.completions), axis=1)
+        return np.asarray(sorted_scores[:, -2:].mean(axis=1))

@@ -1,4 +1,4 @@
-"""Bayesian optimisation: a Gaussian process on this task's times, with three acquisition functions."""
+"""Bayesian optimisation: a Gaussian process on a task's times; three acquisition functions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, others: Points, length: float) -> Points:
-    """The Matérn 3/2 kernel, for functions that are differentiable once: latencies have kinks."""
+    """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
     distance = np.sqrt(3.0 * squared_distances(points, others)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
@@ -46,7 +46,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, points: Points, targets: Column) -> "GaussianProcess":
-        """Fit with the likeliest of a few lengths and noises."""
+        """Fit a process with the likeliest of a few lengths and noises."""
         centre, scale = float(targets.mean()), float(targets.std()) or 1.0
         unit = (targets - centre) / scale
         kernels = {length: matern(points, points, length) for length in LENGTHS}
@@ -62,7 +62,7 @@ class GaussianProcess:
         return cls(points, factor, weights, length, noise, centre, scale)
 
     def beliefs(self, points: Points) -> "Beliefs":
-        """The posterior at other points, which can be conditioned further."""
+        """Return the posterior at other points, which can be conditioned further."""
         cross = matern(self.points, points, self.length)
         mean = self.centre + self.scale * (cross.T @ self.weights)
         rows = np.asarray(solve_triangular(self.factor, cross, lower=True), dtype=np.float64)
@@ -70,7 +70,7 @@ class GaussianProcess:
 
 
 class Beliefs:
-    """The posterior at a pool of points. Believing one point narrows those around it (kriging believer)."""
+    """The posterior at a pool of points, for the kriging-believer heuristic."""
 
     def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
         self.mean = mean
@@ -85,18 +85,18 @@ class Beliefs:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def believe(self, at: int) -> None:
-        """Treat one point's mean as its measured value: means stay, deviations shrink."""
+        """Condition on one point's mean as its value: deviations near the point shrink."""
         similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
-        left = similar - self._rows[:, at] @ self._rows
-        row = left / np.sqrt(self._variance[at] + self._process.noise)
+        residual = similar - self._rows[:, at] @ self._rows
+        row = residual / np.sqrt(self._variance[at] + self._process.noise)
         self._rows = np.vstack([self._rows, row])
         self._variance = np.maximum(LEAST_VARIANCE, self._variance - row**2)
 
 
-# From mean, deviation, the best target so far and the wanted exploration; higher is better.
+# Takes mean, deviation, best target so far and exploration factor; higher results are better.
 Acquisition = Callable[[Column, Column, float, float], Column]
 
-MOST_DEVIATIONS: Final = 2.0  # how optimistic the confidence bound is at full exploration
+MOST_DEVIATIONS: Final = 2.0  # deviations of the confidence bound at full exploration
 
 
 def expected_improvement(mean: Column, std: Column, best: float, exploration: float) -> Column:
@@ -120,17 +120,17 @@ ACQUISITIONS: Final[dict[str, Acquisition]] = {
 }
 
 
-ROWS: Final = 192  # what the process is fitted to, whatever the history's length
-FEWEST: Final = 8  # timed trials; with fewer there is nothing to fit
+ROWS: Final = 192  # most rows that the process is fit to
+FEWEST: Final = 8  # timed trials that a fit needs
 
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Expected improvement, its probability and the confidence bound share a batch by earned credit.
+    """Shares a batch among three acquisition functions, by their credit.
 
-    The pool is mutations of the best and random candidates; a cost model, if there is one, only halves it.
-    Each choice is believed before the next is made (kriging believer), so a batch spreads. No sampler is
-    used.
+    The pool has mutants of the best candidates and random ones; a cost model, if there is one,
+    only halves the pool. After each choice the process is conditioned on its mean (kriging
+    believer), so that the batch is spread. The sampler is not used.
     """
 
     considered: int = 4096
@@ -144,11 +144,11 @@ class BayesianOptimisation(BatchSearcher):
         space, rng = asked.space, asked.rng
         elite = fastest(asked.history, self.elite).candidates
         half = self.considered // 2
-        parents = [elite[at] for at in rng.integers(len(elite), size=half)]
-        near = space.mutate_all(rng, parents)
-        far = space.mutate_all(rng, near[: half // 2])
-        strangers = space.sample(rng, half - len(far))
-        pool = score(space, asked.model, sieve.fresh([*near, *far, *strangers]))
+        parents = [elite[index] for index in rng.integers(len(elite), size=half)]
+        mutants = space.mutate_all(rng, parents)
+        far_mutants = space.mutate_all(rng, mutants[: half // 2])
+        strangers = space.sample(rng, half - len(far_mutants))
+        pool = score(space, asked.model, sieve.fresh([*mutants, *far_mutants, *strangers]))
         pool = penalise_failures(space, asked.history, pool, rng)
         order = rng.permutation(len(pool))
         ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
@@ -159,8 +159,8 @@ class BayesianOptimisation(BatchSearcher):
         self, asked: Request, timed: Sequence[Trial], pool: ScoredPool, sieve: Filter
     ) -> list[Proposal]:
         rows = spread(timed, ROWS)
-        seen = asked.space.features([trial.candidate for trial in rows])
-        points = scaled(np.vstack([seen, pool.features]))
+        features = asked.space.features([trial.candidate for trial in rows])
+        points = scaled(np.vstack([features, pool.features]))
         targets = np.log([_time_us(trial) for trial in rows])
         process = GaussianProcess.fit(points[: len(rows)], targets)
         beliefs = process.beliefs(points[len(rows) :])
@@ -173,44 +173,46 @@ def _batch(
     beliefs: Beliefs,
     targets: Column,
     candidates: Sequence[Candidate],
-    asked: Sequence[str],
+    turns: Sequence[str],
     sieve: Filter,
     count: int,
 ) -> list[Proposal]:
-    """Pick and check as many as are missing, until the batch is full."""
-    picks = _picks(beliefs, targets, asked)
+    """Pick candidates and check that they are valid, until the batch is full."""
+    picks = _picks(beliefs, targets, turns)
     batch: list[Proposal] = []
     while picked := list(islice(picks, count - len(batch))):
-        valid = set(sieve.valid(candidates[at] for at, _ in picked))
+        valid = set(sieve.valid(candidates[row] for row, _ in picked))
         gain = targets.min() - beliefs.mean
         batch += [
-            Proposal(candidates[at], float(gain[at]), name) for at, name in picked if candidates[at] in valid
+            Proposal(candidates[row], float(gain[row]), name)
+            for row, name in picked
+            if candidates[row] in valid
         ]
     return batch
 
 
-def _picks(beliefs: Beliefs, targets: Column, asked: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Choose lines one by one, each the best by the function whose turn it is."""
+def _picks(beliefs: Beliefs, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield lines one by one, each the best by the acquisition function of its turn."""
     best = float(targets.min())
     exploration = contextual_variance(beliefs.std, targets)
-    open_ones = np.ones(len(beliefs.mean), dtype=np.bool_)
-    for name in asked[: len(open_ones)]:
-        worth = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
-        at = int(np.where(open_ones, worth, -np.inf).argmax())
-        open_ones[at] = False
-        beliefs.believe(at)
-        yield at, name
+    is_open = np.ones(len(beliefs.mean), dtype=np.bool_)
+    for name in turns[: len(is_open)]:
+        value = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
+        line = int(np.where(is_open, value, -np.inf).argmax())
+        is_open[line] = False
+        beliefs.believe(line)
+        yield line, name
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Kernel Tuner's exploration factor: lower if the process is certain or the best is far ahead."""
+    """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     ahead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * ahead)
 
 
 def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
-    """At most `count` rows, oldest first: the fastest, the newest, and some from the whole history."""
+    """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
     if len(timed) <= count:
         return list(timed)
     third = count // 3

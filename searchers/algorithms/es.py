@@ -1,4 +1,4 @@
-"""An evolution strategy as in Tuna: a distribution over decisions that moves towards the winners."""
+"""An evolution strategy as in Tuna: a distribution over decisions that moves to the best."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
 
 LEAST_VARIANCE = 0.06  # a quarter of a factor; rounding hides smaller differences
-FOUNDERS = 512  # random candidates that the first distribution is fitted to
-LEAST_SHARE = 0.1  # share that is spread evenly over the sketches
-TRUSTED = 2.0  # prior weight of a sketch's distribution, in winners
+FOUNDERS = 512  # random candidates to which the first distribution is fit
+LEAST_SHARE = 0.1  # share of candidates that is spread evenly over the sketches
+TRUSTED = 2.0  # weight of a sketch's present distribution, in winners
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,21 @@ class SketchGaussian:
 
     @classmethod
     def of(cls, points: Points) -> "SketchGaussian":
-        """The distribution fitted to the points."""
+        """Return the distribution fit to the points."""
         mean = points.mean(axis=0)
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
 
     def draw(self, rng: np.random.Generator, count: int) -> Points:
-        """Random points."""
+        """Return random points."""
         noise = rng.standard_normal((count, len(self.mean)))
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
     def toward(self, winners: Points, weights: Column, rate: float) -> "SketchGaussian":
-        """A step of the natural gradient: the mean follows the winners, the covariance their scatter.
+        """Return the distribution after a natural-gradient step towards the winners.
 
-        The scatter is around the old mean, so that the distribution widens in the direction it moves.
+        The scatter is around the old mean, so that the distribution widens in the direction it
+        moves.
         """
         mean = (1 - rate) * self.mean + rate * (weights @ winners)
         scatter = _covariance(winners - self.mean, weights)
@@ -57,7 +58,7 @@ def _covariance(deviations: Points, weights: Column) -> Points:
 
 @dataclass(frozen=True)
 class EsState:
-    """An immutable state: learning returns a new one."""
+    """The strategy's immutable state: shares of the sketches, and a distribution for each."""
 
     genes: tuple[Genes, ...]
     shares: Column
@@ -65,14 +66,14 @@ class EsState:
 
     @classmethod
     def over(cls, space: Space, rng: np.random.Generator) -> "EsState":
-        """Equal shares, each distribution as wide as the space."""
+        """Return the initial state: equal shares, and distributions fit to random candidates."""
         genes = tuple(genes_of(sketch) for sketch in space.sketches)
         founders = _points(genes, space.sample(rng, FOUNDERS * len(genes)))
         shares = np.full(len(genes), 1 / len(genes))
         return cls(genes, shares, tuple(SketchGaussian.of(points) for points, _ in founders))
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        """Random well-formed candidates."""
+        """Return random well-formed candidates."""
         even = LEAST_SHARE / len(self.shares)
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
         drawn: list[Candidate] = []
@@ -81,7 +82,7 @@ class EsState:
         return drawn
 
     def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "EsState":
-        """Move towards the winners; `weights` add up to one."""
+        """Return the state moved towards the winners; `weights` must sum to 1."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
         moved = [
@@ -92,13 +93,13 @@ class EsState:
 
 
 def by_rank(count: int) -> Column:
-    """Weights of winners, best first, falling with the log of the rank; they add up to one."""
+    """Return weights of winners, best first; they fall with the log of the rank and sum to 1."""
     weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))
     return np.asarray(weights / weights.sum())
 
 
 def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: float) -> SketchGaussian:
-    """The sketch's distribution after its winners; few winners move it little."""
+    """Return a sketch's distribution moved towards its winners; few winners move it little."""
     if not len(points):
         return gaussian
     total = weights.sum()
@@ -107,12 +108,12 @@ def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: floa
 
 
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
-    """The points of each sketch's candidates, with their lines."""
+    """Return the points of each sketch's candidates, with their indices in `candidates`."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
     lines = [places.get(each.sketch.key, []) for each in genes]
     return [
-        (each.encode(decision_rows(each.sketch, candidates, at)), at)
-        for each, at in zip(genes, lines, strict=True)
+        (each.encode(decision_rows(each.sketch, candidates, indices)), indices)
+        for each, indices in zip(genes, lines, strict=True)
     ]
 
 
@@ -121,11 +122,12 @@ STRATEGY = "strategy"
 
 @dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
-    """Fits its distribution to the fastest of the history, then lets it climb the cost model.
+    """Fits a distribution to the fastest of the history, then moves it by the cost model.
 
-    Every round starts from the whole space, so nothing is kept between rounds. Without a model, candidates
-    are drawn from the distribution fitted to the fastest. With `learning` off the distribution stays as
-    wide as the space. A model that reads generated code is asked about fewer, in batches: they are compiled.
+    Every round starts from the entire space; no state is kept between rounds. Without a model,
+    candidates are drawn from the distribution fit to the fastest. With `learning` off, the
+    distribution stays as wide as the space. For a model that reads generated code, fewer
+    candidates are drawn, because they must be compiled.
     """
 
     compiles: ClassVar[bool] = True
@@ -145,7 +147,7 @@ class EvolutionStrategy(PooledSearcher):
         strategy = self._fitted(space, asked.history, rng)
         if asked.model is None:
             drawn = strategy.draw(rng, 2 * asked.count)
-            pool = dict.fromkeys((drawn[at] for at in rng.permutation(len(drawn))), STRATEGY)
+            pool = dict.fromkeys((drawn[index] for index in rng.permutation(len(drawn))), STRATEGY)
             return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
         lowered = VIEWS[asked.model.view].lowered
@@ -155,16 +157,16 @@ class EvolutionStrategy(PooledSearcher):
             drawn = list(dict.fromkeys(strategy.draw(rng, offspring)))
             pool.update(dict.fromkeys(drawn, STRATEGY))
             promise = score(space, asked.model, drawn).promise(self.optimism)
-            winners = [drawn[at] for at in np.argsort(-promise, kind="stable")[:parents]]
+            winners = [drawn[index] for index in np.argsort(-promise, kind="stable")[:parents]]
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool
 
     def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
-        """The space's distribution, moved towards the fastest measured; more of them move it further."""
+        """Return the distribution of the space, moved towards the fastest of the history."""
         strategy = EsState.over(space, rng)
-        known = fastest(history, max(1, min(self.remembered, len(history) // 2)))
-        if not known or not self.learning:
+        best = fastest(history, max(1, min(self.remembered, len(history) // 2)))
+        if not best or not self.learning:
             return strategy
-        rate = len(known) / (len(known) + self.trusted)
-        return strategy.toward(known.candidates, by_rank(len(known)), rate)
+        rate = len(best) / (len(best) + self.trusted)
+        return strategy.toward(best.candidates, by_rank(len(best)), rate)

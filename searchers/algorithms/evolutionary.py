@@ -1,4 +1,4 @@
-"""Evolutionary search as in Ansor and MetaSchedule, on decision vectors: many are scored, none is lowered."""
+"""Evolutionary search as in Ansor and MetaSchedule, on decision vectors, without lowering."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ from searchers.space import Candidate
 
 @dataclass(eq=False, kw_only=True)
 class Evolutionary(PooledSearcher):
-    """Breeds from the best measured and from random candidates, guided by the cost model.
+    """Evolves the best measured and random candidates, with the cost model's score as fitness.
 
-    Without a model the best measured are mutated, and half of the pool is random.
+    Without a model, the best measured candidates are mutated, and half of the pool is random.
     """
 
     population: int = 1024
@@ -32,28 +32,28 @@ class Evolutionary(PooledSearcher):
         if asked.model is None:
             pool = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
             if elite:
-                parents = [elite[at] for at in rng.integers(len(elite), size=asked.count)]
+                parents = [elite[index] for index in rng.integers(len(elite), size=asked.count)]
                 pool.update(dict.fromkeys(space.mutate_all(rng, parents), MUTATION))
             shuffled = rng.permutation(len(pool))
             items = list(pool.items())
-            return dict(items[at] for at in shuffled)
+            return dict(items[index] for index in shuffled)
         founders = dict.fromkeys(space.defaults(), DEFAULT) | dict.fromkeys(elite, MEASURED)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = founders | {c: RANDOM for c in strangers if c not in founders}
         parents = list(pool)
         for _ in range(self.generations):
             promise = score(space, asked.model, parents).promise(self.optimism)
-            # Good parents breed more often, by rank, whatever the scale of the scores.
+            # Parents are drawn by the rank of their score, which does not depend on its scale.
             couples = round(self.population * self.crossover)
             drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
-            chosen = [parents[at] for at in drawn]
+            chosen = [parents[index] for index in drawn]
             crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
             mutated = space.mutate_all(rng, chosen[couples : self.population])
             children = dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
             for child, origin in children.items():
                 pool.setdefault(child, origin)
             best_first = np.argsort(-promise, kind="stable")
-            parents = [parents[at] for at in best_first[: self.population // 2]] + list(children)
+            parents = [parents[index] for index in best_first[: self.population // 2]] + list(children)
         return pool
 
 

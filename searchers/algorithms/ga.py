@@ -1,4 +1,4 @@
-"""A genetic algorithm on decision vectors: tournaments, crossover choice by choice, islands by sketch."""
+"""A genetic algorithm on decision vectors: tournaments, crossover, one island per sketch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from searchers.decision_features import places_by_sketch
 from searchers.pooled_searcher import PooledSearcher, score
 from searchers.space import Candidate, Space
 
-LEAST_SHARE = 0.25  # of an equal share, for even the worst island
+LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shares
 
 
 def islands(candidates: Sequence[Candidate]) -> list[Indices]:
-    """The members of each sketch, in the order of their first members."""
+    """Return the indices of each sketch's candidates, in order of the first candidates."""
     names = [candidate.sketch for candidate in candidates]
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 
 
 def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
-    """Each island's share of births: by the mean of its best members, with a floor."""
+    """Return each island's share of births, by the mean fitness of its best, with a minimum."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
     fair = LEAST_SHARE / len(members)
@@ -33,23 +33,23 @@ def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Colum
 def tournament(
     rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
 ) -> Indices:
-    """The winners of this many small tournaments on an island."""
+    """Return the winners of `winners` tournaments on an island."""
     drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
     best = fitness[drawn].argmax(axis=1)
     return np.asarray(drawn[np.arange(winners), best])
 
 
 def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
-    """The best members of an island, best first."""
+    """Return the best `count` members of an island, best first."""
     return np.asarray(lines[np.argsort(-fitness[lines], kind="stable")[:count]])
 
 
 @dataclass(eq=False, kw_only=True)
 class Genetic(PooledSearcher):
-    """Breeds generations on one island per sketch; the cost model's score is the fitness.
+    """Evolves one island per sketch; the cost model's score is the fitness.
 
-    Without a model the measured candidates are the population, their latencies the fitness, and one
-    generation of children is proposed.
+    Without a model, the measured candidates are the population, their latencies the fitness,
+    and one generation of children is proposed.
     """
 
     population: int = 768
@@ -63,21 +63,21 @@ class Genetic(PooledSearcher):
 
     def pool(self, asked: Request) -> dict[Candidate, str]:
         space, rng = asked.space, asked.rng
-        known = fastest(asked.history, self.remembered)
+        measured = fastest(asked.history, self.remembered)
         if asked.model is None:
             drawn = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-            if not known:
+            if not measured:
                 return drawn
-            fitness = -known.slowdown.astype(np.float32)
-            return self._breed(space, known.candidates, fitness, 2 * asked.count, rng) | drawn
-        founders = dict.fromkeys(known.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
+            fitness = -measured.slowdown.astype(np.float32)
+            return self._breed(space, measured.candidates, fitness, 2 * asked.count, rng) | drawn
+        founders = dict.fromkeys(measured.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = dict.fromkeys(strangers, RANDOM) | founders
         alive = list(pool)
         for _ in range(self.generations):
             fitness = score(space, asked.model, alive).promise(self.optimism)
             champions = [
-                alive[at] for lines in islands(alive) for at in elite(fitness, lines, self.champions)
+                alive[index] for lines in islands(alive) for index in elite(fitness, lines, self.champions)
             ]
             children = self._breed(space, alive, fitness, max(1, self.population - len(champions)), rng)
             alive = list(dict.fromkeys([*champions, *children]))
@@ -87,8 +87,8 @@ class Genetic(PooledSearcher):
     def _breed(
         self, space: Space, alive: list[Candidate], fitness: Vector, count: int, rng: np.random.Generator
     ) -> dict[Candidate, str]:
-        """Children in random order; some are mutated, and those without crossover always are."""
-        # Parents are winners of tournaments on the same island.
+        """Return children in random order; those without crossover are always mutated."""
+        # Both parents are winners of tournaments on the same island.
         members = islands(alive)
         sizes = rng.multinomial(count, shares(fitness, members, self.champions))
         chosen = [
@@ -96,13 +96,13 @@ class Genetic(PooledSearcher):
             for lines, size in zip(members, sizes, strict=True)
         ]
         mothers, fathers = rng.permutation(np.hstack(chosen), axis=1)
-        crossed = rng.random(count) < self.crossover
-        partners = np.where(crossed, fathers, mothers)
-        born = space.cross_all(rng, [alive[at] for at in mothers], [alive[at] for at in partners])
-        changed = np.flatnonzero(~crossed | (rng.random(count) < self.mutation))
-        children = dict.fromkeys(born, CROSSOVER)
-        mutants = space.mutate_all(rng, [born[at] for at in changed])
-        for at, mutant in zip(changed, mutants, strict=True):
-            born[at] = mutant
+        is_crossed = rng.random(count) < self.crossover
+        partners = np.where(is_crossed, fathers, mothers)
+        offspring = space.cross_all(rng, [alive[i] for i in mothers], [alive[i] for i in partners])
+        changed = np.flatnonzero(~is_crossed | (rng.random(count) < self.mutation))
+        children = dict.fromkeys(offspring, CROSSOVER)
+        mutants = space.mutate_all(rng, [offspring[i] for i in changed])
+        for i, mutant in zip(changed, mutants, strict=True):
+            offspring[i] = mutant
         children = dict.fromkeys(mutants, MUTATION) | children
-        return {child: children[child] for child in born}
+        return {child: children[child] for child in offspring}

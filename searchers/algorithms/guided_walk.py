@@ -1,4 +1,4 @@
-"""A guided walk around the best measured candidates, in directions that paid before."""
+"""A guided walk around the best measured candidates, in directions that gave gains before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from searchers.roller.rank_candidates import losses
 from searchers.space import Candidate, Space
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
-DOUBT = 1.0  # prior weight of "a step changes nothing"
+DOUBT = 1.0  # weight of the prior that a step has no gain
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,18 @@ class StepGains:
     gains: Column
 
     def expected(self, moves: Points) -> Column:
-        """The expected gain of moves: earlier steps weighed by how parallel they are, negative if opposed."""
+        """Return the expected gain of moves: the mean of earlier gains weighted by cosine.
+
+        Steps in the opposite direction count with the opposite sign.
+        """
         lengths = np.linalg.norm(moves, axis=1)
         cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
-        told = (cosines * np.abs(cosines)) @ self.gains
-        return np.asarray(lengths * told / (DOUBT + (cosines**2).sum(axis=1)))
+        weighted_gains = (cosines * np.abs(cosines)) @ self.gains
+        return np.asarray(lengths * weighted_gains / (DOUBT + (cosines**2).sum(axis=1)))
 
 
 class Directions:
-    """The steps of every sketch; for a sketch that was never measured no gain is expected."""
+    """Measured steps of every sketch, for predicting the gain of new steps."""
 
     def __init__(self, space: Space, measured: TimedCandidates) -> None:
         self._space = space
@@ -47,7 +50,10 @@ class Directions:
         }
 
     def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Column:
-        """The log speed-up to expect of each step; both ends are of the same sketch."""
+        """Return each step's expected log speed-up; 0 for a sketch without measured steps.
+
+        Both ends of a step must have the same sketch.
+        """
         gains = np.zeros(len(old))
         for key, lines in places_by_sketch([candidate.sketch for candidate in old]).items():
             if steps := self._steps.get(key):
@@ -61,23 +67,24 @@ class Directions:
 
 
 def _steps(points: Points, slowdown: Column) -> StepGains:
-    """From each point to its nearest neighbours."""
+    """Return the steps from each point to its nearest neighbours."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
-    near = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
-    start = np.repeat(np.arange(len(points)), near.shape[1])
-    moves = points[near.ravel()] - points[start]
+    neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
+    start = np.repeat(np.arange(len(points)), neighbours.shape[1])
+    moves = points[neighbours.ravel()] - points[start]
     lengths = np.maximum(np.linalg.norm(moves, axis=1), 1e-9)
-    gains = slowdown[start] - slowdown[near.ravel()]
+    gains = slowdown[start] - slowdown[neighbours.ravel()]
     return StepGains(moves / lengths[:, None], gains / lengths)
 
 
 @dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
-    """Walkers start at the best measured candidates and move to the most promising of a few neighbours.
+    """Walkers start at the best measured candidates and move to the best of a few neighbours.
 
-    A step's promise comes from measured steps and from the constructor's model of time. With a cost model,
-    that decides and these two count little.
+    Steps are rated by gains of measured steps and by the analytic time model of the
+    constructor. If there is a cost model, it rates them, and the other two have a small
+    weight.
     """
 
     walkers: int = 32
@@ -90,40 +97,40 @@ class Guided(PooledSearcher):
     optimism: float = 0.5
 
     def pool(self, asked: Request) -> dict[Candidate, str]:
-        """All candidates that the walkers saw, the most promising first."""
+        """Return all candidates that the walkers rated, the best first."""
         space, model, rng = asked.space, asked.model, asked.rng
-        known = fastest(asked.history, self.remembered)
-        directions = Directions(space, known)
-        at, worth = self._starts(space, known, rng)
-        seen: dict[Candidate, float] = {}
+        measured = fastest(asked.history, self.remembered)
+        directions = Directions(space, measured)
+        positions, values = self._starts(space, measured, rng)
+        rated: dict[Candidate, float] = {}
         for _ in range(self.steps if model else self.blind_steps):
-            origin = [each for each in at for _ in range(self.neighbours)]
-            ahead = space.mutate_all(rng, origin)
-            prior = losses(space, [*origin, *ahead])
-            hints = directions.expected(origin, ahead) + prior[: len(origin)] - prior[len(origin) :]
-            value = self._value(space, model, ahead, np.repeat(worth, self.neighbours), hints)
-            seen.update(zip(ahead, value.tolist(), strict=True))
-            # Each walker takes the best of its neighbours; a little noise spreads equals.
+            origin = [each for each in positions for _ in range(self.neighbours)]
+            neighbours = space.mutate_all(rng, origin)
+            prior = losses(space, [*origin, *neighbours])
+            hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
+            value = self._value(space, model, neighbours, np.repeat(values, self.neighbours), hints)
+            rated.update(zip(neighbours, value.tolist(), strict=True))
+            # Each walker takes the best of its neighbours; noise breaks ties.
             noisy = value + self.noise * rng.gumbel(size=len(value))
             best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
             chosen = np.arange(len(best)) * self.neighbours + best
-            at, worth = [ahead[line] for line in chosen], value[chosen]
-        best_first = sorted(seen, key=lambda candidate: -seen[candidate])
+            positions, values = [neighbours[line] for line in chosen], value[chosen]
+        best_first = sorted(rated, key=lambda candidate: -rated[candidate])
         return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
 
     def _value(
-        self, space: Space, model: CostModel | None, ahead: list[Candidate], worth: Column, hints: Column
+        self, space: Space, model: CostModel | None, nearby: list[Candidate], values: Column, hints: Column
     ) -> Column:
-        """The expected log speed of each neighbour, relative to the best measured."""
+        """Return the expected log speed of each neighbour, relative to the best measured."""
         if model is None:
-            return worth + hints
-        return score(space, model, ahead).promise(self.optimism) + self.hint * hints
+            return values + hints
+        return score(space, model, nearby).promise(self.optimism) + self.hint * hints
 
     def _starts(
-        self, space: Space, known: TimedCandidates, rng: np.random.Generator
+        self, space: Space, measured: TimedCandidates, rng: np.random.Generator
     ) -> tuple[list[Candidate], Column]:
-        """The best measured candidates; defaults and random candidates if too few were measured."""
-        best = known.candidates[: self.walkers * 3 // 4]
+        """Return the walkers' starts and values: the best measured, defaults, random ones."""
+        best = measured.candidates[: self.walkers * 3 // 4]
         others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        afar = -losses(space, others) - float(known.slowdown.mean() if known else 0.0)
-        return [*best, *others], np.concatenate([-known.slowdown[: len(best)], afar])
+        values = -losses(space, others) - float(measured.slowdown.mean() if measured else 0.0)
+        return [*best, *others], np.concatenate([-measured.slowdown[: len(best)], values])

@@ -1,4 +1,4 @@
-"""Monte Carlo tree search over decisions, as in ProTuner: only complete schedules are ever priced."""
+"""Monte Carlo tree search over decisions, as in ProTuner: only complete schedules are scored."""
 
 from dataclasses import dataclass, replace
 
@@ -18,7 +18,7 @@ NOWHERE = -1
 
 
 class SearchTrees:
-    """Stores many search trees over the decisions of one sketch as arrays: children, visits and results."""
+    """Many search trees over one sketch's decisions, as arrays of children, visits, results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
@@ -30,7 +30,7 @@ class SearchTrees:
         return self._size
 
     def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
-        """The child of each node for its option, created if missing, and whether it is new.
+        """Return each node's child for its option, created if missing, and whether it is new.
 
         NOWHERE has no children.
         """
@@ -46,7 +46,7 @@ class SearchTrees:
         return child, made
 
     def credit(self, paths: Nodes, worth: Column) -> None:
-        """Add a result to every node on each path (one per row, NOWHERE after its end)."""
+        """Add a result to every node on each path (one path per row, NOWHERE after its end)."""
         line, level = np.nonzero(paths != NOWHERE)
         nodes, worth = paths[line, level], worth[line]
         np.add.at(self._visits, nodes, 1.0)
@@ -54,9 +54,9 @@ class SearchTrees:
         np.maximum.at(self._best, nodes, worth)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
-        """The upper confidence bound of each option: its worth plus a bonus for few visits.
+        """Return the upper confidence bound of each option: value plus bonus for few visits.
 
-        An option never taken counts as its parent; likelier options are tried sooner.
+        An option without visits has its parent's value; likelier options get a larger bonus.
         """
         child = self._child[nodes]
         tried = child != NOWHERE
@@ -66,16 +66,19 @@ class SearchTrees:
         return np.asarray(worth + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
-        """The bound of every whole tree among those that share `total` visits."""
+        """Return the upper confidence bound of every tree's root.
+
+        `siblings` trees, one per sketch, share the `total` visits.
+        """
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
     def root_visits(self) -> Column:
-        """The number of descents of each tree."""
+        """Return the number of rollouts of each tree."""
         return np.asarray(self._visits[self.roots])
 
     def _worth(self, nodes: Nodes) -> Column:
-        """The mean of a node's average result and its best."""
+        """Return the mean of a node's average and its best result; 0 without visits."""
         mean = self._total[nodes] / np.maximum(1.0, self._visits[nodes])
         return np.where(self._visits[nodes] > 0, (mean + self._best[nodes]) / 2, 0.0)
 
@@ -91,7 +94,7 @@ class SearchTrees:
 
 
 class SketchTrees:
-    """One tree per seed; each level is a knob of the sketch."""
+    """The search trees of one sketch; each level is a knob."""
 
     def __init__(self, sketch: Sketch, trees: int) -> None:
         self.sketch = sketch
@@ -100,19 +103,19 @@ class SketchTrees:
         self.take_up(np.empty((0, sketch.width), dtype=np.int32))
 
     def take_up(self, rows: Rows) -> None:
-        """Complete rollouts with option frequencies of these rows from now on."""
+        """Use the option frequencies of these rows for completing later rollouts."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def plant(self, sight: ScoredRows, tree: Nodes) -> None:
-        """Add the whole paths of known candidates, each to its tree."""
+        """Add the full paths of scored candidates, each to its tree."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
-        for at in range(len(self.knobs)):
-            path.append(self.nodes.step(path[-1], places[:, at])[0])
+        for index in range(len(self.knobs)):
+            path.append(self.nodes.step(path[-1], places[:, index])[0])
         self.nodes.credit(np.stack(path, axis=1), np.exp(sight.promise))
 
 
 class Rollouts:
-    """Many descents at once, one per line, each in a given tree."""
+    """A batch of rollouts, one per row, each in a given tree."""
 
     def __init__(self, trees: SketchTrees, tree: Nodes, rng: np.random.Generator) -> None:
         self.trees = trees
@@ -120,24 +123,24 @@ class Rollouts:
         self._path = [trees.nodes.roots[tree]]
 
     def complete(self, curiosity: float, noise: float) -> Rows:
-        """Descend by bound, add one node, and complete at random."""
+        """Descend by upper confidence bound, add one node, and complete the rows at random."""
         trees, node = self.trees, self._path[0]
         rows = trees.knobs.blank(len(node))
-        for at in range(len(trees.knobs)):
-            inside = (node != NOWHERE)[:, None]
-            legal = trees.knobs.legal(at, rows)
-            bound = trees.nodes.bound(node, softmax(trees.habit[at], legal), curiosity)
+        for index in range(len(trees.knobs)):
+            in_tree = (node != NOWHERE)[:, None]
+            legal = trees.knobs.legal(index, rows)
+            bound = trees.nodes.bound(node, softmax(trees.habit[index], legal), curiosity)
             drawn = self._rng.gumbel(size=legal.shape)
-            wanted = np.where(inside, bound + noise * drawn, trees.habit[at] + drawn)
-            options = np.where(legal, wanted, -np.inf).argmax(axis=1)
-            trees.knobs.set(at, rows, options)
+            preference = np.where(in_tree, bound + noise * drawn, trees.habit[index] + drawn)
+            options = np.where(legal, preference, -np.inf).argmax(axis=1)
+            trees.knobs.set(index, rows, options)
             child, made = trees.nodes.step(node, options)
             self._path.append(child)
             node = np.where(made, NOWHERE, child)
         return rows
 
     def credit(self, sight: ScoredRows) -> None:
-        """Add each result, as a share of the best speed, to the nodes on its path."""
+        """Add each result, as speed relative to the best, to the nodes on its path."""
         self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
 
 
@@ -146,11 +149,11 @@ ROLLOUT = "rollout"
 
 @dataclass(eq=False, kw_only=True)
 class Mcts(Learner):
-    """Several trees; a rollout descends one by upper confidence bounds, adds a node and completes at random.
+    """Rollouts descend a tree by upper confidence bounds, add a node, then finish randomly.
 
-    Completions use options as frequent as among the best schedules seen so far. Rollouts are priced hundreds
-    at a time; noise on the bounds keeps a batch from taking one path. With `learning` off no price is put
-    down in a tree, so visits alone say where to go.
+    Completions draw options by their frequency among the best schedules so far. Rollouts are
+    scored in batches of hundreds; noise on the bounds makes their paths differ. With
+    `learning` off, trees do not store scores, so that only visits determine the descent.
     """
 
     trees: int = 8
@@ -163,11 +166,11 @@ class Mcts(Learner):
 
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         forest = [SketchTrees(sketch, self.trees) for sketch in scout.space.sketches]
-        # Start every tree with the paths of its own draw of the best known candidates.
+        # Start every tree with the paths of its own random draw of the best scored candidates.
         drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
             if sight := drawn.get(trees.sketch.key):
-                trees.plant(self._told(sight), rng.integers(self.trees, size=len(sight)))
+                trees.plant(self._scores_to_store(sight), rng.integers(self.trees, size=len(sight)))
         for _ in range(max(1, (self.considered - len(scout)) // self.batch)):
             self._take_up(forest, scout, rng)
             self._roll_out(forest, scout, rng)
@@ -179,16 +182,16 @@ class Mcts(Learner):
                 trees.take_up(sight.rows)
 
     def _roll_out(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
-        """One batch of rollouts over all trees; the first decision of each is its sketch."""
+        """Run one batch of rollouts over all trees; the first decision of each is its sketch."""
         tree = np.arange(self.batch) % self.trees
         total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
         bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        wanted = np.stack(bounds, axis=1)[tree]
-        sketch = (wanted + self.noise * rng.gumbel(size=wanted.shape)).argmax(axis=1)
-        parts = [Rollouts(trees, tree[sketch == at], rng) for at, trees in enumerate(forest)]
+        tree_bounds = np.stack(bounds, axis=1)[tree]
+        sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
+        parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
         views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
         for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
-            part.credit(self._told(sight))
+            part.credit(self._scores_to_store(sight))
 
-    def _told(self, sight: ScoredRows) -> ScoredRows:
+    def _scores_to_store(self, sight: ScoredRows) -> ScoredRows:
         return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))

@@ -1,4 +1,4 @@
-"""Several searchers share every round by the credit of their candidates."""
+"""A portfolio: several searchers share every round by the credit of their candidates."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -20,10 +20,11 @@ NAME: Final = "portfolio"
 
 @dataclass(eq=False)
 class Portfolio(Searcher):
-    """A bandit over searchers. It keeps no state: credit comes from the origins in the history.
+    """A bandit over searchers without state: credit comes from the origins in the history.
 
-    A trial earns its rank among its neighbours, and more if it was a new best; older trials count less.
-    Shares are a softmax of upper bounds, with a floor, so that an arm that helps later is still tried.
+    A trial's credit is its rank among neighbouring trials, plus a bonus for a new best; older
+    trials count less. Shares are a softmax of upper confidence bounds, with a minimum, so that
+    a searcher that is only useful later is still tried.
     """
 
     sampler: BatchSampler | None = None
@@ -47,20 +48,20 @@ class Portfolio(Searcher):
         for arm in np.argsort(-sizes, kind="stable"):
             if sizes[arm]:
                 searcher: Searcher = resolve("search", self.arms[arm])(self.sampler)
-                known = [*history, *pending(batch)]
-                proposals = searcher.propose(space, known, model, int(sizes[arm]), rng)
+                trials = [*history, *pending(batch)]
+                proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
                 batch += [named(proposal, self.arms[arm]) for proposal in proposals]
         sieve.pass_over(proposal.candidate for proposal in batch)
         batch += random_fill(space, sieve, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
-        """The number of candidates of each arm: its share rounded down, remainders drawn at random."""
-        earned = credit(history, self.arms, searcher_of)
-        wanted = count * earned.shares(self.exploration, self.temperature, self.floor)
-        sizes = np.floor(wanted).astype(np.int64)
-        rest = wanted - sizes
-        left = count - int(sizes.sum())
-        if left:
-            sizes += rng.multinomial(left, rest / rest.sum())
+        """Return the number of candidates per arm: rounded shares, with a random remainder."""
+        credits = credit(history, self.arms, searcher_of)
+        exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
+        sizes = np.floor(exact_sizes).astype(np.int64)
+        rest = exact_sizes - sizes
+        missing = count - int(sizes.sum())
+        if missing:
+            sizes += rng.multinomial(missing, rest / rest.sum())
         return sizes

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation over knob steps, as in Chameleon: each knob goes down, stays or goes up."""
+"""Proximal policy optimisation over knob steps (down, stay, up), as in Chameleon."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,11 +20,11 @@ from searchers.tile_factorizations import Rows
 DOWN, KEEP, UP = 0, 1, 2
 HIDDEN = (64,)
 BATCH = 256
-MOVED = 2.0  # knobs that an untrained policy moves per step
+MOVED = 2.0  # expected number of knobs that an untrained policy moves per step
 
 
 class Experience(NamedTuple):
-    """States, actions, their log probabilities, advantages and returns."""
+    """States, actions with their log probabilities, advantages, and returns."""
 
     state: Matrix
     action: Indices  # rows x knobs
@@ -43,7 +43,7 @@ class Experience(NamedTuple):
 
 
 class Actor:
-    """The policy: probabilities of down, stay and up for each knob. The critic: the value of a state."""
+    """A policy (probabilities of down, stay and up per knob) and a critic (value of a state)."""
 
     def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
         self._policy = DenseNetwork(known, HIDDEN, 3 * knobs, rate, rng)
@@ -52,29 +52,29 @@ class Actor:
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
     def lesson(self) -> Lesson:
-        """What it has learned."""
+        """Return the parameters of both networks."""
         policy = {f"policy.{name}": array for name, array in self._policy.lesson().items()}
         return policy | {f"critic.{name}": array for name, array in self._critic.lesson().items()}
 
     def go_on(self, lesson: Lesson) -> None:
-        """Take up what another one learned; what is of another shape is left alone."""
+        """Load parameters from a lesson; ignore a network's part if its shape differs."""
         for part, network in (("policy.", self._policy), ("critic.", self._critic)):
             network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
-        """An action per knob, and its log probability."""
+        """Return an action per knob, and its log probability."""
         logs = self._logs(self._policy(state))
         action = (logs + rng.gumbel(size=logs.shape)).argmax(axis=2)
         return action, _taken(logs, action)
 
     def value(self, state: Matrix) -> Array:
-        """The expected discounted reward from each state."""
+        """Return the expected discounted reward from each state."""
         return self._critic(state)[:, 0]
 
     def learn(
         self, experience: Experience, epochs: int, clip: float, entropy: float, rng: np.random.Generator
     ) -> None:
-        """Learn from the experience, in a few passes over batches."""
+        """Train on the experience for a few epochs of minibatches."""
         for _ in range(epochs):
             order = rng.permutation(len(experience.value))
             for lines in np.split(order, range(BATCH, len(order), BATCH)):
@@ -82,15 +82,15 @@ class Actor:
 
     def _update(self, part: Experience, clip: float, entropy: float) -> None:
         self._policy.learn(part.state, lambda outputs: self._slope(outputs, part, clip, entropy))
-        hoped = part.value[:, None]
-        self._critic.learn(part.state, lambda outputs: (outputs - hoped) / len(hoped))
+        target = part.value[:, None]
+        self._critic.learn(part.state, lambda outputs: (outputs - target) / len(target))
 
     def _logs(self, outputs: Array) -> Array:
         raised = outputs.reshape(len(outputs), -1, 3) + self._calm
         return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
 
     def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
-        """The gradient of the clipped objective, knob by knob, with an entropy bonus."""
+        """Return the gradient of the clipped objective per knob, with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
@@ -110,7 +110,7 @@ SMALLEST_SPREAD = 1e-6
 
 
 class Trajectory:
-    """Walkers of one sketch and one policy, step by step."""
+    """The steps of walkers of one sketch and one policy."""
 
     def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
@@ -123,42 +123,42 @@ class Trajectory:
         return self._seen[-1]
 
     def decide(self, rng: np.random.Generator) -> Rows:
-        """Let the policy act, and return the rows that this leads to."""
+        """Let the policy act, and return the resulting rows."""
         action, chance = self.actor.act(self.here.features, rng)
         self._actions.append(action)
         self._chances.append(chance)
         moves = moves_of(self.here.sketch)
         rows = self.here.rows
-        for (down, up), wanted in zip(moves.knobs, action.T, strict=True):
-            rows = moves.apply(rows, np.array([down, STAY, up])[wanted])
+        for (down, up), chosen in zip(moves.knobs, action.T, strict=True):
+            rows = moves.apply(rows, np.array([down, STAY, up])[chosen])
         return rows
 
     def arrive(self, there: ScoredRows) -> None:
-        """Move to where the last decision led."""
+        """Append the scored rows that the last decision led to."""
         self._seen.append(there)
 
     def experience(self, discount: float, trace: float) -> Experience:
-        """All steps of all walkers, with normalised advantages."""
+        """Return all steps of all walkers, with normalised advantages."""
         promise = np.stack([sight.promise for sight in self._seen])
         values = np.stack([self.actor.value(sight.features) for sight in self._seen])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
-        lead = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
+        normalised = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
         return Experience(
             np.concatenate([sight.features for sight in self._seen[:-1]]),
             np.concatenate(self._actions),
             np.concatenate(self._chances),
-            lead.reshape(-1),
+            normalised.reshape(-1),
             (values[:-1] + gain).reshape(-1),
         )
 
 
 def advantages(rewards: Array, values: Array, discount: float, trace: float) -> Array:
-    """Generalised advantage estimates (steps x walkers); `values` has one step more than `rewards`."""
+    """Return generalised advantage estimates (steps x walkers); `values` has one more step."""
     surprise = rewards + discount * values[1:] - values[:-1]
     ahead = np.zeros_like(surprise)
-    for at in reversed(range(len(surprise))):
-        later = ahead[at + 1] if at + 1 < len(surprise) else 0.0
-        ahead[at] = surprise[at] + discount * trace * later
+    for index in reversed(range(len(surprise))):
+        later = ahead[index + 1] if index + 1 < len(surprise) else 0.0
+        ahead[index] = surprise[index] + discount * trace * later
     return ahead
 
 
@@ -167,11 +167,11 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(StatefulLearner):
-    """Many walkers step with all knobs at once; the policy learns which steps raise the model's score.
+    """Walkers step in all knobs at once; a policy is trained to raise the model's score.
 
-    After each rollout the policy is updated a fixed number of times, and the walkers restart from candidates
-    seen so far, drawn as simulated annealing would. Policies and critics go on where the task's last round
-    left them; walkers whose policies do not learn step at random.
+    After each rollout the policy is updated a fixed number of times, and the walkers restart
+    from scored candidates, drawn with Boltzmann weights. Policies and critics continue from
+    the task's last round. With `learning` off, the walkers step at random.
     """
 
     walkers: int = 128
@@ -194,8 +194,8 @@ class Ppo(StatefulLearner):
             ]
             for _ in range(self.horizon):
                 views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-                for trail, there in zip(trails, scout.look(views, STEP), strict=True):
-                    trail.arrive(there)
+                for trail, arrival in zip(trails, scout.look(views, STEP), strict=True):
+                    trail.arrive(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)

@@ -1,4 +1,4 @@
-"""Q-learning over directions, as in FlexTensor: learns which small steps pay where."""
+"""Q-learning over directions, as in FlexTensor: predicts which small steps raise the score."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -24,7 +24,7 @@ BATCH = 128
 
 
 class QValues:
-    """The value of a direction: its reward plus the discounted value of the best next one."""
+    """A network for the value of directions: the reward plus the discounted best next value."""
 
     def __init__(
         self, moves: Moves, known: Matrix, measured: Transitions, rate: float, rng: np.random.Generator
@@ -34,15 +34,15 @@ class QValues:
         self._replay = [measured]
 
     def lesson(self) -> Lesson:
-        """What it has learned."""
+        """Return the network's parameters."""
         return self._network.lesson()
 
     def go_on(self, lesson: Lesson) -> None:
-        """Take up what another one learned; what is of another shape is left alone."""
+        """Load parameters from a lesson; ignore it if its shape differs."""
         self._network.go_on(lesson)
 
     def ways(self, here: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
-        """The direction of the highest value, or sometimes a random legal one."""
+        """Return per row the direction of highest value or, by chance, a random one."""
         if not len(self._moves):
             return np.full(len(here), STAY, dtype=np.int64)
         legal = self._moves.legal(here.rows)
@@ -51,19 +51,19 @@ class QValues:
         return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
 
     def remember(self, here: ScoredRows, way: Indices, there: ScoredRows) -> None:
-        """Add a step to the replay, rewarded by its gain."""
+        """Add a step to the replay buffer, with its gain as reward."""
         gain = reward(there.promise - here.promise)
         steps = Transitions(here.features, way, gain, there.features, self._moves.legal(there.rows))
         self._replay.append(steps)
 
     def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
-        """Fit draws of the replay, with targets from the earlier network."""
+        """Train on batches of the replay buffer, with targets from a copy of the network."""
         self._replay = [joined(self._replay)]
         before = deepcopy(self._network)
         for _ in range(updates if len(self._moves) and len(self._replay[0].way) else 0):
             steps = self._replay[0].drawn(rng, BATCH)
-            onward = np.where(steps.legal, before(steps.after), 0.0).max(axis=1, initial=0.0)
-            self._fit(steps, steps.reward + discount * onward)
+            next_values = np.where(steps.legal, before(steps.after), 0.0).max(axis=1, initial=0.0)
+            self._fit(steps, steps.reward + discount * next_values)
 
     def _fit(self, steps: Transitions, worth: Array) -> None:
         line = np.arange(len(worth))
@@ -78,11 +78,11 @@ class QValues:
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(StatefulLearner):
-    """Walkers start as simulated annealing would, and step in the direction of the highest value.
+    """Walkers start from good scored candidates, and step in the direction of best value.
 
-    The value of a direction is learnt from measured steps of the history and from this round's steps,
-    rewarded by the model. A share of the steps is random; it shrinks during the round. Networks go on
-    where the task's last round left them. Without learning all steps are random.
+    Values are trained on measured steps of the history, and on this round's steps with the
+    model's score as reward. A share of the steps is random; it shrinks during the round.
+    Networks continue from the task's last round. With `learning` off, all steps are random.
     """
 
     walkers: int = 128
@@ -111,13 +111,13 @@ class QLearning(StatefulLearner):
     def _values(
         self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> dict[str, QValues]:
-        """The values of each sketch seen, with measured steps in the replay."""
+        """Return the networks by sketch key, with measured steps in their replay buffers."""
         values: dict[str, QValues] = {}
         places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
         for sight in scout.memory():
             moves, lines = moves_of(sight.sketch), places.get(sight.sketch.key, [])
             rows = decision_rows(sight.sketch, sample.candidates, lines)
-            features = scout.space.features([sample.candidates[at] for at in lines])
+            features = scout.space.features([sample.candidates[index] for index in lines])
             steps = measured_steps(moves, rows, features, sample.label[lines])
             values[sight.sketch.key] = QValues(moves, sight.features, steps, self.rate, rng)
             if lesson := lessons.of(sight.sketch.key):
@@ -132,10 +132,10 @@ class QLearning(StatefulLearner):
         epsilon: float,
         rng: np.random.Generator,
     ) -> list[ScoredRows]:
-        """One step of the walkers of every sketch, kept for learning."""
-        ways = [values[here.sketch.key].ways(here, epsilon, rng) for here in walkers]
+        """Make one step with the walkers of every sketch, and add it to the replay buffers."""
+        ways = [values[start.sketch.key].ways(start, epsilon, rng) for start in walkers]
         moved = [moves_of(h.sketch).apply(h.rows, way) for h, way in zip(walkers, ways, strict=True)]
         arrived = scout.look([(h.sketch, rows) for h, rows in zip(walkers, moved, strict=True)], WALK)
-        for here, way, there in zip(walkers, ways, arrived, strict=True):
-            values[here.sketch.key].remember(here, way, there)
+        for start, way, arrival in zip(walkers, ways, arrived, strict=True):
+            values[start.sketch.key].remember(start, way, arrival)
         return arrived

@@ -1,4 +1,4 @@
-"""Random search: the floor that every searcher must beat, and a fair way to fill a dataset."""
+"""Random search: the baseline that every searcher must beat, and an unbiased source of data."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from searchers.fill_batch import Filter
 
 @dataclass(eq=False)
 class RandomSearch(BatchSearcher):
-    """Random candidates after the defaults; ignores measurements and model."""
+    """Proposes the defaults, then random candidates; ignores measurements and model."""
 
-    random_share: float = 0.0  # what `choose` leaves is random
+    random_share: float = 0.0  # the base class fills the batch with random candidates anyway
 
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
         return []

@@ -1,4 +1,4 @@
-"""Policy gradient over choices, as in Woodpecker, started from the fast candidates."""
+"""Policy gradient over decisions, as in Woodpecker, starting from the fastest candidates."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from searchers.tile_factorizations import Rows
 POLICY = "policy"
 SMALLEST_SPREAD = 1e-6
 LEAST = 1e-12
-WORST = -1.0  # lower limit of an advantage, in spreads: failures lie so low that they would drown the rest
+WORST = -1.0  # lower limit of advantages, in spreads, so that failures do not dominate
 
 
 class DecisionPolicy:
@@ -27,31 +27,31 @@ class DecisionPolicy:
     def __init__(
         self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: LearnedParameters, rate: float
     ) -> None:
-        """Fitted by cross-entropy to the preferred rows of each sketch, and half to what was learned."""
+        """Fit the policy to preferred rows, averaged with the last round's lessons."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
-        self._taste = np.log([1.0 + len(mine) for mine in rows])
+        self._taste = np.log([1.0 + len(preferred) for preferred in rows])
         self._tables = [
-            _tables(sketch, mine, lessons.of(sketch.key), rate)
-            for sketch, mine in zip(sketches, rows, strict=True)
+            _tables(sketch, preferred, lessons.of(sketch.key), rate)
+            for sketch, preferred in zip(sketches, rows, strict=True)
         ]
 
     def lesson(self, at: int) -> Lesson:
-        """The chances of each option of a sketch's knobs."""
+        """Return the probability of each option of a sketch's knobs."""
         tables = self._tables[at]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
-        """`count` candidates, one draw per sketch."""
+        """Return `count` random candidates, as one draw per sketch."""
         chances = softmax(self._taste, np.ones(len(self._taste), dtype=np.bool_))
         shares = rng.multinomial(count, chances)
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
     def learn(self, draws: Sequence[Draw], promises: Sequence[Column], entropy: float) -> None:
-        """One policy-gradient step; the sketches share one baseline."""
+        """Make one policy-gradient step; all sketches have the same baseline."""
         promise = np.concatenate(promises)
-        lead = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
-        advantage = np.maximum(WORST, lead)
+        normalised = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
+        advantage = np.maximum(WORST, normalised)
         parts = np.split(advantage, np.cumsum([len(promise) for promise in promises])[:-1])
         self._taste += self._rate * np.array([part.sum() for part in parts]) / len(advantage)
         for table, draw, part in zip(self._tables, draws, parts, strict=True):
@@ -61,11 +61,11 @@ class DecisionPolicy:
 
 @dataclass(eq=False, kw_only=True)
 class Reinforce(StatefulLearner):
-    """A few policies, each started from its own draw of the best known, climb the expected score.
+    """Trains a few policies, each started from its own draw of the best candidates.
 
-    A step weighs each drawn candidate by its score above the mean of its policy's draw (the baseline); an
-    entropy bonus keeps options open. The mean of where they end is what the task's next round begins with, in
-    equal parts with the best known.
+    A step weights each drawn candidate by its score minus the mean of its policy's draw (the
+    baseline); an entropy bonus preserves exploration. The mean of the final policies is
+    stored; the task's next round starts from its average with the best candidates.
     """
 
     policies: int = 4
@@ -85,11 +85,11 @@ class Reinforce(StatefulLearner):
         count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
         for _ in range(self.updates):
             draws = [policy.draw(rng, count) for policy in policies]
-            priced = zip(policies, draws, _priced(scout, draws), strict=True)
+            priced = zip(policies, draws, _scores_of(scout, draws), strict=True)
             for policy, drawn, promises in priced if self.learning else ():
                 policy.learn(drawn, promises, self.entropy)
-        for at, sketch in enumerate(scout.space.sketches):
-            chances = [policy.lesson(at)["chances"] for policy in policies]
+        for index, sketch in enumerate(scout.space.sketches):
+            chances = [policy.lesson(index)["chances"] for policy in policies]
             lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
@@ -97,14 +97,14 @@ def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) ->
     knobs = knobs_of(sketch)
     logits = counted(knobs, liked, np.ones(len(liked)))
     if learned is not None and fits(learned, {"chances": logits.shape}):
-        both = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
-        logits = np.log(np.maximum(both / 2, LEAST))
+        total = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
+        logits = np.log(np.maximum(total / 2, LEAST))
     return KnobDistributions(knobs, logits, rate)
 
 
-def _priced(scout: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
-    """The scores of every policy's draw, by one call of the model."""
+def _scores_of(scout: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
+    """Return the scores of every policy's draw, from one call of the model."""
     sketches = scout.space.sketches
     views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
     promises = [sight.promise for sight in scout.look(views, POLICY)]
-    return [promises[at : at + len(sketches)] for at in range(0, len(promises), len(sketches))]
+    return [promises[start : start + len(sketches)] for start in range(0, len(promises), len(sketches))]

@@ -1,4 +1,4 @@
-"""What the constructor of schedules holds for best, in its order, and what lies beside the fastest so far."""
+"""Propose the constructor's best candidates in order, and neighbours of the fastest so far."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,28 +11,28 @@ from searchers.roller.rank_candidates import ranked
 from searchers.space import Candidate
 
 RANKED: Final = "ranked"
-BESIDE: Final = 0.25  # of a batch, once something was measured
+BESIDE: Final = 0.25  # share of neighbours in a batch, if there are measurements
 _ELITE: Final = 8
-_SPARE: Final = 2  # candidates of the ranking for each that is wanted: some are invalid
+_SPARE: Final = 2  # ranked candidates per proposal, because some are invalid
 
 
 @dataclass(eq=False, kw_only=True)
 class Roller(BatchSearcher):
-    """Goes down the ranking of the constructor; a quarter of a batch are neighbours of the fastest."""
+    """Follows the constructor's ranking; a quarter of a batch are mutants of the fastest."""
 
     random_share: float = 0.0
 
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
         space = asked.space
-        beside = take(sieve, _neighbours(asked), round(BESIDE * asked.count), MUTATION)
-        known = len(space.defaults()) + len(asked.history)
-        best = ranked(space.sketches, space.nests, space.machine, known + _SPARE * asked.count)
-        return take(sieve, best, asked.count - len(beside), RANKED) + beside
+        mutants = take(sieve, _neighbours(asked), round(BESIDE * asked.count), MUTATION)
+        used = len(space.defaults()) + len(asked.history)
+        best = ranked(space.sketches, space.nests, space.machine, used + _SPARE * asked.count)
+        return take(sieve, best, asked.count - len(mutants), RANKED) + mutants
 
 
-def _neighbours(asked: Request) -> list[Candidate]:
-    elite = fastest(asked.history, _ELITE).candidates
+def _neighbours(request: Request) -> list[Candidate]:
+    elite = fastest(request.history, _ELITE).candidates
     if not elite:
         return []
-    drawn = asked.rng.integers(len(elite), size=asked.count)
-    return asked.space.mutate_all(asked.rng, [elite[at] for at in drawn])
+    drawn = request.rng.integers(len(elite), size=request.count)
+    return request.space.mutate_all(request.rng, [elite[index] for index in drawn])

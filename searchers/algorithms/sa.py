@@ -1,4 +1,4 @@
-"""Simulated annealing as in AutoTVM and FlexTensor: many chains on the cost model."""
+"""Simulated annealing on the cost model with many chains, as in AutoTVM and FlexTensor."""
 
 from dataclasses import dataclass
 
@@ -15,10 +15,11 @@ ANNEALING = "annealing"
 
 @dataclass(eq=False, kw_only=True)
 class Annealing(PooledSearcher):
-    """Parallel chains that take one change at a time: uphill always, downhill by chance while hot.
+    """Parallel chains of single mutations, which accept lower scores with a falling probability.
 
-    A chain restarts at a measured candidate, fast ones more often, or at one of the last. Starts and starting
-    temperature follow from the history. Without a model the chains take a step or two.
+    Chains start at measured candidates (mostly fast or recent ones), defaults and random
+    candidates. Starts and starting temperature depend on the history. Without a model, chains
+    make one or two unconditional steps.
     """
 
     chains: int = 128
@@ -38,28 +39,28 @@ class Annealing(PooledSearcher):
             once = space.mutate_all(rng, starts)
             twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
             strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-            return dict.fromkeys((twice[at] for at in rng.permutation(len(twice))), ANNEALING) | strangers
-        at = self._starts(asked, temperature)
+            return dict.fromkeys((twice[line] for line in rng.permutation(len(twice))), ANNEALING) | strangers
+        positions = self._starts(asked, temperature)
         space, model, rng = asked.space, asked.model, asked.rng
-        seen = dict.fromkeys(at, ANNEALING)
-        promise = score(space, model, at).promise(self.optimism)
+        visited = dict.fromkeys(positions, ANNEALING)
+        promise = score(space, model, positions).promise(self.optimism)
         for step in range(self.steps):
             heat = temperature * (1 - step / self.steps)
-            ahead = space.mutate_all(rng, at)
-            seen.update(dict.fromkeys(ahead, ANNEALING))
-            expected = score(space, model, ahead).promise(self.optimism)
-            goes = rng.random(len(at)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
-            promise = np.where(goes, expected, promise)
-            at = [new if go else old for old, new, go in zip(at, ahead, goes, strict=True)]
-        return seen
+            mutants = space.mutate_all(rng, positions)
+            visited.update(dict.fromkeys(mutants, ANNEALING))
+            expected = score(space, model, mutants).promise(self.optimism)
+            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
+            promise = np.where(accepts, expected, promise)
+            positions = [new if go else old for old, new, go in zip(positions, mutants, accepts, strict=True)]
+        return visited
 
     def temperature(self, trials: int) -> float:
-        """The temperature at the start of a round, in log latency."""
+        """Return the temperature at the start of a round, in units of log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
 
-    def _starts(self, asked: Request, temperature: float) -> list[Candidate]:
-        """Half from fast candidates, a quarter from the last, the rest from defaults and random ones."""
-        fast = fastest(asked.history, self.remembered).draw(asked.rng, self.chains // 2, temperature)
-        last = latest(asked.history, self.remembered).draw(asked.rng, self.chains // 4, temperature)
-        known = [*fast, *last, *asked.space.defaults()][: self.chains]
-        return known + asked.space.sample(asked.rng, self.chains - len(known))
+    def _starts(self, request: Request, temperature: float) -> list[Candidate]:
+        """Return the starts: half fast candidates, a quarter recent, defaults, random ones."""
+        fast = fastest(request.history, self.remembered).draw(request.rng, self.chains // 2, temperature)
+        last = latest(request.history, self.remembered).draw(request.rng, self.chains // 4, temperature)
+        starts = [*fast, *last, *request.space.defaults()][: self.chains]
+        return starts + request.space.sample(request.rng, self.chains - len(starts))

@@ -1,4 +1,4 @@
-"""Draws schedules decision by decision, as a model of good ones would decide; cost models choose."""
+"""Sample schedules decision by decision from a model of good ones; cost models choose."""
 
 from dataclasses import dataclass
 
@@ -18,15 +18,16 @@ BRED = "bred"
 
 @dataclass(eq=False, kw_only=True)
 class Generator(Learner):
-    """Draws from the model of decisions, and breeds what the cost model likes best of that.
+    """Samples schedules from a model of decisions, then mutates the best by the cost model.
 
-    After TLM (OSDI'24), as the cost model `generator` tells. All sketches are drawn from alike, a part with
-    likings that count double, so that the likeliest schedules are among them. Then a few generations of
-    mutated candidates of the pool, the most promising ones likelier. A model that proposes no decisions,
-    and `learning` switched off, leave draws at random: the twin that shows what generating brings.
+    After TLM (OSDI'24); see the cost model `generator`. All sketches get equally many samples;
+    half of them use sharpened logits, so that the likeliest schedules are included. Then a few
+    generations of mutants follow, with parents drawn by score. If the model proposes no
+    decisions, or `learning` is off, samples are random; this variant shows the benefit of the
+    model.
     """
 
-    drawn: int = 384  # schedules, over all sketches
+    drawn: int = 384  # sampled schedules over all sketches
     sharpness: float = 2.0
     generations: int = 3
     greed: float = 4.0
@@ -45,17 +46,17 @@ class Generator(Learner):
             scout.look_at(scout.space.mutate_all(rng, parents), BRED)
 
     def _draws(self, knobs: KnobOrder, scout: Scorer, count: int, rng: np.random.Generator) -> Rows:
-        """Whole rows; half are drawn with sharper likings."""
+        """Return complete rows; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
-        for decided, at in enumerate(knobs.order):
-            legal = knobs.knobs.legal(at, rows)
+        for decided, knob in enumerate(knobs.order):
+            legal = knobs.knobs.legal(knob, rows)
             logits = sharpness * self._liking(knobs, decided + 1, rows, legal, scout)
-            knobs.knobs.set(at, rows, pick(rng, logits, legal))
+            knobs.knobs.set(knob, rows, pick(rng, logits, legal))
         return rows
 
     def _liking(self, knobs: KnobOrder, decided: int, rows: Rows, legal: Mask, scout: Scorer) -> Column:
-        """How much each legal option of the next decision is liked."""
+        """Return the logit of each legal option of the next decision; 0 for illegal ones."""
         liking = np.zeros(legal.shape)
         if self.learning and isinstance(scout.model, ProposesDecisions):
             line, place = np.nonzero(legal)

@@ -1,1 +1,1 @@
-"""What the learning searchers share: moves, knobs, a scout that prices candidates, a small network."""
+"""Common parts of the learning searchers: moves, knobs, a scorer, a small network."""

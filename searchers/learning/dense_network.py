@@ -11,16 +11,16 @@ from searchers.learning.learned_parameters import Lesson, fits
 from searchers.learning.serial_matmul import Array, product
 
 Rows = NDArray[np.floating]
-Slope = Callable[[Array], Array]  # the gradient of the loss by the outputs
+Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for them
 
 KEPT = 1e-6  # columns that vary less are rounding noise
 
 
 class DenseNetwork:
-    """Rows in, `outputs` numbers a row out.
+    """A network that maps each row to `outputs` numbers.
 
-    Columns are scaled by the rows it is made with; constant ones are ignored. One that goes on from a lesson
-    keeps the scales of the rows that it was made with first.
+    Columns are standardised by the rows given to the constructor; constant ones are ignored.
+    `go_on` replaces this scaling by that of the lesson.
     """
 
     def __init__(
@@ -39,17 +39,17 @@ class DenseNetwork:
         self._adam = Adam([*self._weights, *self._biases], rate)
 
     def lesson(self) -> Lesson:
-        """All that makes it what it is; how Adam's steps went is forgotten."""
+        """Return scales, weights and biases, but not the state of Adam."""
         scales = {"columns": self._columns.astype(np.float64), "centre": self._centre, "scale": self._scale}
-        weights = {f"weight{at}": weight for at, weight in enumerate(self._weights)}
-        return scales | weights | {f"bias{at}": bias for at, bias in enumerate(self._biases)}
+        weights = {f"weight{index}": weight for index, weight in enumerate(self._weights)}
+        return scales | weights | {f"bias{index}": bias for index, bias in enumerate(self._biases)}
 
     def go_on(self, lesson: Lesson) -> None:
-        """Take up a lesson; one of a network of another shape is left alone."""
+        """Load parameters from a lesson; ignore it if its shape differs."""
         used = len(lesson.get("columns", ()))
         sizes = [used, *(len(bias) for bias in self._biases)]
-        weights = {f"weight{at}": pair for at, pair in enumerate(pairwise(sizes))}
-        biases = {f"bias{at}": (size,) for at, size in enumerate(sizes[1:])}
+        weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
+        biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
         scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
         if not fits(lesson, {**scales, **weights, **biases}):
             return
@@ -65,15 +65,15 @@ class DenseNetwork:
         return self._layers(rows)[-1]
 
     def learn(self, rows: Rows, slope: Slope) -> None:
-        """One step down a loss, given its gradient by the outputs."""
+        """Make one gradient step; `slope` returns the gradient of the loss for the outputs."""
         layers = self._layers(rows)
         error = slope(layers[-1])
         weights: list[Array] = []
         biases: list[Array] = []
-        for at in reversed(range(len(self._weights))):
-            weights.insert(0, product(layers[at].T, error))
+        for index in reversed(range(len(self._weights))):
+            weights.insert(0, product(layers[index].T, error))
             biases.insert(0, error.sum(axis=0))
-            error = product(error, self._weights[at].T) * (layers[at] > 0)
+            error = product(error, self._weights[index].T) * (layers[index] > 0)
         self._adam.step([*weights, *biases])
 
     def _layers(self, rows: Rows) -> list[Array]:

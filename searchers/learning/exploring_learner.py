@@ -1,4 +1,4 @@
-"""Learner, the base of the learning searchers: a scout explores, and a sample of the history teaches."""
+"""Learner, the base class of learning searchers, and its stand-in for a cost model."""
 
 import itertools
 from abc import abstractmethod
@@ -21,19 +21,19 @@ from searchers.space import Candidate, Space
 
 LENGTHS = (0.25, 0.5, 1.0)  # shares of the typical distance between rows
 NOISES = (0.01, 0.1)  # shares of the labels' variance
-KEPT = 1e-6  # a column that varies less than this tells rows apart no better than rounding does
+KEPT = 1e-6  # columns that vary less are rounding noise
 
 Array = Column
 
 
 class KernelRegression(CostModel):
-    """Kernel regression over features; length and noise are chosen by leave-one-out error."""
+    """Kernel regression on features; leave-one-out error selects length and noise."""
 
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
 
     def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
-        del groups, seed  # one task, and nothing is drawn
+        del groups, seed  # only one task, and nothing random
         self._state = {}
         if not len(labels):
             return
@@ -54,7 +54,7 @@ class KernelRegression(CostModel):
         self._state["variance"] = np.array(best.variance)
 
     def predict(self, features: Matrix) -> Prediction:
-        """Without data all rows score alike, with the widest spread."""
+        """Score the rows; an untrained model scores all 0, with spread 1."""
         if not self._state:
             alike = np.zeros(len(features), dtype=np.float32)
             return Prediction(alike, alike + 1)
@@ -79,12 +79,12 @@ class KernelRegression(CostModel):
 
 
 class _Fit:
-    """The regression for one length and noise, with its leave-one-out error."""
+    """A regression with one length and noise, and its leave-one-out error."""
 
     def __init__(self, squared: Array, label: Array, length: float, noise: float) -> None:
         self.length = length
         inverse = np.linalg.inv(_kernel(squared, length) + noise * np.eye(len(label)))
-        self.weights = np.einsum("kj,j->k", inverse, label)  # einsum wakes no threads
+        self.weights = np.einsum("kj,j->k", inverse, label)  # einsum starts no threads
         self.error = float(np.mean((self.weights / np.diag(inverse)) ** 2))
         self.variance = float(label @ self.weights / len(label))
 
@@ -109,22 +109,22 @@ class HistorySample(NamedTuple):
 
 
 def sample_of(history: Sequence[Trial]) -> HistorySample:
-    """At most MOST informative measurements, failures included."""
+    """Return at most MOST informative measurements, failures included."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
-    telling = np.flatnonzero(informative(outcomes))
-    kept = telling[bounded_sample(label[telling], MOST, seed=len(history))]
-    ranked = kept[np.argsort(-label[kept], kind="stable")]
-    return HistorySample([history[at].candidate for at in ranked], label[ranked])
+    useful = np.flatnonzero(informative(outcomes))
+    sampled = useful[bounded_sample(label[useful], MOST, seed=len(history))]
+    ranked = sampled[np.argsort(-label[sampled], kind="stable")]
+    return HistorySample([history[index].candidate for index in ranked], label[ranked])
 
 
 @dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
-    """A PooledSearcher that learns from what it looks at; its pool is all that it saw meanwhile.
+    """A PooledSearcher that explores with a scorer; its pool is all candidates scored meanwhile.
 
-    Without a model, kernel regression over the task's measurements prices candidates; without measurements
-    the pool is random.
+    Without a model, kernel regression on the task's measurements scores candidates; without
+    measurements, the pool is random.
     """
 
     considered: int = 4096
@@ -132,7 +132,7 @@ class Learner(PooledSearcher):
 
     @abstractmethod
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        """Look at about `considered` candidates, increasingly good ones."""
+        """Score about `considered` candidates with the scout, moving towards better ones."""
 
     def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
         if asked.model is None:
@@ -153,7 +153,7 @@ class Learner(PooledSearcher):
 
 
 def stand_in(space: Space, sample: HistorySample) -> CostModel | None:
-    """A model of the sample alone; None if it is empty."""
+    """Return a model fit to the sample; None if the sample is empty."""
     if not sample.candidates:
         return None
     model = KernelRegression()

@@ -9,12 +9,12 @@ from costmodels.dense_layers import Adam
 from searchers.learning.knobs import Knobs, Mask, pick
 from searchers.tile_factorizations import Rows
 
-SMOOTHING = 0.2  # uniform share of a distribution learnt by counting
+SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Rows of one sketch, the option drawn for each knob and the options that were legal."""
+    """Rows of one sketch, the option drawn for each knob, and the options that were legal."""
 
     rows: Rows
     places: Indices  # rows x knobs
@@ -22,7 +22,7 @@ class Draw:
 
 
 class KnobDistributions:
-    """One row of logits per knob; rows are drawn knob by knob among the legal options."""
+    """Logits for each knob; rows are drawn knob by knob from the legal options."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
         self.knobs = knobs
@@ -33,14 +33,14 @@ class KnobDistributions:
         rows = self.knobs.blank(count)
         places = np.zeros((count, len(self.knobs)), dtype=np.int64)
         legal = np.zeros((count, *self.logits.shape), dtype=np.bool_)
-        for at in range(len(self.knobs)):
-            legal[:, at] = self.knobs.legal(at, rows)
-            places[:, at] = pick(rng, self.logits[at], legal[:, at])
-            self.knobs.set(at, rows, places[:, at])
+        for index in range(len(self.knobs)):
+            legal[:, index] = self.knobs.legal(index, rows)
+            places[:, index] = pick(rng, self.logits[index], legal[:, index])
+            self.knobs.set(index, rows, places[:, index])
         return Draw(rows, places, legal)
 
     def learn(self, draw: Draw, advantage: Column, entropy: float) -> None:
-        """One step up the policy gradient; `entropy` weighs the entropy bonus."""
+        """Make one policy-gradient step; `entropy` is the weight of the entropy bonus."""
         chances = softmax(self.logits, draw.legal)
         logs = np.log(np.maximum(chances, 1e-12))
         surprise = -(chances * logs).sum(axis=2, keepdims=True)
@@ -51,14 +51,14 @@ class KnobDistributions:
 
 
 def softmax(logits: Column, legal: Mask) -> Column:
-    """Softmax over the last axis, zero for illegal options."""
+    """Return the softmax over the last axis, with 0 for illegal options."""
     raised = np.where(legal, logits, -np.inf)
     powers = np.exp(raised - raised.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """The logits that fit weighted rows best (cross-entropy), mixed with a uniform share."""
+    """Return the logits with least cross-entropy on weighted rows, mixed with uniform ones."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

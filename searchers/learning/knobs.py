@@ -1,4 +1,4 @@
-"""A sketch as a sequence of knobs: factors of tiles, innermost first, and values of lists."""
+"""Represent a sketch as a sequence of knobs: tile factors, innermost first, and list values."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,21 +25,21 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One decision: the column that it sets, and the tile that it takes a factor of."""
+    """One decision: the column that it sets, and the tile whose factor it is."""
 
     column: int
     options: tuple[int, ...]
-    rest: int  # the tile's outermost column; for a list its own
+    rest: int  # the tile's outermost column; for a list, `column`
     extent: int  # 0 for a list
-    inside: int = 0  # columns of the tile that are further inside
-    multiple: int = 1  # of the product of this factor and those further inside
+    inside: int = 0  # number of the tile's columns further inside
+    multiple: int = 1  # must divide the product of this factor and those further inside
 
 
 class Knobs:
-    """The knobs of one sketch in order, and rows as option indices.
+    """The knobs of one sketch in order, and conversion between rows and option indices.
 
-    Options that `legal` allows, taken in order, make a well-formed row: the outermost level of a tile gets
-    the rest.
+    Setting all knobs in order to options allowed by `legal` gives a well-formed row; the
+    outermost level of a tile gets the rest of the extent.
     """
 
     def __init__(self, sketch: Sketch) -> None:
@@ -52,19 +52,19 @@ class Knobs:
         self.most = max((len(knob.options) for knob in self.knobs), default=1)
         self.exists = np.zeros((len(self.knobs), self.most), dtype=np.bool_)
         self._options = np.ones((len(self.knobs), self.most), dtype=np.int32)
-        for at, knob in enumerate(self.knobs):
-            self.exists[at, : len(knob.options)] = True
-            self._options[at, : len(knob.options)] = knob.options
+        for index, knob in enumerate(self.knobs):
+            self.exists[index, : len(knob.options)] = True
+            self._options[index, : len(knob.options)] = knob.options
 
     def __len__(self) -> int:
         return len(self.knobs)
 
     def blank(self, count: int) -> Rows:
-        """Rows before any decision, with each tile's whole extent at the outermost level."""
+        """Return undecided rows, with each tile's full extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
     def legal(self, at: int, rows: Rows) -> Mask:
-        """The legal options of the next knob, given the earlier ones."""
+        """Return a mask of the legal options of knob `at`, given the knobs set before."""
         if not self.knobs[at].extent:
             return np.tile(self.exists[at], (len(rows), 1))
         knob = self.knobs[at]
@@ -73,27 +73,27 @@ class Knobs:
         return np.asarray(divides & (inner * self._options[at] % knob.multiple == 0) & self.exists[at])
 
     def set(self, at: int, rows: Rows, place: Indices) -> None:
-        """Set one knob of every row, in place."""
+        """Set knob `at` of every row to an option index, in place."""
         knob, value = self.knobs[at], self._options[at, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
-        """The option index of each knob; the nearest below if the value is no option."""
+        """Return the option index of each knob; the next lower option for other values."""
         found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
         return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
 def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
-    """One legal option per row, drawn by softmax of the logits (Gumbel trick)."""
+    """Draw one legal option per row by softmax of the logits (Gumbel trick)."""
     noisy = np.where(legal, logits + rng.gumbel(size=legal.shape), -np.inf)
     return np.asarray(noisy.argmax(axis=1), dtype=np.int64)
 
 
 @lru_cache(maxsize=256)
 def knobs_of(sketch: Sketch) -> Knobs:
-    """The knobs of a sketch, cached."""
+    """Return the knobs of a sketch (cached)."""
     return Knobs(sketch)
 
 
@@ -122,7 +122,7 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 
 
 class KnobOrder:
-    """The knobs of a sketch in the order in which prefixes are decided."""
+    """The knobs of a sketch in the order of decision steps (`costmodels.partial_schedules`)."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -130,33 +130,33 @@ class KnobOrder:
         steps = _steps(sketch)
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
-        self._before = [int(mine[at]) - 1 for at in self.order] + [LAST]
+        self._before = [int(mine[index]) - 1 for index in self.order] + [LAST]
 
     def __len__(self) -> int:
         return len(self.order)
 
     def step(self, decided: int) -> int:
-        """The step up to which rows are known once that many knobs are set."""
+        """Return the decision step up to which rows are decided if `decided` knobs are set."""
         return self._before[decided]
 
 
 def _steps(sketch: Sketch) -> list[int]:
-    """For each column of a decision vector the step at which cost models see it decided."""
+    """Return for each column of a decision vector its decision step in the view `decisions`."""
     where = layout(sketch)
     columns = np.zeros(sketch.width, dtype=np.int64)
     for tiles, column in ((where.spatial, spatial_column), (where.reduction, reduction_column)):
         for axis, tile in enumerate(reversed(tiles)):
-            for level, at in enumerate(reversed(range(tile.start, tile.stop))):
-                columns[at] = column(axis, level)
-    for place, (at, _) in enumerate(where.listed):
-        columns[at] = listed_column(place)
-    for place, at in enumerate(where.locations):
-        columns[at] = place_column(place)
+            for level, index in enumerate(reversed(range(tile.start, tile.stop))):
+                columns[index] = column(axis, level)
+    for position, (index, _) in enumerate(where.listed):
+        columns[index] = listed_column(position)
+    for position, index in enumerate(where.locations):
+        columns[index] = place_column(position)
     steps: list[int] = STEP[columns].tolist()
     return steps
 
 
 @lru_cache(maxsize=256)
 def ordered(sketch: Sketch) -> KnobOrder:
-    """The ordered knobs of a sketch, cached."""
+    """Return the ordered knobs of a sketch (cached)."""
     return KnobOrder(sketch)

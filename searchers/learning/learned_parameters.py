@@ -1,4 +1,4 @@
-"""What a policy has learned, sketch by sketch, as bytes that the next round reads."""
+"""Serialize policies' parameters per sketch as bytes for the task's next round."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ SPARE: Final = 1 << 16  # bytes for names and headers
 
 
 class LearnedParameters:
-    """Parameters by sketch; what does not fit into a state's bytes is left out, the last sketches first."""
+    """Parameters by sketch; `packed` drops the last sketches if they exceed the size limit."""
 
     def __init__(self, kind: str, known: Mapping[str, Lesson] | None = None) -> None:
         self._kind = kind
@@ -25,26 +25,26 @@ class LearnedParameters:
 
     @classmethod
     def read(cls, kind: str, state: bytes | None) -> "LearnedParameters":
-        """What was packed; nothing, where these bytes are not of this kind."""
+        """Return the parameters packed in `state`; empty if the bytes are not of this kind."""
         try:
             names, arrays = unpack(kind, state or b"")
             places = list(enumerate(names["sketches"]))
         except (InvalidRequest, KeyError, TypeError):
             return cls(kind)
         wide = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
-        known = {key: _named(wide, f"{place}.") for place, key in places if isinstance(key, str)}
-        return cls(kind, known)
+        lessons = {key: _named(wide, f"{place}.") for place, key in places if isinstance(key, str)}
+        return cls(kind, lessons)
 
     def of(self, sketch: str) -> Lesson | None:
-        """What is known of a sketch."""
+        """Return the parameters of a sketch; None if there are none."""
         return self._known.get(sketch)
 
     def keep(self, sketch: str, lesson: Lesson) -> None:
-        """Replace what is known of a sketch."""
+        """Replace the parameters of a sketch."""
         self._known[sketch] = lesson
 
     def packed(self) -> bytes | None:
-        """The bytes; None without lessons."""
+        """Return the parameters as at most MOST_BYTES; None without any."""
         left = MOST_BYTES - SPARE
         sketches: list[str] = []
         arrays: dict[str, NDArray[np.float32]] = {}
@@ -59,7 +59,7 @@ class LearnedParameters:
 
 
 def fits(lesson: Lesson, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Whether a lesson has these arrays, finite, and no others."""
+    """Return whether a lesson has exactly arrays of these shapes, all finite."""
     return lesson.keys() == shapes.keys() and all(
         lesson[name].shape == shape and bool(np.isfinite(lesson[name]).all())
         for name, shape in shapes.items()

@@ -1,4 +1,4 @@
-"""The directions of a sketch: a prime moves between tile levels, or a list value goes up or down."""
+"""Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,19 +20,19 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One small change of a row; a list is its own source and target."""
+    """One small change of a row; for a list, source and target are the same column."""
 
     source: int  # column that loses the factor
     target: int  # column that gains it
     factor: int = 1  # the prime that moves
     limit: int = UNLIMITED  # upper limit of the target
-    step: int = 0  # in a list, one value down or up
-    edge: int = NO_EDGE  # the last value, where the step has no effect
-    left: int = 0  # of the inner products of a row, the one that loses the factor; 0: none does
+    step: int = 0  # -1 or 1 for a list: one value down or up
+    edge: int = NO_EDGE  # last value of a list, at which the step has no effect
+    left: int = 0  # 1 + index of the inner product that loses the factor; 0: none
 
 
 class Moves:
-    """Every direction of one sketch, as arrays."""
+    """All directions of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
         placed = [(choice, columns.start) for columns, choice in sketch.places]
@@ -61,12 +61,12 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """The directions that change each row."""
+        """Return a mask of the directions that are possible for each row."""
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
     def apply(self, rows: Rows, chosen: Indices) -> Rows:
-        """One step of each row; STAY and illegal directions leave it where it is."""
+        """Move each row in its chosen direction, unless that is STAY or illegal."""
         moved = rows.copy()
         line = np.flatnonzero(chosen != STAY)
         way = chosen[line]
@@ -82,31 +82,31 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return by how much each inner product exceeds its `inner_multiple`; 0, which all divide, first."""
+        """Return each inner product divided by its `inner_multiple`, after a column of 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
-    def _may(self, given: Rows, taken: Rows, spare: Indices, way: Indices) -> Mask:
-        grown = taken.astype(np.int64) * self._factor[way]
-        fits = (given % self._factor[way] == 0) & (grown <= self._limit[way])
+    def _may(self, sources: Rows, targets: Rows, spare: Indices, way: Indices) -> Mask:
+        grown = targets.astype(np.int64) * self._factor[way]
+        fits = (sources % self._factor[way] == 0) & (grown <= self._limit[way])
         fits &= spare % self._factor[way] == 0
-        return np.asarray(fits & (given != self._edge[way]), dtype=np.bool_)
+        return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
 
     def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
         for column, values in self._lists.items():
             mine = self._source[way] == column
-            at = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
-            moved[line[mine], column] = values[np.clip(at, 0, len(values) - 1)]
+            index = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
+            moved[line[mine], column] = values[np.clip(index, 0, len(values) - 1)]
 
 
 @lru_cache(maxsize=256)
 def moves_of(sketch: Sketch) -> Moves:
-    """The directions of a sketch, cached."""
+    """Return the directions of a sketch (cached)."""
     return Moves(sketch)
 
 
 def support(choice: Choice) -> NDArray[np.int32]:
-    """The values of a list with a positive weight, ascending."""
+    """Return the values of a list that have a positive weight, ascending."""
     weights = choice.weights or (1.0,) * len(choice.values)
     drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
     return np.array(sorted(drawn), dtype=np.int32)
@@ -121,14 +121,14 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
     last = choice.width - 1
     limit = choice.limit or choice.extent
     inner = choice.inner_multiple[0] if choice.inner_multiple else 0
-    which = 1 + begins.index(start + inner) if choice.inner_multiple else 0
+    product_number = 1 + begins.index(start + inner) if choice.inner_multiple else 0
     return [
         Direction(
             start + source,
             start + target,
             prime,
             limit if target == last else UNLIMITED,
-            left=which if target < inner <= source else 0,
+            left=product_number if target < inner <= source else 0,
         )
         for prime, _ in prime_powers(choice.extent)
         for source, target in permutations(range(choice.width), 2)

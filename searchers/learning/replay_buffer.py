@@ -1,4 +1,4 @@
-"""Steps with their rewards, to be learnt from repeatedly."""
+"""A replay buffer: steps with their rewards, for repeated training."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from searchers.tile_factorizations import Rows
 
 
 class Transitions(NamedTuple):
-    """State, direction, reward, next state and the directions open there."""
+    """State, direction, reward, next state, and the legal directions there."""
 
     state: Matrix
     way: Indices
@@ -28,17 +28,17 @@ class Transitions(NamedTuple):
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:
-    """Several batches of steps as one."""
+    """Concatenate several batches of steps."""
     return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
 
 
 def reward(gain: NDArray[np.floating]) -> Array:
-    """A bounded reward from a difference of log speeds; failures would drown the rest otherwise."""
+    """Return the tanh of a difference of log speeds, so that failures do not dominate."""
     return np.asarray(np.tanh(gain), dtype=np.float64)
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
-    """The steps between measured rows, rewarded by the measurements."""
+    """Return the steps between pairs of measured rows, with rewards from their speeds."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
@@ -48,12 +48,12 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
     return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
 
 
-def _places(rows: Rows, wanted: Rows) -> Indices:
-    """The index of each wanted row among the rows; -1 if it is missing."""
+def _places(rows: Rows, queries: Rows) -> Indices:
+    """Return the index of each wanted row among the rows; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
     codes = rows @ salt
     order = np.argsort(codes)
-    at = order[np.minimum(np.searchsorted(codes[order], wanted @ salt), len(rows) - 1)]
-    return np.where((rows[at] == wanted).all(axis=1), at, -1)
+    candidates = order[np.minimum(np.searchsorted(codes[order], queries @ salt), len(rows) - 1)]
+    return np.where((rows[candidates] == queries).all(axis=1), candidates, -1)

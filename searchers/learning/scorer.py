@@ -1,4 +1,4 @@
-"""Prices decision vectors during a search and remembers them."""
+"""Score decision vectors during a search, and remember them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from searchers.tile_factorizations import Rows
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """Rows of one sketch, their features and their prices."""
+    """Rows of one sketch, their features and their scores (`promise`)."""
 
     sketch: Sketch
     rows: Rows
@@ -29,10 +29,10 @@ class ScoredRows:
 
 
 class Scorer:
-    """The memory of one round: every candidate looked at, its origin and its price.
+    """Scores candidates and remembers each one of a round, with its origin and score.
 
-    A price is the model's score, log(best latency / latency), plus a share of its spread. A difference of
-    prices is a reward.
+    The score (`promise`) is the model's prediction of log(best latency / latency), plus a
+    share of its spread. Differences of scores serve as rewards.
     """
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
@@ -46,32 +46,32 @@ class Scorer:
         return len(self._origins)
 
     def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
-        """Price rows of several sketches with one call of the model; one sight per view."""
+        """Score rows of several sketches with one call of the model; one result per view."""
         candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
         sights, end = [], 0
         for sketch, rows in views:
-            mine = slice(end, end := end + len(rows))
-            sights.append(ScoredRows(sketch, rows, pool.features[mine], promise[mine]))
-            self._remember(sights[-1], candidates[mine], origin)
+            lines = slice(end, end := end + len(rows))
+            sights.append(ScoredRows(sketch, rows, pool.features[lines], promise[lines]))
+            self._remember(sights[-1], candidates[lines], origin)
         return sights
 
     def _remember(self, sight: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
-        new = {c: at for at, c in enumerate(candidates) if c not in self._origins}
+        new = {c: index for index, c in enumerate(candidates) if c not in self._origins}
         self._origins |= dict.fromkeys(new, origin)
-        seen = self._seen.setdefault(sight.sketch.key, [])
-        seen.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
+        remembered = self._seen.setdefault(sight.sketch.key, [])
+        remembered.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
 
     def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
-        """Price candidates of any sketch; one sight per sketch."""
+        """Score candidates of any sketch; return one result per sketch."""
         places = places_by_sketch([candidate.sketch for candidate in candidates])
-        known = [sketch for sketch in self.space.sketches if sketch.key in places]
-        views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in known]
+        present = [sketch for sketch in self.space.sketches if sketch.key in places]
+        views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in present]
         return self.look(views, origin) if views else []
 
     def memory(self) -> list[ScoredRows]:
-        """Everything seen so far, each candidate once; one sight per sketch."""
+        """Return all candidates scored so far, each once; one result per sketch."""
         memory = []
         for sketch in self.space.sketches:
             if sights := self._seen.get(sketch.key):
@@ -80,7 +80,7 @@ class Scorer:
         return memory
 
     def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
-        """Candidates drawn from memory with probability exp(-greed * relative loss of speed)."""
+        """Draw scored candidates with weights exp(-greed * relative loss of speed)."""
         memory = self.memory()
         promise = np.concatenate([sight.promise for sight in memory])
         loss = np.expm1(np.minimum(20.0, promise.max() - promise))
@@ -89,14 +89,14 @@ class Scorer:
         return list(_split(memory, np.sort(drawn)))
 
     def pool(self) -> dict[Candidate, str]:
-        """Every candidate seen, with its origin."""
+        """Return every scored candidate with its origin."""
         return dict(self._origins)
 
 
 def _split(memory: Sequence[ScoredRows], drawn: Indices) -> Iterable[ScoredRows]:
     begin = 0
     for sight in memory:
-        mine = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin
+        lines = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin
         begin += len(sight)
-        if len(mine):
-            yield sight.at(mine)
+        if len(lines):
+            yield sight.at(lines)

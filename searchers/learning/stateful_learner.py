@@ -1,4 +1,4 @@
-"""The base of the learners that keep what they learned for the task's next round."""
+"""Base class of learners that pass their parameters on to the task's next round."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ from searchers.stateful import State, StatefulSearcher
 
 @dataclass(eq=False, kw_only=True)
 class StatefulLearner(StatefulSearcher, Learner):
-    """A Learner whose policy goes on where the last round left it.
+    """A Learner whose policy continues from the task's last round.
 
-    With `keeping` off it learns anew in each round, with `learning` off not at all: what a comparison needs
-    to tell what either brings.
+    With `keeping` off, it trains anew in each round; with `learning` off, it does not train.
+    These variants show the benefit of each.
     """
 
     learning: bool = True
@@ -35,7 +35,7 @@ class StatefulLearner(StatefulSearcher, Learner):
     def study(
         self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> None:
-        """As `explore`, from these lessons; what is learned replaces them."""
+        """Explore like `explore`, starting from these lessons, and update them."""
 
     def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         self.study(self._lessons, scout, sample, rng)
@@ -49,7 +49,7 @@ class StatefulLearner(StatefulSearcher, Learner):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
-        pupil = copy(self)  # nobody else sees what changes during the round
+        pupil = copy(self)  # keep this object unchanged
         pupil._lessons = LearnedParameters.read(self._kind, state if self.keeping and self.learning else None)
         proposals = BatchSearcher.propose(pupil, space, history, model, count, rng)
         return proposals, pupil._lessons.packed() if self.keeping and self.learning else None

@@ -1,1 +1,1 @@
-"""A constructor of schedules: tiles that fit a machine, ranked by the time they should take."""
+"""A constructor of schedules: tiles that fit a machine, ranked by an analytic time model."""

@@ -1,4 +1,4 @@
-"""Decision vectors of one sketch that fit a machine, with the time that each should take."""
+"""Construct decision vectors of sketches that fit a machine, with estimated times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,21 +21,25 @@ from searchers.tile_factorizations import Rows, divisors, largest_factor
 
 Table = NDArray[np.int64]
 
-MOST_CHUNKS: Final = 16  # of a core: beyond this MetaSchedule does not parallelise
-_MOST_ROWS, _MOST_AGAIN, _DEEPEST = 16, 16, 64  # of a register tile, of tiles beside it, of its sums
-_WIDEST: Final = 64  # numbers that MetaSchedule makes vectors of at once
-_OVERFULL: Final = 1.2  # times the registers: a few that spill may still be worth it
+MOST_CHUNKS: Final = 16  # chunks per core; MetaSchedule does not parallelise more
+# Largest rows of a register tile, repetitions of that tile, and steps of its reduction.
+_MOST_ROWS, _MOST_AGAIN, _DEEPEST = 16, 16, 64
+_WIDEST: Final = 64  # elements that MetaSchedule vectorises at once
+_OVERFULL: Final = 1.2  # accumulators relative to registers: a few spills may be acceptable
 _KEPT, _MOST_BUILT = 96, 6_000
-_MOST_TILES: Final = 256  # of a block, with which every other choice is tried
-_VERSIONS: Final = 3  # of tiles that there is no model of
+_MOST_TILES: Final = 256  # tiles of a block that are combined with every other choice
+_VERSIONS: Final = 3  # versions of tiles tried for sketches without a time model
 _TENSORIZED: Final = "meta_schedule.auto_tensorize"
 _USUAL_UNROLL: Final = 64.0
-FIXED_US: Final = 1e8  # of a sketch without choices on a GPU, until the others are known
-_UNKNOWN_US: Final = 1e9  # of a sketch that there is no model of: they stay in the order of their making
+FIXED_US: Final = 1e8  # placeholder for a sketch without choices on a GPU, see `rank_candidates`
+_UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses keep their order
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
-    """Tiles of the spatial axes, then of the reductions, a row each. `limits` are of the innermost ones."""
+    """Return rows of tiles of the spatial axes, then of the reductions.
+
+    `limits` bound the innermost factors.
+    """
     inner = _registers(nest, machine, limits)
     time = computing_us(Loops(nest, inner), machine, unroll)
     kept = inner[np.argsort(time, kind="stable")[:_KEPT]]
@@ -48,74 +52,74 @@ def _reductions(nest: Nest) -> int:
 
 
 def _registers(nest: Nest, machine: Machine, limits: Sequence[int]) -> Rows:
-    """Whatever fills vectors and keeps its sums in registers; all else lies in the second level."""
+    """Return tiles that fill vectors and keep accumulators in registers."""
     count = len(nest.axes) - _reductions(nest)
     spatial, reduced = nest.extents[:count], nest.extents[count:]
     rows = [
         _pairs(extent, min(limit, _MOST_ROWS)) for extent, limit in zip(spatial[:-1], limits, strict=False)
     ]
-    across = _every([*rows, _vectors(spatial[-1], machine.lanes, limits[count - 1])])
+    across = _combinations([*rows, _vectors(spatial[-1], machine.lanes, limits[count - 1])])
     across = across[_fits(across, machine)]
-    depth = _every([_singles(e, limit) for e, limit in zip(reduced, limits[count:], strict=True)])
+    depth = _combinations([_singles(e, limit) for e, limit in zip(reduced, limits[count:], strict=True)])
     depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
     return _rows(spatial, reduced, across, depth)
 
 
 def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
-    """Sums within the registers, few tiles beside them, and no more than two axes of rows."""
+    """Return a mask of tiles that fit registers, with few repetitions and 2 row axes at most."""
     width = across[:, -1, 1].astype(np.float64)
     sums = across[:, :-1, 1].prod(axis=1) * registers_of(width, machine.lanes)
-    again = across[:, :, 0].prod(axis=1)
-    rowed = (across[:, :-1].prod(axis=2) > 1).sum(axis=1)
-    return np.asarray((sums <= _OVERFULL * machine.registers) & (again <= _MOST_AGAIN) & (rowed <= 2))
+    repeats = across[:, :, 0].prod(axis=1)
+    row_axes = (across[:, :-1].prod(axis=2) > 1).sum(axis=1)
+    return np.asarray((sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2))
 
 
 def _rows(spatial: Sequence[int], reduced: Sequence[int], across: Table, depth: Table) -> Rows:
-    """Every register tile with every depth, as rows of the tiles of all levels."""
+    """Return every combination of register tile and depth, as rows of factors of all levels."""
     pairs, steps = (grid.ravel() for grid in np.indices((len(across), len(depth))))
     columns: list[Table] = []
-    for at, extent in enumerate(spatial):
-        again, inner = across[pairs, at].T
-        columns += [np.ones_like(inner), extent // (again * inner), again, inner]
-    for at, extent in enumerate(reduced):
-        inner = depth[steps, at, 0]
+    for axis, extent in enumerate(spatial):
+        repetitions, inner = across[pairs, axis].T
+        columns += [np.ones_like(inner), extent // (repetitions * inner), repetitions, inner]
+    for axis, extent in enumerate(reduced):
+        inner = depth[steps, axis, 0]
         columns += [extent // inner, inner]
     return np.stack(columns, axis=1).astype(np.int32)
 
 
 def _chunks(machine: Machine, row: Rows, spatial: int) -> Rows:
-    """Every way to cut what is outside the inner levels into chunks for the cores."""
-    left = [int(row[4 * at + 1]) for at in range(spatial)]
-    cuts = _every([_singles(extent, extent) for extent in left])[:, :, 0]
+    """Return all ways to split the outer loops of a row into chunks for the cores."""
+    left = [int(row[4 * axis + 1]) for axis in range(spatial)]
+    cuts = _combinations([_singles(extent, extent) for extent in left])[:, :, 0]
     chunks = cuts.prod(axis=1)
-    good = (chunks <= MOST_CHUNKS * machine.cores) & (chunks >= min(machine.cores, chunks.max()))
-    cuts = cuts[good] if good.any() else cuts[[chunks.argmin()]]
+    is_balanced = (chunks <= MOST_CHUNKS * machine.cores) & (chunks >= min(machine.cores, chunks.max()))
+    cuts = cuts[is_balanced] if is_balanced.any() else cuts[[chunks.argmin()]]
     rows = np.repeat(row[None], len(cuts), axis=0)
     rows[:, 0 : 4 * spatial : 4] = cuts
     rows[:, 1 : 4 * spatial : 4] = np.array(left) // cuts
     return rows
 
 
-def _every(options: Sequence[Table]) -> Table:
-    """Every combination of a line of each table: combinations x tables x columns."""
+def _combinations(options: Sequence[Table]) -> Table:
+    """Return every combination of one line per table (combinations x tables x columns)."""
     if not options:
         return np.ones((1, 0, 1), dtype=np.int64)
     grid = np.indices([len(table) for table in options]).reshape(len(options), -1)
-    return np.stack([table[at] for table, at in zip(options, grid, strict=True)], axis=1)
+    return np.stack([table[index] for table, index in zip(options, grid, strict=True)], axis=1)
 
 
 def _pairs(extent: int, most: int) -> Table:
-    """How often a tile is repeated in the level around it, and its rows."""
+    """Return pairs of repetitions in the next outer level and innermost factor."""
     inner = [factor for factor in divisors(extent) if factor <= most]
-    return np.array([(again, f) for f in inner for again in divisors(extent // f) if again <= _MOST_AGAIN])
+    return np.array([(times, f) for f in inner for times in divisors(extent // f) if times <= _MOST_AGAIN])
 
 
 def _vectors(extent: int, lanes: int, limit: int) -> Table:
-    """The same of the axis that vectors are made of: those that waste fewest lanes, and halves of vectors."""
+    """Return such pairs for the vectorised axis: few wasted lanes, or half a vector."""
     widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
     waste = np.ceil(widths / lanes) * lanes / widths
     good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
-    return np.array([(again, f) for f in good.tolist() for again in divisors(extent // f) if again <= 4])
+    return np.array([(times, f) for f in good.tolist() for times in divisors(extent // f) if times <= 4])
 
 
 def _singles(extent: int, most: int) -> Table:
@@ -123,7 +127,7 @@ def _singles(extent: int, most: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """Cut each reduction so that its innermost level fills vectors; its outermost level has the rest."""
+    """Split each reduction so that its innermost level fills vectors."""
     tiles = []
     for place in block.places:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
@@ -133,7 +137,7 @@ def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Decision vectors of a sketch, their times, and numbers that tell how they differ."""
+    """Decision vectors of a sketch, estimated times, and `aspects` for their similarity."""
 
     rows: Rows
     us: Column
@@ -141,13 +145,13 @@ class Guesses:
 
 
 class Tiled:
-    """Tiles of a block, and what they take but for choices that are no tiles."""
+    """Tiles of a block, and their estimated times without the effect of non-tile choices."""
 
     def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
         self.tiles = tiles
         self.loops = Loops(nest, tiles)
         self.moving = moving_us(self.loops, machine)
-        # Chunks, tiles beside, registers, depth and vectors of each row, as a number each.
+        # Number each row's chunks, repetitions, register tile, depth and vector width.
         starts = np.array([columns.start for columns in _columns(block)])
         spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
         groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
@@ -160,7 +164,7 @@ class Tiled:
         self._working: dict[float, Column] = {}
 
     def working(self, unroll: Column) -> Column:
-        """The instructions, where so much of each is unrolled."""
+        """Return the computing time of each row with the given unroll limit."""
         found = np.zeros(len(unroll))
         for value in np.unique(unroll).tolist():
             if value not in self._working:
@@ -170,7 +174,7 @@ class Tiled:
 
 
 class Constructor:
-    """Guesses at the sketches of a program. Blocks that several sketches tile are tiled once."""
+    """Makes guesses for a program's sketches; caches tiles of blocks that sketches share."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
         self._nests = nests
@@ -178,7 +182,7 @@ class Constructor:
         self._tiled: dict[Block, Tiled] = {}
 
     def guesses(self, sketch: Sketch) -> Guesses:
-        """Those worth a look."""
+        """Return the decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
             return self._guess_on_gpu(sketch)
         of_sketch = blocks(sketch)
@@ -187,7 +191,7 @@ class Constructor:
         return self._guess_plainly(sketch, of_sketch)
 
     def time_us(self, sketch: Sketch, rows: Rows) -> Column | None:
-        """What any decision vectors of a sketch should take; None where there is no model of it."""
+        """Return the estimated time of each row; None if there is no model of the sketch."""
         if self._machine.gpu:
             return gpu_time_us(sketch, rows, self._nests, self._machine)
         of_sketch, machine = blocks(sketch), _machine_of(sketch, self._machine)
@@ -201,7 +205,7 @@ class Constructor:
         return len(of_sketch) == 1 and of_sketch[0].tiled
 
     def _guess_on_gpu(self, sketch: Sketch) -> Guesses:
-        """Guess by the model of a GPU; a sketch without choices comes after what the model likes best."""
+        """Make guesses with the GPU model; a sketch without choices gets the time FIXED_US."""
         found = gpu_guesses(sketch, self._nests, self._machine)
         if found is None:
             plain = self._guess_plainly(sketch, blocks(sketch))
@@ -210,7 +214,7 @@ class Constructor:
         return Guesses(rows, us, rows.astype(np.int64))
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
-        """The best tiles of a block, fastest first."""
+        """Return the best tiles of a block, fastest first."""
         if block not in self._tiled:
             limits = [place.choice.limit or place.choice.extent for place in block.places]
             nest = block.nest(self._nests)
@@ -223,7 +227,7 @@ class Constructor:
         return self._tiled[block]
 
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
-        """The best tiles of one block, with every unrolling and every sane place of what feeds it."""
+        """Combine a block's best tiles with all unroll limits and useful compute locations."""
         tiled = self.tiled(block, machine)
         others = _others(sketch, len(block.spatial))
         found: list[Guesses] = []
@@ -234,12 +238,12 @@ class Constructor:
             for place, columns in zip(block.places, _columns(block), strict=True):
                 rows[:, place.columns] = tiled.tiles[:, columns]
             us = self._time_us(sketch, rows, tiled, machine)
-            also = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
-            found.append(Guesses(rows, us, np.hstack([tiled.aspects, also])))
+            other_aspects = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
+            found.append(Guesses(rows, us, np.hstack([tiled.aspects, other_aspects])))
         return _joined(found)
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
-        """Decision vectors with these tiles."""
+        """Return the estimated times of decision vectors with these tiles."""
         loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))
         for place in places(sketch):
             values = rows[:, place.start]
@@ -253,9 +257,9 @@ class Constructor:
         return block_us(tiled.working(unroll), beyond, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """What there is no model of: all choices that are no tiles, in the order of what is sane."""
+        """Make guesses without a time model: all non-tile choices, the usual values first."""
         others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
-        versions = [self._plain_tiles(sketch, of_sketch, at) for at in range(_VERSIONS)]
+        versions = [self._plain_tiles(sketch, of_sketch, index) for index in range(_VERSIONS)]
         pairs = list(product(product(*(values for _, values in others)), versions))
         rows = _filled(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
@@ -282,7 +286,7 @@ class Constructor:
 
 
 def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
-    """Where an instruction fills a whole vector, vectors are tiled instead of numbers."""
+    """Return the machine with one lane for tensorized sketches: their tiles count vectors."""
     slower = {"lanes": 1, "core_gflops": machine.core_gflops / machine.lanes}
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
 
@@ -295,7 +299,7 @@ def _joined(found: Sequence[Guesses]) -> Guesses:
 
 
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
-    """The choices that are no tiles, and what is worth trying of each, the usual first."""
+    """Return the non-tile choices, with their values worth trying, the most usual first."""
     found = places(sketch)
     chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
     return [
@@ -306,19 +310,22 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
 
 
 def _worth_trying(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
-    """Of locations: inside the loops that the cores share, or beforehand. As late as can be is ruinous for
-    a chain."""
+    """Return the values of a choice that are worth trying.
+
+    For locations: inside the parallel loops, or beforehand; inner loops only without a chain
+    of such blocks, for which they would be ruinous.
+    """
     values = place.choice.values
     if place.choice.kind is ChoiceKind.CATEGORICAL:
         labels = place.choice.labels or values
         return sorted(values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
-    inside = [value for value in values if value >= spatial - 1]
+    in_parallel_loops = [value for value in values if value >= spatial - 1]
     beforehand = [value for value in values if value == -1]
-    return (inside[:1] + beforehand + ([] if chained else inside[1:3])) or [values[0]]
+    return (in_parallel_loops[:1] + beforehand + ([] if chained else in_parallel_loops[1:3])) or [values[0]]
 
 
 def _filled(sketch: Sketch, count: int) -> Rows:
-    """Rows with what the rules of a sketch suggested, and nothing else yet."""
+    """Return rows that only have the values suggested by the sketch's rules."""
     rows = np.zeros((count, sketch.width), dtype=np.int32)
     for place in places(sketch):
         if place.choice.suggested:
@@ -327,6 +334,6 @@ def _filled(sketch: Sketch, count: int) -> Rows:
 
 
 def _columns(block: Block) -> list[slice]:
-    """Where the tiles of each axis lie in a row of the block alone."""
+    """Return the columns of each axis's tile in a row that only has the block's tiles."""
     ends = np.cumsum([0, *(place.choice.width for place in block.places)])
     return [slice(int(start), int(end)) for start, end in pairwise(ends)]

@@ -1,9 +1,9 @@
-"""First guesses for a GPU: warps, registers and shared memory that fit, ranked by a simple model of time.
+"""First guesses for a GPU: tiles that fit the machine, ranked by a simple time model.
 
-MetaSchedule's rules tile as SSSRRSRS. Without tensor cores the first three spatial levels are blocks,
-virtual threads and threads; with them two levels of blocks, and warps. Each step of the first reduction
-level loads one tile of each operand into shared memory. Sketches without tiles choose how many threads add up
-a sum.
+MetaSchedule's rules tile as SSSRRSRS. Without tensor cores, the first three spatial levels are
+blocks, virtual threads and threads; with tensor cores, two levels of blocks, and warps. Each
+step of the first reduction level loads one tile of each operand into shared memory. Sketches
+without tiles choose the number of threads per sum.
 """
 
 from collections.abc import Sequence
@@ -31,28 +31,28 @@ Table = NDArray[np.int64]
 
 GPU_LEVELS, GPU_SUM_LEVELS = 5, 3
 _OVERHEAD_REGISTERS: Final = 32
-_SECTOR: Final = 32  # bytes that memory moves at least
-_LATENCY_US: Final = 0.7  # of a load from memory, and of the barriers around a step
-_BYTES_IN_FLIGHT: Final = 64.0  # that one thread loads at a time
-_OPERATIONS_FILLED: Final = 1024.0  # results in progress on a multiprocessor that fill its float32 units
-_FRAGMENTS_FILLED: Final = 16.0  # the same in fragments of tensor cores
-_EXPOSED: Final = 0.3  # of what is not the slowest, at least
-_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # numbers of a sum in a step
-_ROW_DEPTH: Final = 32  # of which mma.sync's rule wants a multiple
+_SECTOR: Final = 32  # smallest memory transaction in bytes
+_LATENCY_US: Final = 0.7  # of a load from memory, with the barriers of a step
+_BYTES_IN_FLIGHT: Final = 64.0  # bytes that one thread loads at a time
+_OPERATIONS_FILLED: Final = 1024.0  # results in progress that saturate float32 units
+_FRAGMENTS_FILLED: Final = 16.0  # fragments in progress that saturate its tensor cores
+_EXPOSED: Final = 0.3  # least share of the shorter time that is not overlapped
+_DEEPEST, _DEEPEST_FRAGMENTS = 32, 64  # largest depth of a step, without/with tensor cores
+_ROW_DEPTH: Final = 32  # mma.sync's rule requires a multiple of this depth
 _MOST_ROWS: Final = 40_000
 _SEED: Final = 0
-_MOST_TILES: Final = 24  # of a sketch
-_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unrolled steps, and the numbers that a thread loads at once
-_LATER: Final = 0.1  # how much slower each variant counts than the one before it
-_USUAL_THREADS: Final = 128  # of a block that adds up nothing together
-_STEP_US: Final = 0.06  # of a thread that adds up numbers one after another
-_BARRIER_US: Final = 0.05  # of each halving of the threads that add up one sum
-#: Rows, columns and depth of what each tensor-core instruction multiplies.
+_MOST_TILES: Final = 24  # tiles per sketch
+_VARIANTS: Final = ((64, 8), (64, 4), (512, 8))  # unroll limit, elements per load
+_LATER: Final = 0.1  # relative penalty of each variant over the one before
+_USUAL_THREADS: Final = 128  # threads of a block without cross-thread reductions
+_STEP_US: Final = 0.06  # time of one serial addition of a thread
+_BARRIER_US: Final = 0.05  # time of each halving step of a cross-thread reduction
+#: Rows, columns and depth of each tensor-core instruction.
 _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16, 8, 8)}
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return decision vectors of a sketch and the time that each should take; None without a model of it."""
+    """Return decision vectors of a sketch, and estimated times; None without a model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -64,10 +64,10 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
         for place, factors in zip(block.places, np.split(best, ends, axis=1), strict=True):
             rows[:, place.columns] = factors
         variants = [_listed(sketch, rows, unroll, vector) for unroll, vector in _VARIANTS]
-        slower = [us * (1 + _LATER * at) for at in range(len(variants))]
+        slower = [us * (1 + _LATER * index) for index in range(len(variants))]
         first = np.sort(np.unique(np.concatenate(variants), axis=0, return_index=True)[1])
         return np.concatenate(variants)[first], np.concatenate(slower)[first]
-    # Such a list of MetaSchedule's says how many threads add up one sum.
+    # In MetaSchedule, a list that starts with 4 is the number of threads per sum.
     summing = [
         place
         for place in places(sketch)
@@ -84,7 +84,7 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
 
 
 def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
-    """Return what decision vectors of a sketch should take on a GPU; None without a model of it."""
+    """Return estimated times of decision vectors on a GPU; None without a model."""
     of_sketch = blocks(sketch)
     if not _is_modelled(of_sketch):
         return None
@@ -103,45 +103,48 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
-    """Return the rows with usual values of the choices that are no tiles."""
+    """Return the rows with usual values of the non-tile choices."""
     listed = rows.copy()
     for place in places(sketch):
         choice = place.choice
         if choice.kind is ChoiceKind.CATEGORICAL:
             labels = choice.labels or choice.values
-            wanted = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
-            listed[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - wanted))
+            target = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
+            listed[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
         elif choice.kind is ChoiceKind.LOCATION:
             listed[:, place.start] = choice.values[0]
     return listed
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
-    """Return the time of a program's sums; so many threads add up each of the first, one each other sum."""
+    """Return the time of a program's reductions: `threads` threads per sum for the first ones.
+
+    The other reductions use one thread per sum.
+    """
     summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
     for at, nest in enumerate(summed):
-        together = threads if at < first else 1
+        team = threads if at < first else 1
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
-        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (together > 1)][-1:]
+        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
         moved = 0.0
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
             neighbours = (
-                min(WARP_SIZE, together if together > 1 else sums) if strides == [read.element_bytes] else 1
+                min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
             )
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
-        filled = min(1.0, sums * min(together, depth) / (machine.cores * machine.in_flight / 2))
+        filled = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
         moving = moved / machine.memory_gbytes_per_sec / 1e3 / filled
-        adding = -(-depth // together) * _STEP_US + _BARRIER_US * log2(together)
+        adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
         total += max(moving, adding) + machine.fork_us
     return total
 
 
 class GpuTiles:
-    """The tiles of one block of a sketch, and what they take on a GPU."""
+    """The tiles of one block of a sketch, and their estimated times on a GPU."""
 
     def __init__(self, block: Block, trace: str, nests: Sequence[Nest], machine: Machine) -> None:
         self._block, self._machine = block, machine
@@ -151,7 +154,7 @@ class GpuTiles:
         self._nest, self._batch = self._loops(nests)
 
     def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the loops in units of tiles, and how often they run, where other axes are not tiled."""
+        """Return the loops in units of fragments, and how often untiled axes repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
         summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
@@ -173,7 +176,7 @@ class GpuTiles:
         return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
-        """Return up to `count` rows that fit, fastest first; the least bad ones where none fits."""
+        """Return up to `count` rows of tiles, fastest first, with penalties beyond limits."""
         tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
         tables += [
             _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
@@ -193,13 +196,13 @@ class GpuTiles:
         if self._fragment is None:
             return _tilings(extent, GPU_LEVELS, (1, 4, 256, 4, 8))
         rows = _tilings(extent, GPU_LEVELS, (1, 1, 8, 4, 4))
-        grid = np.array([max(f for f in divisors(whole) if f <= 8) for whole in rows[:, 0].tolist()])
+        grid = np.array([max(f for f in divisors(outer) if f <= 8) for outer in rows[:, 0].tolist()])
         rows[:, 0] //= grid
         rows[:, 1] = grid
         return rows
 
     def time_us(self, rows: Table) -> Column:
-        """Return what each row of tiles should take; more the further it is beyond a limit of the machine."""
+        """Return the estimated time of each row of tiles, with penalties beyond limits."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
@@ -246,7 +249,7 @@ class GpuTiles:
         active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
         waves = np.ceil(blocks / (machine.cores * active))
         operations = 2.0 * shared_tile.prod(axis=1) * step_depth.prod(axis=1)
-        # Of one multiprocessor, a step of all its blocks.
+        # Times of one step of all blocks that run on one multiprocessor.
         if cores:
             operations *= prod(self._fragment or ())
             busy = np.minimum(1, active * warps * sums / _FRAGMENTS_FILLED)
@@ -269,7 +272,7 @@ class GpuTiles:
         return np.asarray(total * excess**4)
 
     def _loads(self, own_tile: Table) -> Column:
-        """Return for each result of a thread how many numbers it loads from shared memory."""
+        """Return the number of loads from shared memory per result of a thread."""
         read = np.zeros(len(own_tile))
         for access in self._nest.reads:
             axes = [axis for axis in access.axes if axis < self._spatial]
@@ -277,12 +280,12 @@ class GpuTiles:
         return np.asarray(read / own_tile.prod(axis=1))
 
     def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
-        """Return the bytes of a buffer that a tile takes, and how many times as many memory moves."""
-        within = np.hstack([tile, depth])
+        """Return the bytes of a buffer in a tile, and the factor of wasted memory transfers."""
+        extents = np.hstack([tile, depth])
         size: Column = np.full(len(tile), float(access.element_bytes))
         span: Column = np.ones(len(tile))
         for index, length in zip(access.indices, access.shape, strict=True):
-            reach = sum((step * (within[:, axis] - 1) for axis, step in index), np.zeros(len(tile)))
+            reach = sum((step * (extents[:, axis] - 1) for axis, step in index), np.zeros(len(tile)))
             span = np.minimum(1 + reach, length)
             size = size * span
         return size, np.maximum(1, _SECTOR / (span * access.element_bytes))
@@ -301,7 +304,7 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
 
 
 def _tilings(extent: int, width: int, most: Sequence[int]) -> Table:
-    """Return tilings whose inner factors are at most so large each; the outermost takes the rest."""
+    """Return tilings with inner factors bounded by `most`; the outermost has the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
     for limit in most[:0:-1]:
         rows = [

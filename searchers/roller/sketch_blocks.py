@@ -1,4 +1,4 @@
-"""What the choices of a sketch are about: which tiles are of one block, where its result goes to."""
+"""Find the blocks of a sketch: the tile choices of each block, and where its result goes."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SPATIAL_LEVELS, REDUCTION_LEVELS = 4, 2
 
 @dataclass(frozen=True, slots=True)
 class PlacedChoice:
-    """A choice, and where its numbers begin in the decision vector."""
+    """A choice, and its first column in the decision vector."""
 
     start: int
     choice: Choice
@@ -26,15 +26,15 @@ class PlacedChoice:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The tiles of one block: of its spatial axes, and of its reductions, which have fewer levels."""
+    """The tile choices of one block: spatial axes, and reductions, which have fewer levels."""
 
     spatial: tuple[PlacedChoice, ...]
     reduced: tuple[PlacedChoice, ...]
 
     @property
     def tiled(self) -> bool:
-        """Whether it is cut for registers, caches and cores; otherwise a reduction is cut in two."""
-        spatial, reduced = ({place.choice.width for place in of} for of in (self.spatial, self.reduced))
+        """Whether it has the multi-level tiling for registers, caches and cores."""
+        spatial, reduced = ({place.choice.width for place in group} for group in (self.spatial, self.reduced))
         return spatial == {SPATIAL_LEVELS} and reduced <= {REDUCTION_LEVELS}
 
     @property
@@ -42,45 +42,45 @@ class Block:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
-        """The block's loops; those of a product where no block of the program has such tiles.
+        """Return the block's loops; a matrix product's if no block of the program matches.
 
-        What an instruction computes at once has no tiles: its loops are of whole instructions.
+        For tensorized blocks, the loops count entire instructions (`folded`).
         """
         spatial = tuple(place.choice.extent for place in self.spatial)
         reduced = tuple(place.choice.extent for place in self.reduced)
-        known = (folded(nest, (*spatial, *reduced)) for nest in reversed(nests))
-        return next((nest for nest in known if nest), None) or product(spatial, reduced)
+        matches = (folded(nest, (*spatial, *reduced)) for nest in reversed(nests))
+        return next((nest for nest in matches if nest), None) or product(spatial, reduced)
 
 
 @lru_cache(maxsize=1024)
 def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
-    """All choices in order."""
+    """Return all choices of a sketch, in order."""
     return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.places)
 
 
 def blocks(sketch: Sketch) -> list[Block]:
-    """The blocks whose tiles are free; what a rule suggested is left as it is."""
-    left = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
+    """Return the blocks with free tiles; tiles with a suggested value are not included."""
+    remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
     found: list[Block] = []
-    while left:
-        spatial, reduced = _first(left)
+    while remaining:
+        spatial, reduced = _first(remaining)
         found.append(Block(spatial, reduced))
-        left = left[len(spatial) + len(reduced) :]
+        remaining = remaining[len(spatial) + len(reduced) :]
     return found
 
 
-def _first(left: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
-    """The first block's tiles: those with as many levels as the first, then its reductions with fewer."""
-    levels = left[0].choice.width
-    spatial = tuple(takewhile(lambda place: place.choice.width == levels, left))
+def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
+    """Return the first block's tiles: spatial ones (as many levels as the first), reductions."""
+    levels = remaining[0].choice.width
+    spatial = tuple(takewhile(lambda place: place.choice.width == levels, remaining))
     if levels < SPATIAL_LEVELS:
         return spatial, ()
-    return spatial, tuple(takewhile(lambda place: place.choice.width < levels, left[len(spatial) :]))
+    return spatial, tuple(takewhile(lambda place: place.choice.width < levels, remaining[len(spatial) :]))
 
 
 @lru_cache(maxsize=1024)
 def home(sketch: Sketch) -> int | None:
-    """How many loops lie around what takes a block's result: None where that is a pass of its own."""
+    """Return the number of loops around the consumer of a block's result; None if unfused."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):
         if name == "Reorder":

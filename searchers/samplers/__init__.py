@@ -1,1 +1,1 @@
-"""Batch samplers, one file each."""
+"""Batch samplers, one per file."""

@@ -1,6 +1,6 @@
-"""One promising candidate of each cluster, or one made up in its place (Chameleon's adaptive sampling).
+"""Cluster the pool, and take one candidate per cluster (Chameleon's adaptive sampling).
 
-What is made up has the most frequent settings of each knob.
+Synthesised candidates have the most frequent setting of each knob.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ class Clustering:
     loss: float
 
     def medoids(self, points: Points) -> Indices:
-        """The point nearest to each centre of a non-empty cluster."""
+        """Return the member nearest to the centre of each non-empty cluster."""
         clusters = np.arange(len(self.centres))
         distance = squared_distances(points, self.centres)
         distance[self.member[:, None] != clusters] = np.inf
@@ -37,7 +37,7 @@ class Clustering:
 
 
 def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
-    """Lloyd's algorithm from k-means++ starts."""
+    """Cluster points by Lloyd's algorithm, starting from k-means++."""
     centres = points[_starts(points, count, rng)]
     for _ in range(STEPS):
         member = squared_distances(points, centres).argmin(axis=1)
@@ -53,7 +53,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def to_the_knee(points: Points, most: int, worth: float, rng: np.random.Generator) -> Clustering:
-    """The clustering at which doubling the clusters no longer cuts the loss by the factor `worth`."""
+    """Double the number of clusters while that divides the loss by `worth` or more."""
     count = min(2, most)
     best = k_means(points, count, rng)
     while count < most and best.loss > 1e-9:
@@ -80,19 +80,19 @@ Setting = tuple[int, ...]
 
 
 def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidate]:
-    """The most frequent setting of each knob among candidates of a sketch; the first of equals.
+    """Yield the candidate with each knob's most frequent setting among candidates of a sketch.
 
-    Then the same with one knob at its second setting, the most frequent of those first. A tile is one knob
-    with all its factors, so what is made up is well-formed.
+    Then yield it with one knob at its second most frequent setting, the most frequent of these
+    first. A tile with all its factors is one knob, so the candidates are well-formed.
     """
     knobs = [
         Counter(each.decisions[columns] for each in among).most_common(2) for columns, _ in sketch.places
     ]
     best = [settings[0][0] for settings in knobs]
     yield _joined(sketch, best)
-    seconds = [(at, *settings[1]) for at, settings in enumerate(knobs) if len(settings) > 1]
-    for at, setting, _ in sorted(seconds, key=lambda second: -second[2]):
-        yield _joined(sketch, [*best[:at], setting, *best[at + 1 :]])
+    seconds = [(knob, *settings[1]) for knob, settings in enumerate(knobs) if len(settings) > 1]
+    for knob, setting, _ in sorted(seconds, key=lambda second: -second[2]):
+        yield _joined(sketch, [*best[:knob], setting, *best[knob + 1 :]])
 
 
 def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
@@ -100,13 +100,15 @@ def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
 
 
 class Clustered(Synthesiser):
-    """Clusters the most promising candidates and takes the medoids; the rest of the batch are the best.
+    """Clusters candidates of high score and takes the medoids; fills up with the best.
 
-    Chameleon measures the centroids of what was visited, measured candidates among it. The number of clusters
-    doubles while that cuts the loss by a factor `worth` (its knee). A centroid that was measured before is
-    replaced by a candidate that has the most frequent setting of each knob, here among the members of its
-    cluster and not among all; where that is known too, one knob takes its second. Centres are medoids: a mean
-    of tiles is no tile. Chameleon clusters by the two knobs with most options, here all features count.
+    Chameleon measures the centroids of all visited candidates, including measured ones. The
+    number of clusters doubles while that reduces the loss by a factor `worth` (the knee). If a
+    centroid was measured before, it is replaced by a synthesised candidate with the most
+    frequent setting of each knob, here among the members of its cluster, in Chameleon among
+    all; if that was measured too, one knob gets its second most frequent setting. Here centres
+    are medoids, because a mean of tiles is not a tile. Chameleon clusters by the two knobs
+    with most options, here by all features.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, worth: float = 1.25) -> None:
@@ -131,23 +133,25 @@ class Clustered(Synthesiser):
     ) -> list[Candidate]:
         if count <= 1 or len(pool) <= count:
             return []
-        seen = pool.beside(measured)
-        promise = seen.promise(self.optimism)
+        both_pools = pool.beside(measured)
+        promise = both_pools.promise(self.optimism)
         ranked = np.argsort(-promise, kind="stable")
         near_top = ranked[: self.considered * count]
-        clustering = self._clustered(seen, near_top, count, rng)
-        known, batch = set(measured.candidates), dict[Candidate, float]()
-        for members in _by_cluster(clustering, scaled(seen.features[near_top]), near_top):
-            cluster = [seen.candidates[at] for at in members.tolist()]
+        clustering = self._clustered(both_pools, near_top, count, rng)
+        measured_ones, batch = set(measured.candidates), dict[Candidate, float]()
+        for members in _by_cluster(clustering, scaled(both_pools.features[near_top]), near_top):
+            cluster = [both_pools.candidates[line] for line in members.tolist()]
             medoid, *others = cluster
-            alike = [each for each in cluster if each.sketch == medoid.sketch]
-            # Who may speak for a cluster: its medoid, what is made up, then whoever is nearest.
-            speakers = chain([medoid], synthesised(space.by_key[medoid.sketch], alike), others)
-            if speaker := next((each for each in speakers if each not in known and each not in batch), None):
-                batch[speaker] = float(promise[members[0]])
-        for at in ranked.tolist():
-            if len(batch) < count and seen.candidates[at] not in known:
-                batch.setdefault(seen.candidates[at], float(promise[at]))
+            same_sketch = [each for each in cluster if each.sketch == medoid.sketch]
+            # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
+            # member.
+            representatives = chain([medoid], synthesised(space.by_key[medoid.sketch], same_sketch), others)
+            new = (each for each in representatives if each not in measured_ones and each not in batch)
+            if representative := next(new, None):
+                batch[representative] = float(promise[members[0]])
+        for line in ranked.tolist():
+            if len(batch) < count and both_pools.candidates[line] not in measured_ones:
+                batch.setdefault(both_pools.candidates[line], float(promise[line]))
         return sorted(batch, key=lambda candidate: -batch[candidate])
 
     def _clustered(
@@ -157,9 +161,9 @@ class Clustered(Synthesiser):
 
 
 def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Iterator[Indices]:
-    """The members of each cluster as lines of the pool: its medoid, then the others, the nearest first."""
+    """Yield each cluster's members as lines of the pool: medoid, then others by distance."""
     for medoid in clustering.medoids(points).tolist():
         members = np.flatnonzero(clustering.member == clustering.member[medoid])
-        away = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
-        away[members == medoid] = -1.0
-        yield lines[members[np.argsort(away, kind="stable")]]
+        distances = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
+        distances[members == medoid] = -1.0
+        yield lines[members[np.argsort(distances, kind="stable")]]

@@ -1,4 +1,4 @@
-"""A promising and diverse batch: a greedy determinantal point process."""
+"""Select a batch of high scores and diversity by a greedy determinantal point process."""
 
 import numpy as np
 
@@ -8,9 +8,9 @@ from searchers.feature_scaling import Points, scaled, squared_distances
 
 
 class Diverse(BatchSampler):
-    """Takes, one by one, the candidate that adds most volume of promise and distance.
+    """Takes one by one the candidate that adds most volume, which combines score and distance.
 
-    The kernel is quality x similarity x quality; `weight` balances promise against distance.
+    The kernel is quality x similarity x quality; `weight` balances score against distance.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, weight: float = 2.0) -> None:
@@ -32,19 +32,19 @@ class Diverse(BatchSampler):
 
 
 def _volume(points: Points, log_quality: Column, count: int) -> Indices:
-    """Greedy maximisation of the determinant by Cholesky rows; a step costs points times chosen ones."""
+    """Maximise the determinant greedily by Cholesky rows."""
     distance = squared_distances(points, points)
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
-    left = np.ones(len(points))  # squared volume that a point would add
+    remaining = np.ones(len(points))  # squared volume that a point would add
     factor = np.zeros((count, len(points)))
     chosen: list[int] = []
     while len(chosen) < count:
-        gain = log_quality + 0.5 * np.log(np.maximum(left, 1e-12))
+        gain = log_quality + 0.5 * np.log(np.maximum(remaining, 1e-12))
         gain[chosen] = -np.inf
         best = int(gain.argmax())
         step = len(chosen)
-        root = np.sqrt(max(left[best], 1e-12))
+        root = np.sqrt(max(remaining[best], 1e-12))
         factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
-        left = np.maximum(0.0, left - factor[step] ** 2)
+        remaining = np.maximum(0.0, remaining - factor[step] ** 2)
         chosen.append(best)
     return np.array(chosen, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The conformance kit: subclass it, give it its fixture, and every clause of the contract is a test."""
+"""Conformance tests for searchers: subclass `SearcherTestCase` and define its fixture."""
 
 from searchers.testing.candidate_checks import TinySpace, assert_well_formed, split
 from searchers.testing.searchers import SearcherTestCase

@@ -1,4 +1,4 @@
-"""Checks of a single candidate, and a space so small that a search exhausts it."""
+"""Checks of a candidate, and spaces that are small enough to exhaust."""
 
 # ruff: noqa: S101
 
@@ -19,12 +19,12 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
-    """The decisions of each choice of a sketch."""
+    """Return the decisions of each choice of a sketch."""
     return [tuple(decisions[columns]) for columns, _ in sketch.places]
 
 
 def assert_well_formed(space: Space, candidate: Candidate) -> None:
-    """Factors multiply up and stay within limits, values are among the allowed ones, all are plain ints."""
+    """Assert that factors have the right product and limits, and values are allowed ints."""
     sketch = space.by_key[candidate.sketch]
     assert len(candidate.decisions) == sketch.width
     assert all(type(value) is int for value in candidate.decisions)
@@ -40,7 +40,7 @@ def assert_well_formed(space: Space, candidate: Candidate) -> None:
 
 
 class TinySpace(DecisionSpace):
-    """Ten candidates, valid where the first factor is odd or the index 1."""
+    """A space of ten candidates, which are valid if the first factor is odd or the index 1."""
 
     def __init__(self) -> None:
         choices = (
@@ -63,7 +63,7 @@ class TinySpace(DecisionSpace):
 
 
 class PartitionedSpace(DecisionSpace):
-    """Tiles with an `inner_multiple`; every well-formed candidate is valid."""
+    """A space of tiles with an `inner_multiple`; every well-formed candidate is valid."""
 
     def __init__(self) -> None:
         tiles = [Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)) for extent in (32, 24)]

@@ -1,4 +1,4 @@
-"""The conformance kit of searchers."""
+"""Conformance tests for searchers."""
 # ruff: noqa: S101
 
 import math
@@ -22,7 +22,7 @@ from searchers.testing.candidate_checks import (
 
 
 class SearcherTestCase:
-    """Give the fixture `searcher`; the kit runs it on its own spaces, with and without a model."""
+    """Tests of the contract on small spaces. Subclasses define the fixture `searcher`."""
 
     @pytest.fixture
     def searcher(self) -> Searcher:

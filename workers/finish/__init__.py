@@ -1,1 +1,1 @@
-"""The end of a job: winners measured again, checked and exported; the whole model compiled and timed."""
+"""The end of a job: check and export the winners, compile the whole model and time it."""

@@ -1,6 +1,7 @@
-"""The tuned model beside the untuned build and onnxruntime: their answers compared, all timed in turn.
+"""Compare the outputs and times of the tuned model, the untuned build and onnxruntime.
 
-At each point of a range of shapes the untuned build is left out: at large sizes one run may take minutes.
+For a range of shapes the untuned build is left out, since one run at large sizes may take
+minutes.
 """
 
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
 def compare_points(model: JobModel, tuned: TunedModel, undone: StepLog, dynamic: Dynamic) -> FinishReport:
-    """The comparison's part of the report; a point that computes something else is not timed."""
+    """Return the report section on a range's points; points with wrong outputs are not timed."""
     with model.alone() as held:
         points = [_at(model, tuned, undone, dynamic, point) for point in dynamic.points]
     errors = [point.error for point in points if point.error is not None]
@@ -38,21 +39,22 @@ def compare_points(model: JobModel, tuned: TunedModel, undone: StepLog, dynamic:
 
 
 def _at(
-    model: JobModel, tuned: TunedModel, undone: StepLog, dynamic: Dynamic, point: dict[str, int]
+    model: JobModel, tuned: TunedModel, step_log: StepLog, dynamic: Dynamic, point: dict[str, int]
 ) -> PointTimes:
     model.claimed.lease.check()
-    # Of what grows half lies behind the smallest point, as steps are; nothing yet behind others.
-    step = point == dynamic.points[0]
-    point = point | {name: dynamic.ranges[name][1] // 2 * step for name in dynamic.grows}
+    # Dimensions that grow (caches) are half full at the smallest point, and empty at the
+    # others.
+    is_step = point == dynamic.points[0]
+    point = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
     name = " ".join(f"{dim}={size}" for dim, size in point.items())
-    whole = replace(model.whole, input_shapes=dynamic.shapes(point))
-    with Engines(whole, (TUNED, ONNXRUNTIME), undone.attempt) as engines:
+    whole_model = replace(model.whole, input_shapes=dynamic.shapes(point))
+    with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
         engines.load({TUNED: tuned.library})
         errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, engines, undone):
+        if TUNED in engines and not _computes_the_same(errors, engines, step_log):
             engines.leave_out(TUNED)
-        _leave_out_onnxruntime(model, engines, undone)
-        latency_us = undone.attempt(f"time the model at {name}", engines.latencies) or {}
+        _leave_out_onnxruntime(model, engines, step_log)
+        latency_us = step_log.attempt(f"time the model at {name}", engines.latencies) or {}
     error = errors.get(ONNXRUNTIME)
     return PointTimes(
         sizes=point,
@@ -62,45 +64,46 @@ def _at(
 
 
 def compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
-    """The comparison's part of the report; what cannot be done is entered in `undone`.
+    """Return the report section on the comparison; log steps that cannot be done in `undone`.
 
-    A tuned model that computes something else is not timed: no speed is claimed for wrong numbers.
+    A tuned model with wrong outputs is not timed.
     """
-    there = undone.attempt(TIME, partial(placed, model))
-    if there is None:
+    placed_model = undone.attempt(TIME, partial(placed, model))
+    if placed_model is None:
         return FinishReport()
     dynamic = model.claimed.graph.dynamic
     found = undone.attempt(
         TIME,
-        partial(compare_points, there, tuned, undone, dynamic)
+        partial(compare_points, placed_model, tuned, undone, dynamic)
         if dynamic is not None
-        else partial(_compare, there, tuned, undone),
+        else partial(_compare, placed_model, tuned, undone),
     )
     return found or FinishReport()
 
 
-def _compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
-    with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), undone.attempt) as engines:
+def _compare(model: JobModel, tuned: TunedModel, step_log: StepLog) -> FinishReport:
+    with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
         if tuned.is_large:
             engines.leave_out(UNTUNED)
         elif model.claimed.job.trials == 0:
-            # Left out if onnxruntime confirms the numbers: its compilation may take longer than the rest.
+            # Skip the untuned build if onnxruntime confirms the outputs: compiling it may take
+            # longer than everything else.
             engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)
         untuned = model.whole.folder / "untuned.so"
-        if UNTUNED in engines:  # engines start meanwhile
+        if UNTUNED in engines:  # the engines start while it compiles
             compiling = partial(twice, partial(model.whole.compile_untuned, untuned))
-            if undone.attempt("compile the untuned model", compiling) is None:
+            if step_log.attempt("compile the untuned model", compiling) is None:
                 engines.leave_out(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned.library})
         errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, engines, undone):
+        if TUNED in engines and not _computes_the_same(errors, engines, step_log):
             engines.leave_out(TUNED)
         if TUNED not in engines:
             model.libraries.forget(tuned.winners)
-        _leave_out_onnxruntime(model, engines, undone)
-        timed = undone.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
+        _leave_out_onnxruntime(model, engines, step_log)
+        timed = step_log.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
         return timed.model_copy(
             update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
         )
@@ -114,37 +117,40 @@ def _timed(model: JobModel, engines: Engines) -> FinishReport:
     return FinishReport(latency_us=race.latency_us, conditions=race.conditions)
 
 
-def _computes_the_same(errors: Mapping[str, float], engines: Engines, undone: StepLog) -> bool:
-    """Whether the tuned model may be shown as a success, by its relative errors against others.
+def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
+    """Return whether the tuned model's error against the reference is within the limit.
 
-    The untuned model is asked first: it has the same operators in the same order; of a quantised file,
-    onnxruntime, which tells how far its own are off. A model whose answers jump with the last digit (a rank,
-    a threshold) may fail this with schedules that are all right, so its job ends with them, but without a
-    time that would claim a gain.
+    The reference is the untuned model, which has the same operators in the same order; for a
+    quantised file it is onnxruntime, whose own error is known. A model with discontinuous
+    outputs (a rank, a threshold) may fail although its schedules are correct, so the job still
+    exports them, but reports no time.
     """
     order = (UNTUNED, ONNXRUNTIME) if engines.own_error is None else (ONNXRUNTIME, UNTUNED)
     reference, limit = next((name for name in order if name in errors), None), engines.largest_error
     if reference is None:
-        undone.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
+        step_log.leave(CHECK, "there was nothing to compare it with; each schedule was checked alone")
         return True
     if not errors[reference] <= limit:
-        undone.leave(CHECK, f"it computes something else than {_told(reference, errors, limit)}", HINT)
+        step_log.leave(
+            CHECK, f"it computes something else than {_error_text(reference, errors, limit)}", HINT
+        )
         return False
     if not errors.get(ONNXRUNTIME, 0.0) <= limit:
-        undone.leave(
-            "agree with onnxruntime", f"TVM computes something else: {_told(ONNXRUNTIME, errors, limit)}"
+        step_log.leave(
+            "agree with onnxruntime",
+            f"TVM computes something else: {_error_text(ONNXRUNTIME, errors, limit)}",
         )
     return True
 
 
-def _told(name: str, errors: Mapping[str, float], limit: float) -> str:
+def _error_text(name: str, errors: Mapping[str, float], limit: float) -> str:
     return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"
 
 
-def _leave_out_onnxruntime(model: JobModel, engines: Engines, undone: StepLog) -> None:
-    """It ran on this host: its answers compare with a device's, its times do not."""
+def _leave_out_onnxruntime(model: JobModel, engines: Engines, step_log: StepLog) -> None:
+    """Do not time onnxruntime on this host if the model runs on a device of another host."""
     if model.whole.seat is None or ONNXRUNTIME not in engines:
         return
     engines.leave_out(ONNXRUNTIME)
-    if all(entry.step != BESIDE_IT for entry in undone.entries):
-        undone.leave(BESIDE_IT, ELSEWHERE, BENCH)
+    if all(entry.step != BESIDE_IT for entry in step_log.entries):
+        step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)

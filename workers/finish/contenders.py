@@ -1,4 +1,4 @@
-"""Who may win a task: its fastest candidates, or sane defaults where those are missing or fail."""
+"""The final contest of a task: its fastest candidates, or else defaults."""
 
 import json
 import logging
@@ -28,13 +28,14 @@ from workers.tvm.tvm_space import TvmSpace
 log = logging.getLogger(__name__)
 
 TOP: Final = 3
-# Rivals slower than this beside the fastest have no chance: no noise that we have seen explains as much.
+# Candidates slower than the fastest by more than this factor are not measured again: noise is
+# smaller.
 WITHIN: Final = 1.15
-# A version for busy machines may be slower than that alone.
+# The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
 TOP_BESIDE: Final = 5
 WITHIN_BESIDE: Final = 1.5
-# What another dataset or another builder found fastest may be that here, too: it is measured and checked
-# like the others.
+# Candidates per task taken from other measuring contexts (another dataset or builder), where
+# they were the fastest; they are measured and checked like the others.
 BROUGHT: Final = 1
 MODEL_CHARS: Final = 16
 Entry = tuple[Candidate, Sketch]
@@ -42,10 +43,10 @@ Entry = tuple[Candidate, Sketch]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task and the candidates that are measured once more for it, the likeliest winner first.
+    """A task and the candidates that are measured again for it, the likeliest winner first.
 
-    The fastest of the first guesses, which are all that a job without trials times, is among them however
-    slow: what trials brought is told beside it.
+    The fastest first guess is always included, because the report compares the result with it.
+    (First guesses are all that a job without trials times.)
     """
 
     task: Task
@@ -53,26 +54,27 @@ class Contest:
     program: Program
     slots: tuple[MeasureInput, ...]
     guesses: Sequence[Candidate] = ()
-    means: Mapping[Candidate, str] = field(default_factory=dict)  # how each was found
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
 
 
 def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
-    """The contest of one of the job's tasks.
+    """Return the contest of one of the job's tasks.
 
-    Without trials what was decided in the context `inside`, of times inside the model,
-    stands alone. What was fastest inside another model is the first of the guesses.
+    If the task has no trials, use only the schedule decided in context `inside` (times inside
+    the model), if there is one; otherwise defaults, preceded by the fastest schedule inside
+    another model.
     """
     prior = _Measured((), (), {})
     with claimed.runtime.database.session() as session:
-        known = _measured(session, claimed, task)
-        if not known.entries and inside is not None:
+        measured = _measured(session, claimed, task)
+        if not measured.entries and inside is not None:
             decided = Trials(session).best(task.workload_id, claimed.job.target_id, 1, inside)
-            known = _found(session, decided)
+            measured = _found(session, decided)
             if not decided:
                 prior = _found(session, _inside_others(session, task, Contexts(session).get(inside), 0))
     program = program_of(workload)
-    if known.entries:
-        return Contest(task, workload, program, _number(known.entries), known.guesses, known.means)
+    if measured.entries:
+        return Contest(task, workload, program, _number(measured.entries), measured.guesses, measured.means)
     defaults = _defaults(claimed, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
     entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
@@ -80,24 +82,24 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
 
 
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
-    """Return how kernels are timed inside the job's model, beside so many other programs.
+    """Return the settings for timing kernels inside the model with `programs` load programs.
 
-    A hash of its bytes, shapes and recipe names the model: what runs before a kernel
-    decides what the kernel finds in the caches. The owner is part of a private job's hash,
-    which tells others nothing of the model.
+    They name the model by a hash of its id, shapes and recipe, because the kernels that run
+    before determine what a kernel finds in the caches. A private job's hash includes its
+    owner, so that it tells other owners nothing about the model.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""
-    named = job.model_id, owner, options.input_shapes, stage.graph.recipe.stored()
-    digest = sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    identity = job.model_id, owner, options.input_shapes, stage.graph.recipe.stored()
+    digest = sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     return options.timing_inside(digest[:MODEL_CHARS], programs)
 
 
 def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
     """Return the space of a workload.
 
-    Raises Unschedulable where TVM has no schedule for it, crashes or hangs, and ChildError
-    where the host is to blame.
+    Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
+    host caused the failure.
     """
     program, compiler = program_of(workload), claimed.runtime.compiler
     target = claimed.target
@@ -115,22 +117,22 @@ def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
 
 
 def second_chance(claimed: StageContext, lost: Contest) -> Contest | None:
-    """The next fastest and the defaults, without those that lost already; None when there are no others."""
-    known = {slot.candidate for slot in lost.slots}
+    """Return a contest of the next fastest candidates and defaults; None if all of them lost."""
+    losers = {slot.candidate for slot in lost.slots}
     with claimed.runtime.database.session() as session:
-        measured = _measured(session, claimed, lost.task, TOP + len(known))
-    defaults = _defaults(claimed, lost.workload, TOP + len(known))
+        measured = _measured(session, claimed, lost.task, TOP + len(losers))
+    defaults = _defaults(claimed, lost.workload, TOP + len(losers))
     others = [
-        [entry for entry in entries if entry[0] not in known] for entries in (measured.entries, defaults)
+        [entry for entry in entries if entry[0] not in losers] for entries in (measured.entries, defaults)
     ]
-    both = dict(others[0][:TOP] + others[1][:TOP])
-    slots = _number(list(both.items()))
-    return replace(lost, slots=slots, means=measured.means) if both else None
+    remaining = dict(others[0][:TOP] + others[1][:TOP])
+    slots = _number(list(remaining.items()))
+    return replace(lost, slots=slots, means=measured.means) if remaining else None
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What the dataset knows of a task: its likeliest winners, and the first guesses."""
+    """Candidates of a task from the dataset: its likeliest winners, and the first guesses."""
 
     entries: Sequence[Entry]
     guesses: Sequence[Candidate]
@@ -138,18 +140,18 @@ class _Measured:
 
 
 def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
-    job, known = claimed.job, Trials(session)
-    within = WITHIN
+    job, trials = claimed.job, Trials(session)
+    limit = WITHIN
     if claimed.options.beside_others:
-        count, within = max(count, TOP_BESIDE), WITHIN_BESIDE
-    best = known.best(task.workload_id, job.target_id, count, job.context_id)
-    best = [row for row in best if (row.latency_us or 0) <= within * (best[0].latency_us or 0)]
-    brought = known.best_incomparable(
+        count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
+    best = trials.best(task.workload_id, job.target_id, count, job.context_id)
+    best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
+    incomparable = trials.best_incomparable(
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )
     limits = limits_of(claimed.options)
-    guesses = known.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits)
-    return _found(session, (*best, *_busy(session, claimed, task), *brought, *guesses[:1]), guesses)
+    guesses = trials.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits)
+    return _found(session, (*best, *_busy(session, claimed, task), *incomparable, *guesses[:1]), guesses)
 
 
 def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] = ()) -> _Measured:
@@ -162,7 +164,7 @@ def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] =
 
 
 def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial]:
-    """What was fastest beside other programs, for whoever asks for that."""
+    """Return the fastest trial while other programs run; empty unless the job asks for that."""
     job, programs = claimed.job, claimed.target.num_cores
     if not claimed.options.beside_others or job.context_id is None:
         return ()
@@ -173,17 +175,17 @@ def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial
     return decided or _inside_others(session, task, alone, programs)
 
 
-def _inside_others(session: Session, task: Task, like: Context, programs: int) -> Sequence[Trial]:
-    """Return the fastest inside another model on such a host, the one that timed the task most often.
+def _inside_others(session: Session, task: Task, context: Context, programs: int) -> Sequence[Trial]:
+    """Return the fastest trial inside another model on a host comparable to that of `context`.
 
-    Its time says nothing of this model: it is timed here like the others. Times of the same
-    builder go before those of another.
+    Contexts of the same builder come first, then the order of `of_workload`. Its time is not
+    valid for this model, so the candidate is timed here like the others.
     """
-    which = task.workload_id, like.target_id
-    inside = [each for each in Contexts(session).of_workload(*which) if programs_beside(each) == programs]
-    known = [(builder, each) for each in inside for host, builder in [differ(each, like)] if not host]
-    first = min(known, key=lambda pair: pair[0], default=None)
-    return () if first is None else Trials(session).best(*which, 1, first[1].id)
+    key = task.workload_id, context.target_id
+    inside = [each for each in Contexts(session).of_workload(*key) if programs_beside(each) == programs]
+    comparable = [(builder, each) for each in inside for host, builder in [differ(each, context)] if not host]
+    first = min(comparable, key=lambda pair: pair[0], default=None)
+    return () if first is None else Trials(session).best(*key, 1, first[1].id)
 
 
 def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
@@ -191,7 +193,7 @@ def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
 
 
 def _defaults(claimed: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
-    """The likeliest candidates; none where TVM cannot schedule the program, and the finish goes on."""
+    """Return the likeliest candidates; empty if TVM cannot schedule the program."""
     try:
         space = space_of(claimed, workload)
     except Unschedulable as error:

@@ -1,4 +1,4 @@
-"""Decides the winners of all tasks, one after another; every decision is kept before the next begins."""
+"""Decide the winners of all tasks one by one; each decision is stored before the next begins."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from workers.tvm.code_digest import code_digest
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A task's contest, who won it, and how long it took."""
+    """A task's contest, its winner, and the seconds it took."""
 
     contest: Contest
     winner: Winner | None
@@ -40,7 +40,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class StoredDecisions:
-    """The steps of one job's finish, as far as earlier attempts came."""
+    """Decisions stored by earlier attempts to finish the job."""
 
     claimed: StageContext
     trials: int
@@ -49,15 +49,15 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, claimed: StageContext) -> Self:
-        """Return those that still hold: after more trials, or by other code, each task is decided anew."""
+        """Return the decisions still valid: made after as many trials, by the same code."""
         with claimed.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            known = FinishSteps(session).of(claimed.job.id, trials, code_digest())
-            keys = {each.sketch for step in known.values() for each in step.candidates}
-            return cls(claimed, trials, known, Sketches(session).by_key(keys))
+            decided = FinishSteps(session).of(claimed.job.id, trials, code_digest())
+            keys = {each.sketch for step in decided.values() for each in step.candidates}
+            return cls(claimed, trials, decided, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
-        """What an earlier attempt decided."""
+        """Return an earlier attempt's decision; None without one, or without its sketches."""
         step = self.known.get(task.id)
         if step is None or any(each.sketch not in self.sketches for each in step.candidates):
             return None
@@ -71,7 +71,7 @@ class StoredDecisions:
         return Decision(contest, _winner(step.winner, contest) if step.winner else None, step.sec)
 
     def keep(self, session: Session, decision: Decision) -> None:
-        """Store a decision. Raises LeaseLost unless the finish is still ours."""
+        """Store a decision. Raises LeaseLost if this worker no longer holds the lease."""
         contest = decision.contest
         step = DecidedTask(
             candidates=tuple(_pack(slot.candidate, contest) for slot in contest.slots),
@@ -119,27 +119,27 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The winners of a job, the contests without one, and how each was chosen where nothing was searched."""
+    """The winners of a job, contests without one, and sources of answers without a search."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
     answers: FinishReport
-    earlier_sec: float = 0.0  # what was decided in earlier turns took so long
+    earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
 
 
 def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
-    """Decide every task. Raises TimeSliceOver between two of them where other jobs wait for this worker."""
+    """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
     if not claimed.options.searches:
-        told, without = answer(claimed, check)
-        answers = {winner.contest.task.name: answered for winner, answered in told}
-        return Decided([winner for winner, _ in told], without, FinishReport(answers=answers))
+        pairs, losers = answer(claimed, check)
+        answers = {winner.contest.task.name: answered for winner, answered in pairs}
+        return Decided([winner for winner, _ in pairs], losers, FinishReport(answers=answers))
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
-    known = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
-    decisions = dict(known)
+    stored = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
+    decisions = dict(stored)
     for task, workload in tasks:
-        if task.id in known:
+        if task.id in stored:
             continue
         decisions[task.id] = decision = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
         words = f"{why}; {len(decisions)} of {len(tasks)} tasks are checked"
@@ -151,16 +151,16 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
             Jobs(session).say(task.job_id, words)
         if len(decisions) < len(tasks):
             turn.offer(words)
-    met = [decisions[task.id] for task, _ in tasks]
-    winners = [each.winner for each in met if each.winner is not None]
-    losers = [each.contest for each in met if each.winner is None]
-    return Decided(winners, losers, FinishReport(), sum(step.sec for step in known.values()))
+    in_order = [decisions[task.id] for task, _ in tasks]
+    winners = [each.winner for each in in_order if each.winner is not None]
+    losers = [each.contest for each in in_order if each.winner is None]
+    return Decided(winners, losers, FinishReport(), sum(step.sec for step in stored.values()))
 
 
 def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
     began_sec = time.monotonic()
     winner = decide(claimed, contest, measurer, check)
-    if winner is None and (again := second_chance(claimed, contest)) is not None:
-        winner = decide(claimed, again, measurer, check)
-    met = contest if winner is None else winner.contest
-    return Decision(met, winner, round(time.monotonic() - began_sec, 1))
+    if winner is None and (next_contest := second_chance(claimed, contest)) is not None:
+        winner = decide(claimed, next_contest, measurer, check)
+    final_contest = contest if winner is None else winner.contest
+    return Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))

@@ -1,4 +1,4 @@
-"""The directory a user takes away: logs that stock TVM loads, how to apply them, and the report."""
+"""The export of a job: records for unmodified TVM, a script to apply them, the report."""
 
 import json
 import time
@@ -40,10 +40,10 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 from workers.process.leased_stage import StageContext
 from workers.whole_model.engines import TUNED
 
-# All that apply.py and its archive import; onnxruntime is for --check, where it is installed.
+# All packages that apply.py and its archive import. onnxruntime, if installed, is for --check.
 PACKAGES: Final = ("apache-tvm", "apache-tvm-ffi", "ml_dtypes", "numpy", "onnx", "protobuf")
 CHECKER: Final = "onnxruntime"
-# What TVM compiles and runs kernels for CUDA with.
+# Packages with which TVM compiles and runs CUDA kernels.
 CUDA_WHEELS: Final = ("nvidia-cuda-cccl>=13,<14", "nvidia-cuda-nvcc>=13,<14", "nvidia-cuda-runtime>=13,<14")
 REQUIREMENTS: Final = "requirements.txt"
 REPORT: Final = "report.json"
@@ -59,14 +59,14 @@ class ExportFailed(MallornError):
 def write_records(
     claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
-    """Write the logs that TVM loads; one directory holds one target's schedules. Raises ExportFailed."""
+    """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
     if skipped := graphs.write_database(str(directory), claimed.target.text, records):
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
 
 def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
-    """Put the manifest, the script and what it needs to run beside the logs, where no child writes."""
+    """Add the manifest, the script, its archive and the requirements to the directory."""
     carried = write_archive(directory)
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
     manifest = _manifest(claimed, winners, digests)
@@ -77,13 +77,13 @@ def complete_export(claimed: StageContext, winners: Sequence[Winner], directory:
 
 
 def largest_shapes(claimed: StageContext) -> dict[str, list[int]]:
-    """The shapes that bind what the model leaves free; of a range the largest."""
+    """Return the input shapes that bind free dimensions; for a range, the largest ones."""
     dynamic = claimed.graph.dynamic
     return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
 def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """The job's range of shapes, with rules by what the winners take."""
+    """Return the job's range of shapes with rules from the winners' latencies, if it has one."""
     dynamic = claimed.graph.dynamic
     if dynamic is None:
         return None
@@ -93,11 +93,12 @@ def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None
 
 
 def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
-    """Let an export's rules follow what the whole model took at its points, where all of them were timed.
+    """Replace an export's rules by ones from the whole model's times, if all points were timed.
 
-    Tasks add up to something else: they leave out what lies between them. The least of each point's bursts
-    counts, since points are timed one after the other, and what else a host does makes runs longer only; of a
-    point that is larger than needed, the longest.
+    The sum of the tasks' times differs from the model's time, since it lacks the time between
+    tasks. Points are timed one after the other and other load can only lengthen runs, so the
+    shortest burst of a point is its cost; for a point larger than needed, the longest burst is
+    its upper bound.
     """
     manifest = read_manifest(directory / MANIFEST)
     timed = [point.latency_us.get(TUNED) for point in points]
@@ -114,16 +115,17 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
-    """Put what an export consists of into the artifact store, with the report; its URL.
+    """Upload the export and the report to the artifact store; return the URL.
 
-    Raises ExportFailed where what compiles the model is not what the manifest says.
+    Raises ExportFailed if the script or archive does not match its digest in the manifest.
     """
     (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {claimed.job.id}")
     url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
-    # As of a deleted export: should this worker die before the files are there, they are removed.
+    # Record it as deleted first, so that the files are cleaned up if this worker dies before
+    # the end.
     with claimed.runtime.database.transaction() as session:
         if Jobs(session).get(claimed.job.id, None).export_uri is None:
             Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
@@ -137,7 +139,7 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
 def export_first(
     claimed: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
-    """Hand out a version that was checked as a whole, before it is refined: what a cancelled job leaves."""
+    """Export a version checked as a whole before refining it, in case the job is cancelled."""
     complete_export(claimed, winners, directory)
     url = upload(claimed, directory, report)
     with claimed.runtime.database.transaction() as session:
@@ -189,7 +191,7 @@ def _workload(winner: Winner) -> TunedWorkload:
 
 
 def _measured_on(session: Session, job_id: str, winners: Sequence[Winner]) -> MeasuredOn:
-    """Return the conditions of the winners' times; inside the model they differ from the job's context."""
+    """Return the conditions of the winners' times; these differ for times inside the model."""
     context_id = Jobs(session).get(job_id, None).context_id
     if context_id is None:
         return MeasuredOn()

@@ -1,4 +1,4 @@
-"""What a finish hands out: the winners, or rivals of theirs that do better inside the whole model."""
+"""The schedules that a finish exports: winners, or rivals that are faster inside the model."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ INSIDE: Final = "decide close contests inside the whole model"
 
 @dataclass(frozen=True, slots=True)
 class FinalSchedules:
-    """The schedules as tuning records, and the model compiled with them where that worked."""
+    """The schedules as tuning records, and the model compiled with them, if it was."""
 
     winners: Sequence[Winner]
     directory: Path
@@ -50,32 +50,33 @@ class FinalSchedules:
 
 
 def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
-    """Write the winners' records and compile nothing."""
+    """Write the winners' records without compiling the model."""
     return FinalSchedules(winners, model.write("export", winners), None, FinishReport())
 
 
 def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: StepLog) -> FinalSchedules:
-    """Go on from the winners' records as far as it works.
+    """Write the winners' records, compile the model, and decide close contests inside it.
 
-    Raises InvalidModel where the model does not compile, whatever is left out; Unavailable where
-    it is imported again without a graph pass.
+    A step that fails is logged, and the result of the last successful step is returned. Raises
+    InvalidModel if the model does not compile even without schedules and passes; Unavailable
+    if the job must import the model again without a graph pass.
     """
     directory = model.write("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    first = undone.attempt(COMPILE, partial(_compiled, partial(twice, compile_model)))
-    if isinstance(first, MallornError):
-        first = compile_without_fault(model, winners, first)
-    if first is None:
+    outcome = undone.attempt(COMPILE, partial(_compiled, partial(twice, compile_model)))
+    if isinstance(outcome, MallornError):
+        outcome = compile_without_fault(model, winners, outcome)
+    if outcome is None:
         return FinalSchedules(winners, directory, None, FinishReport())
     if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
-        return FinalSchedules(winners, directory, None, covered(first))
-    decided = undone.attempt(INSIDE, partial(_inside, model, first, check)) or InsideChoice(first, None)
-    chosen = decided.build
-    return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, decided.report))
+        return FinalSchedules(winners, directory, None, covered(outcome))
+    choice = undone.attempt(INSIDE, partial(_inside, model, outcome, check)) or InsideChoice(outcome, None)
+    chosen = choice.build
+    return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, choice.report))
 
 
 def _compiled(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
-    """Return the build, or the error that comes from the model, its schedules or its passes."""
+    """Return the build, or the error if the model, its schedules or its passes caused it."""
     try:
         return compile_model()
     except COMPILER_ERRORS as error:
@@ -85,10 +86,11 @@ def _compiled(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornEr
 
 
 def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: MallornError) -> TunedModel:
-    """Compile the model without the schedules that are to blame for `error`.
+    """Compile the model without the schedules that cause `error`.
 
-    If passes are to blame, send the job back to its import and raise Unavailable. Raises InvalidModel
-    with the compiler's words where the model does not compile, whatever is left out.
+    If graph passes cause it, send the job back to its import and raise Unavailable. Raises
+    InvalidModel with the compiler's message if the model does not compile even without all
+    schedules and passes.
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}
@@ -134,26 +136,27 @@ def _import_without_passes(model: JobModel, error: MallornError, why: str) -> No
 
 
 def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:
-    """How many of the model's workloads have a schedule, and what was exchanged inside it."""
+    """Return the report section on workloads with a schedule and on swaps inside the model."""
     compiled = built.compiled
     report = FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
     return report if inside is None else report.model_copy(update={"inside_the_model": inside})
 
 
 def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
-    """The first build where the job does without the pass, measures nothing, or has no device any more.
+    """Decide close contests inside the model; if that is not possible, return the first build.
 
-    Of a range, too: what is faster inside the largest shapes says nothing of the others.
+    It is not possible for a job whose options exclude it, without a device, or with a range of
+    shapes: times inside the largest shapes say nothing about the other shapes.
     """
     claimed = model.claimed
     one_shape = claimed.graph.dynamic is None
-    wanted = claimed.options.searches and claimed.options.contests == "inside"
-    placed = where_it_runs(model) if one_shape and wanted else None
+    is_enabled = claimed.options.searches and claimed.options.contests == "inside"
+    placed = where_it_runs(model) if one_shape and is_enabled else None
     return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
 
 
 def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
-    """Store the scripts of each winner; those that cannot be printed are left out."""
+    """Store the scripts of each winner; log and skip scripts that cannot be printed."""
     for winner in winners:
         claimed.lease.check()
         try:

@@ -1,8 +1,11 @@
-"""Decides a job without trials inside the whole model, all tasks at once (ADR 0053).
+"""Choose a job's first guesses inside the whole model, for all tasks at once (ADR 0053).
 
-Task by task, three guesses are built, checked and timed apart, a second or two each. Here the model is
-compiled with the likeliest guess of each task, checked as a whole and exported; then with the second
-and the third, and kernels are timed where they run. Times are kept in a context of their own.
+For jobs without trials.
+
+Building, checking and timing three guesses per task separately takes a second or two each.
+Here the model is compiled with the likeliest guess of each task, checked as a whole and
+exported; then it is compiled with the second and third guesses, and kernels are timed inside
+the model. The times are stored in a measuring context of their own.
 """
 
 import logging
@@ -42,36 +45,36 @@ from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, Engines
 
 CHOOSE: Final = "choose among first guesses inside the whole model"
-FEW: Final = 3  # bursts: a user waits
+FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
 SAYS: Final = "first guesses are timed inside the whole model"
-LIGHT: Final = 0.05  # of a run, that tasks take which keep their likeliest guess
+LIGHT: Final = 0.05  # share of a run: the lightest tasks up to it keep their likeliest guess
 KERNELS_SEC: Final = 0.4
 FIRST, JOINED = "guess-1", "joined"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """The model with the likeliest guesses, as far from onnxruntime's answers as it may be."""
+    """The model with the likeliest guesses, whose error against onnxruntime is allowed."""
 
     built: TunedModel  # its winners have the times below
     error: float
     allowed: float
     times: Times  # of its kernels
-    latency_us: dict[str, ModelLatency]  # beside onnxruntime; empty where only the device runs it
+    latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
 
 
 def guess_inside(
     claimed: StageContext, model: JobModel, check: Checker, undone: StepLog
 ) -> tuple[Decided, FinalSchedules] | None:
-    """The first guesses that are fastest inside the model; None where each task is decided alone.
+    """Return the guesses that are fastest inside the model; None to decide each task separately.
 
-    That is so for a range of shapes, where nothing times or confirms the whole model, and where the model
-    with the likeliest guesses does not compile or computes something else.
+    Returns None for a job with trials or a range of shapes, if no device can time the whole
+    model, and if the model with the likeliest guesses does not compile or has wrong outputs.
     """
     options, one_shape = claimed.options, claimed.graph.dynamic is None
-    inside = options.searches and options.contests == "inside" and not options.beside_others
-    if claimed.job.trials != 0 or not (inside and one_shape):
+    decides_inside = options.searches and options.contests == "inside" and not options.beside_others
+    if claimed.job.trials != 0 or not (decides_inside and one_shape):
         return None
     if (placed := where_it_runs(model)) is None:
         return None
@@ -83,8 +86,8 @@ def guess_inside(
         return None
     first = checked.built
     with undone.step("export"):
-        told = covered(first).model_copy(update={"latency_us": checked.latency_us})
-        export_first(claimed, first.winners, first.directory, told)
+        report_so_far = covered(first).model_copy(update={"latency_us": checked.latency_us})
+        export_first(claimed, first.winners, first.directory, report_so_far)
     chosen, report, error = undone.attempt(
         CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)
     ) or InsideChoice(first, None)
@@ -99,8 +102,10 @@ def guess_inside(
     return Decided(winners, losers, FinishReport()), handout
 
 
-def _guesses(claimed: StageContext, check: Checker, inside: int) -> tuple[list[list[Winner]], list[Contest]]:
-    """The guesses of each task, the likeliest first, and the tasks without one."""
+def _guesses(
+    claimed: StageContext, check: Checker, context_id: int
+) -> tuple[list[list[Winner]], list[Contest]]:
+    """Return the guesses of each task, the likeliest first, and the contests without a guess."""
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     timing = timing_inside(claimed)
@@ -108,7 +113,7 @@ def _guesses(claimed: StageContext, check: Checker, inside: int) -> tuple[list[l
     losers: list[Contest] = []
     for task, workload in tasks:
         claimed.lease.check()
-        contest = contest_of(claimed, task, workload, inside)
+        contest = contest_of(claimed, task, workload, context_id)
         row = [
             Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
             for slot in contest.slots
@@ -122,16 +127,16 @@ def _guesses(claimed: StageContext, check: Checker, inside: int) -> tuple[list[l
 
 
 def _checked(
-    model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, undone: StepLog
+    model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, step_log: StepLog
 ) -> CheckedModel | None:
-    """None where it does not compile or run, or nothing else computes the same."""
+    """Build, check and time the model; None if it fails or onnxruntime does not confirm it."""
     try:
-        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # they start meanwhile
-            with undone.step("build"):
+        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
+            with step_log.step("build"):
                 if reading is not None:
                     reading.wait()
                 built = model.build(FIRST, [row[0] for row in guesses])
-            with undone.step("check"):
+            with step_log.step("check"):
                 engines.load({TUNED: built.library})
                 error, allowed = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
                 if error > allowed:
@@ -151,7 +156,10 @@ def _checked(
 
 
 def _context(claimed: StageContext) -> int:
-    """Return the context of times inside the model: this host's if it has a device. Raises NoDevice."""
+    """Return the context id for times inside the model, preferring a device of this host.
+
+    Raises NoDevice if the job's device class has no device.
+    """
     devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
     if not devices:
         raise none_like(claimed.like)
@@ -163,24 +171,24 @@ def _context(claimed: StageContext) -> int:
         return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
 
 
-def _promote(claimed: StageContext, winners: Sequence[Winner], inside: int) -> None:
-    """Store the schedules that were timed inside the model."""
+def _promote(claimed: StageContext, winners: Sequence[Winner], context_id: int) -> None:
+    """Store and promote the schedules that were timed inside the model."""
     job, winners = claimed.job, [winner for winner in winners if winner.latency_us is not None]
     with claimed.runtime.database.transaction() as session:
         slots = [winner.contest.slots[winner.slot] for winner in winners]
         sketches = store_sketches(session, [slot.sketch for slot in slots])
         for winner, slot in zip(winners, slots, strict=True):
             trial = replace(winner.trial, origin=f"inside:{winner.means}")
-            row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], inside)
+            row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], context_id)
             owner = job.id, claimed.hold.token, winner.contest.workload.id, job.target_id
             (measurement_id,) = Measurements(session).add_finish(*owner, [row])
-            Schedules(session).promote(winner.schedule(job, inside, measurement_id))
+            Schedules(session).promote(winner.schedule(job, context_id, measurement_id))
 
 
 def choose_guesses(
     model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], undone: StepLog
 ) -> InsideChoice:
-    """The build with what is fastest of every task that matters, if that is faster as a whole."""
+    """Return a build with the fastest guess of each heavy task, if it beats the first build."""
     started = time.monotonic()
     first = checked.built
     heavy = _heavy(checked.times)
@@ -191,7 +199,7 @@ def choose_guesses(
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
     names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
-    with Engines(model.whole, [FIRST, *names]) as engines:  # they start meanwhile
+    with Engines(model.whole, [FIRST, *names]) as engines:  # they start during the builds
         with undone.step("build"):
             builds = [first, *map(model.build, names, others)]
         with undone.step("time"):
@@ -199,7 +207,7 @@ def choose_guesses(
             with model.alone() as alone:
                 times = list(engines.kernel_times(KERNELS_SEC).values())
     pairs = zip(builds, times, strict=True)
-    chosen = choose([timed_inside(build.winners, seen, alone) for build, seen in pairs], times)
+    chosen = choose([timed_inside(build.winners, task_us, alone) for build, task_us in pairs], times)
     swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
     build, latency_us, error = first, None, 0.0
     if swaps:
@@ -210,7 +218,7 @@ def choose_guesses(
 
 
 def _heavy(times: Times) -> set[str]:
-    """The tasks that take nearly all of a run: another guess for one of the rest brings nothing."""
+    """Return the tasks that take nearly all of a run; guesses for the rest gain nothing."""
     total_us, found = sum(times.values()), set[str]()
     left_us = total_us
     for name, us in sorted(times.items(), key=lambda each: -each[1]):
@@ -222,16 +230,17 @@ def _heavy(times: Times) -> set[str]:
 
 
 def _faster(
-    model: JobModel, first: TunedModel, chosen: Sequence[Winner], allowed: float, undone: StepLog
+    model: JobModel, first: TunedModel, chosen: Sequence[Winner], allowed: float, step_log: StepLog
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
-    """Return the faster build, both latencies, and how far its answers are from those of `first`.
+    """Return the faster build, both latencies, and its output error against `first`.
 
-    The build of what was chosen is not timed where it computes something else.
+    If the build with the chosen guesses has wrong outputs, it is not timed and `first` is
+    returned.
     """
-    with undone.step("build"):
+    with step_log.step("build"):
         joined = model.build(JOINED, chosen)
     libraries = {JOINED: joined.library, FIRST: first.library}
-    with undone.step("time"), Engines(model.whole, libraries) as engines:
+    with step_log.step("time"), Engines(model.whole, libraries) as engines:
         engines.load(libraries)
         if (error := engines.errors(JOINED).get(FIRST, inf)) > allowed:
             return first, None, 0.0
@@ -242,9 +251,9 @@ def _faster(
 
 
 def timed_inside(winners: Sequence[Winner], seen: Times, alone: bool) -> list[Winner]:
-    """Return winners with what a call of each took inside the model; no time where no clock saw its kernel.
+    """Return winners with the time of one call inside the model, if its kernel was observed.
 
-    Where other work of this service went on, times are upper bounds.
+    If other work of this service ran meanwhile (`alone` is False), times are upper bounds.
     """
     found, disturbed = [], None if alone else 1.0
     for winner in winners:

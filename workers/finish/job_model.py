@@ -1,4 +1,4 @@
-"""A job's whole model: compiled with one set of schedules after another, and timed on the job's device."""
+"""A job's whole model: compile it with sets of schedules, and time it on the job's device."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,23 +43,23 @@ class TunedModel:
 
     @property
     def is_large(self) -> bool:
-        """Whether this host's memory is little for several of them."""
+        """Whether this host's memory is too small for several such models."""
         return is_large(self.compiled.bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class JobModel:
-    """The model of a job whose finish this worker holds."""
+    """The model of a job whose finish this worker has leased."""
 
     claimed: StageContext
     whole: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
-    shares_locks: bool = True  # with the device, if that is of this host
+    shares_locks: bool = True  # whether this host's devices use this worker's locks
 
     @classmethod
     def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
-        """The job's model as its import found it, with files in a folder."""
+        """Return the job's model as it was imported, with its files in `folder`."""
         whole = WholeModel(
             path=claimed.model_file(folder.path),
             target=claimed.target,
@@ -79,9 +79,10 @@ class JobModel:
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """Return a directory of the schedules as tuning records, which no process reaches any more.
+        """Write the schedules as records to a directory that no child can write to; return it.
 
-        Raises ExportFailed; TamperedFile where the process that wrote them left something else.
+        Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files than
+        records.
         """
         self.claimed.lease.check()
         written, directory = self.whole.folder / name, self.folder.path / "exports" / name
@@ -92,26 +93,29 @@ class JobModel:
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
-        """Compile the model with the schedules of a directory of `write`; of a range, to time its points.
+        """Compile the model with the records of `write`, or take the library from the cache.
 
-        Raises ExportFailed if the model has no place for one of them: TVM compiled that task to naive loops.
+        A range of shapes gets one rule per point, for timing. Raises ExportFailed if a
+        schedule does not match any function of the model, so that TVM compiled that task to
+        naive loops.
         """
         library = directory.with_suffix(".so")
-        if (known := self.libraries.take(winners, library)) is None:
+        if (compiled := self.libraries.take(winners, library)) is None:
             dynamic = self.claimed.graph.dynamic
             whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
             written = self.whole.folder / directory.name
             library = written.with_suffix(".so")
-            known = whole.compile(written, library)
-        if lost := {winner.contest.task.name for winner in winners} & set(known.missing):
-            raise ExportFailed(f"{LOST}: {', '.join(sorted(lost))}", hint=TUNE_AGAIN)
-        return TunedModel(tuple(winners), directory, library, known)
+            compiled = whole.compile(written, library)
+        if unmatched := {winner.contest.task.name for winner in winners} & set(compiled.missing):
+            raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
+        return TunedModel(tuple(winners), directory, library, compiled)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Have this host alone for a timing. The device is given back first: others may wait for it.
+        """Hold the host lock for a timing; yield whether no other work of this service runs.
 
-        A device that times the model holds its own host, run by run.
+        The device is released first, since other workers may wait for it. If a device times
+        the model, it locks its own host for each run, so nothing is locked here.
         """
         if self.whole.seat is not None:
             yield True
@@ -121,13 +125,13 @@ class JobModel:
             yield held and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
-        """What each build spends in each kernel, in microseconds a run, beside so many other programs."""
+        """Return each build's microseconds per run and kernel, while `beside` programs run."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(beside):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
-        """The whole model's latency in microseconds with each build, beside so many other programs."""
+        """Return the model's latency in microseconds per build, while `beside` programs run."""
         with self._engines(builds) as engines, self.alone(), stress(beside):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
@@ -139,16 +143,16 @@ class JobModel:
 
 
 def where_it_runs(model: JobModel) -> JobModel | None:
-    """The model on this host where that is the device's, else on the device, over RPC; None without a device.
+    """Return the model to run on this host if a device is here, else on the device by RPC.
 
-    Raises Unavailable when the tracker does not answer.
+    None if there is no device. Raises Unavailable if the tracker does not answer.
     """
     runtime, target = model.claimed.runtime, model.claimed.target
     like = model.claimed.like
     devices = of_class(runtime.fleet.devices(target), like)
-    here = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
-    if target.is_cpu and here:
-        return replace(model, shares_locks=all(map(shares_locks, here)))
+    local_endpoints = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
+    if target.is_cpu and local_endpoints:
+        return replace(model, shares_locks=all(map(shares_locks, local_endpoints)))
     if not devices:
         return None
     seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
@@ -156,7 +160,7 @@ def where_it_runs(model: JobModel) -> JobModel | None:
 
 
 def placed(model: JobModel) -> JobModel:
-    """The model where it is timed. Raises MallornError where the job has no device any more."""
+    """Return the model set up for timing. Raises MallornError if the job has no device."""
     found = where_it_runs(model)
     if found is None:
         raise MallornError("no device of the target is there any more", hint="mallorn devices")
@@ -164,7 +168,7 @@ def placed(model: JobModel) -> JobModel:
 
 
 def be_here(model: JobModel) -> bool:
-    """Raises MallornError where what this host times is not what the job's device would."""
+    """Return True. Raises MallornError if the job's device is on another host, or missing."""
     if placed(model).whole.seat is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

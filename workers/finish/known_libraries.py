@@ -1,8 +1,9 @@
-"""Libraries that earlier jobs ended with: the same model with the same schedules is compiled once.
+"""A cache of compiled libraries: the same model with the same schedules is compiled only once.
 
-They are their owner's alone, and lie where no child process writes: each use is a copy. An entry appears and
-goes as a whole, by being renamed. A draft is locked while its writer lives, so that the next one removes
-what a killed writer left. Workers ask the database which owners still have the model.
+Each owner has entries of their own, in a folder that no child process can write to; users of
+an entry get a copy. Entries are added and removed atomically, by a rename. A draft is locked
+while its writer lives, so that another worker can remove the draft of a killed writer. Workers
+ask the database which owners still have the model.
 """
 
 import json
@@ -27,17 +28,17 @@ from workers.process.leased_stage import StageContext
 from workers.sandbox.untrusted_files import CHUNK_BYTES, TamperedFile, copy_out
 from workers.tvm.code_digest import builder
 
-MOST_BYTES: Final = 1 << 30  # of all; the one that was used last goes last
+MOST_BYTES: Final = 1 << 30  # of all entries; the least recently used are removed first
 LIBRARIES: Final = "libraries"  # in a worker's data directory
 DRAFT: Final = "draft-"
-LIBRARY, ABOUT = "library.so", "about.json"  # of an entry
-_ABOUT: Final = TypeAdapter(tuple[str, Compiled])  # and its digest
+LIBRARY, ABOUT = "library.so", "about.json"  # files of an entry
+_ABOUT: Final = TypeAdapter(tuple[str, Compiled])  # the library's digest, and its description
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLibraries:
-    """Those of one owner's model for one target, by one builder."""
+    """Cached libraries of one owner's model for one target and one builder."""
 
     folder: Path  # of the owner's model
     made_for: str  # target and builder, as a digest
@@ -46,8 +47,8 @@ class KnownLibraries:
     def of(cls, claimed: StageContext) -> Self:
         job = claimed.job
         graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
-        asked = claimed.target.text, claimed.options.input_shapes
-        made_for = _digest_of(graph, asked, builder())
+        target_and_shapes = claimed.target.text, claimed.options.input_shapes
+        made_for = _digest_of(graph, target_and_shapes, builder())
         root = claimed.runtime.settings.data_dir / LIBRARIES
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 
@@ -55,13 +56,13 @@ class KnownLibraries:
         return any(self.folder.glob(f"{self.made_for}-*"))
 
     def take(self, winners: Sequence[Winner], library: Path) -> Compiled | None:
-        """Copy the one with these schedules to where no child writes; None where there is none."""
+        """Copy the entry with these schedules to `library`; None if it is missing or damaged."""
         entry = self._entry(winners)
         try:
-            wanted, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
+            digest, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
             stored = (entry / LIBRARY).open("rb")
         except (FileNotFoundError, NotADirectoryError, ValueError):
-            self.forget(winners)  # a power cut may have left half of it
+            self.forget(winners)  # a power cut may have truncated it
             return None
         except OSError as error:
             log.warning("the kept library %s is not read: %s", entry, error)
@@ -70,18 +71,18 @@ class KnownLibraries:
             with stored, library.open("w+b") as copy:
                 copyfileobj(stored, copy, CHUNK_BYTES)
                 copy.seek(0)
-                is_whole = file_digest(copy, "sha256").hexdigest() == wanted
+                is_intact = file_digest(copy, "sha256").hexdigest() == digest
             os.utime(entry)
-        except OSError as error:  # of this host: the entry is none the worse
+        except OSError as error:  # the host's fault: keep the entry
             log.warning("the kept library %s is not copied: %s", entry, error)
             return None
-        if is_whole:
+        if is_intact:
             return compiled
         self.forget(winners)
         return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
-        """Keep one for the next job, if there is room. The library lies where a child may write."""
+        """Store a copy of a library that a child may write to, and evict the oldest entries."""
         entry, root = self._entry(winners), self.folder.parent
         if entry.exists() or compiled.bytes > MOST_BYTES:
             return
@@ -89,17 +90,17 @@ class KnownLibraries:
             self.folder.mkdir(parents=True, exist_ok=True)
             _remove_dead_drafts(root)
             with locked_folder(root, DRAFT) as draft:
-                made = draft / "entry"
-                made.mkdir()
-                found = copy_out(library.parent, library.name, made / LIBRARY, MOST_BYTES)
-                (made / ABOUT).write_bytes(_ABOUT.dump_json((found, compiled)))
-                made.rename(entry)
+                entry_draft = draft / "entry"
+                entry_draft.mkdir()
+                digest = copy_out(library.parent, library.name, entry_draft / LIBRARY, MOST_BYTES)
+                (entry_draft / ABOUT).write_bytes(_ABOUT.dump_json((digest, compiled)))
+                entry_draft.rename(entry)
             _forget_oldest(root)
         except (OSError, TamperedFile) as error:
             log.warning("the library is not kept: %s", error)
 
     def forget(self, winners: Sequence[Winner]) -> None:
-        """Remove the one with these schedules, which is torn or computes something else."""
+        """Remove the entry with these schedules, which is damaged or computes wrong results."""
         _remove(self._entry(winners))
 
     def _entry(self, winners: Sequence[Winner]) -> Path:
@@ -108,7 +109,7 @@ class KnownLibraries:
 
 
 def forget_deleted(data_dir: Path, database: Database) -> None:
-    """Remove libraries of models that their owners do not have any more, and drafts of killed writers."""
+    """Remove libraries of models that their owners deleted, and drafts of killed writers."""
     root = data_dir / LIBRARIES
     if not root.is_dir():
         return
@@ -123,7 +124,7 @@ def forget_deleted(data_dir: Path, database: Database) -> None:
 
 
 def _folder_name(model_id: str, owner: str) -> str:
-    """The owner's name does not stand there: it can be erased."""
+    """Return a folder name with a digest of the owner's name, since that name can be erased."""
     return f"{model_id}-{_digest_of(owner)}"
 
 
@@ -137,7 +138,7 @@ def _remove_dead_drafts(root: Path) -> None:
 
 
 def _remove(entry: Path) -> None:
-    """Take an entry away as a whole; another worker may be faster."""
+    """Remove an entry atomically; do nothing if another worker has removed it already."""
     with suppress(OSError), locked_folder(entry.parent.parent, DRAFT) as trash:
         entry.rename(trash / "entry")
 

@@ -1,4 +1,4 @@
-"""Who may be handed out: the seam of the numeric check, and what is done where nothing can be run."""
+"""Interface of the numeric check of winners, and its version for targets without a device."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,9 +16,10 @@ INVALID: Final = "it can no longer be rebuilt"
 
 @dataclass(frozen=True, slots=True)
 class NumericCheck:
-    """The numeric check of one candidate: WRONG_RESULT is for good, other failures are those of the check.
+    """Result of the numeric check of one candidate.
 
-    One that is ok without a `max_error` was not checked.
+    WRONG_RESULT is final; other failures mean that the check itself failed. OK without a
+    `max_error` means that the candidate was not checked.
     """
 
     outcome: Outcome
@@ -32,7 +33,7 @@ class NumericCheck:
 
 
 class Checker(ABC):
-    """Whether a winner may be handed out."""
+    """Decides whether a winner may be exported."""
 
     def __init__(self, runtime: Runtime, target: Target) -> None:
         self._compiler = runtime.compiler
@@ -40,16 +41,16 @@ class Checker(ABC):
 
     @abstractmethod
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        """Check one candidate. Raises Unavailable when the device is lost meanwhile."""
+        """Check one candidate. Raises Unavailable if the device is lost during the check."""
 
     def trace(self, program: Program, slot: MeasureInput) -> str | None:
-        """The candidate's full trace; None when it is invalid by now."""
-        asked = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
-        return twice(lambda: self._compiler.full_trace(*asked))
+        """Return the candidate's full trace; None if it can no longer be rebuilt."""
+        arguments = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+        return twice(lambda: self._compiler.full_trace(*arguments))
 
 
 class Unchecked(Checker):
-    """Where there is nothing to run them on, winners need only be programs."""
+    """Accepts every winner whose trace can be rebuilt, for use without a device."""
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         try:

@@ -1,7 +1,8 @@
-"""What trials would win after a job without any: its kernels' times beside the machine's limit tell.
+"""Predict the gain from trials for a job without trials, from kernel times and machine limits.
 
-On the logarithmic scale trials close a share of what a guess leaves open to the limit: how large a one,
-jobs of this measuring context tell by operator, beside EARLIER of all.
+Trials close a share of the gap between a first guess and the machine's limit (log scale). The
+share is estimated per operator from earlier jobs of this measuring context and the networks in
+EARLIER.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.process.leased_stage import StageContext
 from workers.whole_model.engines import TUNED
 
-# Of a network on a machine each: docs/results/tuning_gain.json, by `python -m benchmarks.tuning_gain`.
+# One entry per network and machine: docs/results/tuning_gain.json, by `python -m
+# benchmarks.tuning_gain`.
 EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
     (0.121, 0.016), (0.575, 0.408), (0.401, 0.029), (0.681, 0.174),
     (0.381, 0.06), (0.077, 0.001), (0.305, 0.064), (0.306, 0.034),
@@ -32,17 +34,18 @@ EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
     (0.022, 0.016), (0.014, 0.01), (0.013, 0.006), (0.014, 0.014),
     (0.027, 0.018), (0.03, 0.006), (0.002, 0.001),
 ))  # fmt: skip
-# The networks there got so many trials, ten a task or more; one took so long, its part of the job included.
+# Trials of these networks, fewest trials per task, and seconds per trial including job
+# overhead.
 TRIALS: Final = 1000
 FEWEST: Final = 10
 TRIAL_SEC: Final = 0.33
-MISSED: Final = 0.1  # of what was seen lies on either side of the interval
-NAMED: Final = 3  # tasks that win the most
+MISSED: Final = 0.1  # share of the observed values below and above the interval
+NAMED: Final = 3  # tasks with the largest gain that the report names
 
 
 @dataclass(frozen=True, slots=True)
 class GuessedTask:
-    """A task with a first guess, and what all its calls in a run take."""
+    """A task with a first guess, and the time of all its calls in one run of the model."""
 
     name: str
     us: float
@@ -50,7 +53,7 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task with what was handed out in the guess's place, timed in turn; None if untimed."""
+        """Return the task with the gap between its guess and its winner; None if untimed."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
@@ -60,14 +63,14 @@ class GuessedTask:
         return cls(task.name, task.weight * guess_us, gap)
 
     def won_us(self, share: float) -> float:
-        """If trials close so much of what is open."""
+        """Return the microseconds saved per run if trials close this share of the gap."""
         return self.us * (1 - exp(-share * self.gap.open))
 
 
 def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: FinishReport) -> FinishReport:
-    """The report's part: what trials closed or, after none, what they would win.
+    """Return the report section on trials: gaps closed or, without trials, the predicted gain.
 
-    Empty where tasks, model or machine were not timed, or that while others had it.
+    Empty if tasks, model or machine were not timed, or the machine's probe was disturbed.
     """
     tuned, machine = timed.latency_us.get(TUNED), known_machine(claimed.runtime, claimed.job.id)
     if not (tuned and machine and winners and claimed.options.searches) or machine.disturbed:
@@ -78,16 +81,16 @@ def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: Fin
     if claimed.job.trials != 0:
         return FinishReport(gaps=[task.gap for task in tasks])
     with claimed.runtime.database.session() as session:
-        told = Jobs(session).reports(claimed.job.context_id)
-    well = [report for report, _ in told if (report.trials or 0) >= FEWEST * len(report.gaps)]
-    seen = [gap for report in well for gap in report.gaps]
-    paces = [took_sec / report.trials for report, took_sec in told if report.trials]
+        reports = Jobs(session).reports(claimed.job.context_id)
+    tuned_reports = [report for report, _ in reports if (report.trials or 0) >= FEWEST * len(report.gaps)]
+    gaps = [gap for report in tuned_reports for gap in report.gaps]
+    paces = [took_sec / report.trials for report, took_sec in reports if report.trials]
     trial_sec = median(paces) if paces else TRIAL_SEC
-    return FinishReport(tuning_gain=predict_tuning_gain(tasks, seen, tuned.median, trial_sec))
+    return FinishReport(tuning_gain=predict_tuning_gain(tasks, gaps, tuned.median, trial_sec))
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
-    """Nothing is open where the limit was beaten, which was none then, or is not known."""
+    """Return the gap to the limit (log scale), 0 if the limit is unknown or was beaten."""
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
 
@@ -99,9 +102,10 @@ def predict_tuning_gain(
     trial_sec: float = TRIAL_SEC,
     earlier: Sequence[GapClosed] = EARLIER,
 ) -> TuningGain:
-    """`seen` are tasks of other jobs in this measuring context; `whole_us` is a run of the model.
+    """Predict the model's relative gain from trials, with an interval.
 
-    Errors of tasks are taken to be one network's, and not to cancel out.
+    `seen` are gaps of tasks of other jobs in this measuring context; `whole_us` is one run of
+    the model. Errors of tasks are assumed to be correlated, so they do not cancel out.
     """
     ops = {task.gap.op for task in tasks}
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
@@ -121,13 +125,14 @@ def predict_tuning_gain(
 
 
 def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
-    """The share that trials close between the ends of its interval.
+    """Return the share of the gap that trials close: low end of the interval, mean, high end.
 
-    Rows count by what was open, so that the noise of small gaps does not; None open tells nothing.
+    Rows are weighted by the open gap, so that the noise of small gaps counts little; rows
+    without a gap are ignored.
     """
-    known = sorted((row.share, row.open) for row in rows if row.open)
-    shares, weights = zip(*known, strict=True)
+    pairs = sorted((row.share, row.open) for row in rows if row.open)
+    shares, weights = zip(*pairs, strict=True)
     mean = float(np.average(shares, weights=weights))
-    reached = np.cumsum(weights) / sum(weights)
-    low, high = (shares[at] for at in np.searchsorted(reached, (MISSED, 1 - MISSED)))
+    cumulative = np.cumsum(weights) / sum(weights)
+    low, high = (shares[index] for index in np.searchsorted(cumulative, (MISSED, 1 - MISSED)))
     return min(low, mean), mean, max(high, mean)

@@ -1,4 +1,4 @@
-"""Finishing a job: every step in order."""
+"""Finish a job: run all steps from the last round to the report."""
 
 import time
 from collections import Counter
@@ -48,111 +48,113 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 
 def finish(runtime: Runtime, job_id: str) -> None:
-    """Take a job from its last round to verified schedules and a report, or back to a stale import."""
+    """Lease a FINISHING job and finish it; if its import is stale, send it back to import."""
     with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
         if claimed is not None:
             finish_stage(claimed)
 
 
 def finish_stage(claimed: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
-    """Do the same for a stage that is held; `answers` hold what a detached device measured and checked."""
+    """Finish a leased job; `answers` stand in for a detached device's measurements."""
     job_id = claimed.job.id
     with claimed.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
-        undone = StepLog(claimed)
-        with undone.step("probe"):
+        step_log = StepLog(claimed)
+        with step_log.step("probe"):
             settle_builder(claimed.runtime, job_id)
             settle_import(claimed.runtime, job_id)
             measuring = claimed.options.mode != ZERO_SHOT and not claimed.options.is_detached
-            # A job without trials has no machine yet. A compiler that fails here makes no defaults either.
+            # A job without trials has no machine probe yet. Go on if the compiler fails at it.
             with suppress(ChildError, Unschedulable):
                 ensure_machine(claimed.runtime, job_id, PROBES_SEC, measuring)
             with claimed.runtime.database.session() as session:
                 claimed = replace(claimed, job=Jobs(session).get(job_id, None))
-        _finish(claimed, undone, answers)
+        _finish(claimed, step_log, answers)
 
 
-def _finish(claimed: StageContext, undone: StepLog, answers: tuple[Measurer, Checker] | None) -> None:
+def _finish(claimed: StageContext, step_log: StepLog, answers: tuple[Measurer, Checker] | None) -> None:
     started = time.monotonic()
-    why = claimed.job.tuning_ended
+    reason = claimed.job.tuning_ended
     with (
         stage_folder(claimed.runtime, "finish-") as folder,
         claimed.graphs(folder) as graphs,
         IdleEngines() as idle,
     ):
         measurer = answers[0] if answers else claimed.runtime.measurer(claimed.options, claimed.like)
-        checker = nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, undone)
+        checker = (
+            nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, step_log)
+        )
         with checker as check:
             model = JobModel.of(claimed, graphs, folder, idle)
-            guessed = _guess(claimed, model, measurer, check, undone)
+            guessed = _guess(claimed, model, measurer, check, step_log)
             if guessed is not None:
                 decided, handout = guessed
             else:
-                with undone.step("decide"):
-                    decided = decide_all(claimed, why, measurer, check)
-                    handout = _hand_out(model, decided.winners, measurer, check, undone)
+                with step_log.step("decide"):
+                    decided = decide_all(claimed, reason, measurer, check)
+                    handout = _hand_out(model, decided.winners, measurer, check, step_log)
         # A schedule that was left out, so that the model compiles, counts as no schedule.
         names = {winner.contest.task.name for winner in handout.winners}
-        kept = [each for each in decided.winners if each.contest.task.name in names]
+        exported = [each for each in decided.winners if each.contest.task.name in names]
         dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]
-        decided = replace(decided, winners=kept, losers=[*decided.losers, *dropped])
-        with undone.step("export"):
+        decided = replace(decided, winners=exported, losers=[*decided.losers, *dropped])
+        with step_log.step("export"):
             complete_export(claimed, handout.winners, handout.directory)
-            # Those that were promoted alone, too: a rival may be handed out in their place.
-            shown = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
-            keep_scripts(claimed, shown, graphs)
-        by = FinishReport(measured_by=claimed.measured_by)
-        told = _tasks(claimed, handout.winners, decided.losers), decided.answers
-        parts = [by, _expected(claimed), *told, handout.report]
+            # Include the promoted winners, since rivals may be exported in their place.
+            checked = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
+            keep_scripts(claimed, checked, graphs)
+        measured_by = FinishReport(measured_by=claimed.measured_by)
+        tasks_and_answers = _tasks(claimed, handout.winners, decided.losers), decided.answers
+        parts = [measured_by, _expected(claimed), *tasks_and_answers, handout.report]
         if handout.built is not None:
-            with undone.step("compare"):
-                timed = compare(model, handout.built, undone)
+            with step_log.step("compare"):
+                timed = compare(model, handout.built, step_log)
             parts.append(timed)
             settle_rules(handout.directory, timed.points)
-            if claimed.graph.dynamic is None:  # the tasks of a range belong to no one run
+            if claimed.graph.dynamic is None:  # a range's tasks belong to different runs
                 parts.append(limits(claimed, _contests(decided), timed))
                 parts.append(what_trials_win(claimed, decided.winners, timed))
-            parts.append(beside_others(model, decided.winners, handout, check, undone))
+            parts.append(beside_others(model, decided.winners, handout, check, step_log))
         claimed.lease.check()
         finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
-        seconds = _seconds(claimed, undone.seconds)
-        ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=undone.entries)
+        seconds = _seconds(claimed, step_log.seconds)
+        ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=step_log.entries)
         with claimed.runtime.database.session() as session:
-            how_far = progress(session, Jobs(session).get(claimed.job.id, None))
-        trials = FinishReport(trials=how_far.spent, outcomes=how_far.outcomes)
+            job_progress = progress(session, Jobs(session).get(claimed.job.id, None))
+        trials = FinishReport(trials=job_progress.spent, outcomes=job_progress.outcomes)
         report = _together(*parts, trials, ended)
         report = _together(report, conditions(claimed, report, decided.winners))
         steps = len(_contests(decided)) if claimed.options.searches and guessed is None else 0
-        _store(claimed, why, report, upload(claimed, handout.directory, report), steps)
+        _store(claimed, reason, report, upload(claimed, handout.directory, report), steps)
 
 
 def _guess(
-    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, undone: StepLog
+    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, step_log: StepLog
 ) -> tuple[Decided, FinalSchedules] | None:
-    """Only where the measurer can time the whole model."""
+    """Decide inside the model (`guess_inside`); None if the measurer cannot time it."""
     try:
         measurer.require(Need.TIME)
     except MallornError:
         return None
-    return guess_inside(claimed, model, check, undone)
+    return guess_inside(claimed, model, check, step_log)
 
 
 def _checker(
-    claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, undone: StepLog
+    claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
 ) -> AbstractContextManager[Checker]:
-    """What checks numbers on a device, where the measurer has one and the job asks for it."""
-    runtime, target, asked = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
-    if asked and undone.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
+    """Return a verifier if the job checks outputs on a device, else `Unchecked`."""
+    runtime, target, is_required = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
+    if is_required and step_log.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
         return verifier(runtime, target, graphs, folder, claimed.like)
     return nullcontext(Unchecked(runtime, target))
 
 
 def _hand_out(
-    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, undone: StepLog
+    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, step_log: StepLog
 ) -> FinalSchedules:
-    """Compile the model only where the measurer can time it, and the job asks for it."""
-    asked = model.claimed.options.mode != ZERO_SHOT
-    if asked and undone.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
-        return choose(model, winners, check, undone)
+    """Choose the final schedules; without compiling the model if it cannot be timed."""
+    is_required = model.claimed.options.mode != ZERO_SHOT
+    if is_required and step_log.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
+        return choose(model, winners, check, step_log)
     return records_alone(model, winners)
 
 
@@ -161,7 +163,7 @@ def _contests(decided: Decided) -> list[Contest]:
 
 
 def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
-    """`found` and `of` count the winners; the counts of a compiled model replace them."""
+    """Return the report section on tasks; a compiled model's counts replace these."""
     tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
     untimed = [name for name, us in tasks_us.items() if us is None] if claimed.options.searches else []
     missing = [contest.task.name for contest in losers]
@@ -177,20 +179,20 @@ def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Co
 
 
 def _together(*parts: FinishReport) -> FinishReport:
-    """All parts in one report; where two set a field, the later one counts."""
-    said = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
-    return FinishReport.model_validate(said)
+    """Merge the parts into one report; if two set the same field, the later one wins."""
+    values = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
+    return FinishReport.model_validate(values)
 
 
 def _expected(claimed: StageContext) -> FinishReport:
-    """What the planner expected of more trials."""
+    """Return the report section on the planner's forecast of the gain from more trials."""
     with claimed.runtime.database.session() as session:
         ended = Events(session).newest(claimed.job.id, FinishingEvent)
     return FinishReport(outlook=ended.outlook) if ended and ended.outlook else FinishReport()
 
 
 def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, StepSeconds]:
-    """With the import, of which only the wall's time is known: another worker may have done it."""
+    """Return the seconds per step, with the import's wall time; its CPU time is not recorded."""
     with claimed.runtime.database.session() as session:
         took_sec = StageRuns(session).seconds(claimed.job.id, StageKind.IMPORT)
         total_sec = read_clock(session) - claimed.job.created_at
@@ -201,17 +203,17 @@ def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, 
     return found
 
 
-def _store(claimed: StageContext, why: str, report: FinishReport, url: str, steps: int) -> None:
-    """Raises Unavailable where a restore of the database took away some of what was decided."""
+def _store(claimed: StageContext, reason: str, report: FinishReport, url: str, steps: int) -> None:
+    """Store the report and end the job. Raises Unavailable if a restore lost decisions."""
     with claimed.runtime.database.transaction() as session:
         Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
         if FinishSteps(session).forget(claimed.job.id) < steps:
             raise Unavailable(RESTORED)
-        claimed.end(session, JobState.DONE, why, DoneEvent(report=report))
+        claimed.end(session, JobState.DONE, reason, DoneEvent(report=report))
 
 
 def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
-    """The report's conditions, with those of the trials and winners; none of a job that timed nothing."""
+    """Return the conditions of model, trials and winners; empty if nothing was timed."""
     with claimed.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
@@ -219,21 +221,21 @@ def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Wi
     bounds = sum(winner.trial.is_bound for winner in winners)
     if not trials.timed and not bounds:
         return FinishReport(conditions=model) if model else FinishReport()
-    told = [model.note] if model and model.note else []
+    notes = [model.note] if model and model.note else []
     if trials.past_words:
-        told.append(f"While candidates were timed, {trials.past_words}.")
+        notes.append(f"While candidates were timed, {trials.past_words}.")
     if bounds:
-        told.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
+        notes.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
     steady = not trials.is_uncertain and not bounds and (model is None or model.steady)
-    both = Conditions(steady=steady, note=" ".join(told), trials=trials if trials.timed else None)
-    return FinishReport(conditions=both)
+    combined = Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
+    return FinishReport(conditions=combined)
 
 
 def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
-    """The limits' part of the report, where the tuned model was timed.
+    """Return the report section on hardware limits; empty if the tuned model was not timed.
 
-    Without the peak where nobody has measured it, and where the host was busy: what others
-    took of it would make us look far.
+    The peak is left out if it was not measured, or if timing was disturbed, since the share of
+    the peak would then be too low.
     """
     latency = timed.latency_us.get(TUNED)
     if latency is None:
@@ -247,7 +249,7 @@ def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport)
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:
-    """The operations of one run beside the peak, which is float32's: it says nothing of narrower types."""
+    """Return one run's FLOP, the float32 peak, and the share reached (float32 models only)."""
     if precision != "float32":
         return Limits(flop=flop, peak_gflops=peak_gflops)
     gflops = flop / tuned_us / 1e3

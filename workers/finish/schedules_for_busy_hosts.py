@@ -1,8 +1,9 @@
-"""A version of the schedules for busy machines: what is fastest alone need not be beside other programs.
+"""A version of the schedules for busy hosts, on which other kernels may be fastest.
 
-After VELTAIR. Every task's likeliest candidates are compiled into the model, as rivals are, and each kernel
-is timed where it runs while as many programs as there are cores compute and stream memory. The model with
-those that won there is timed beside the model with those that won alone, from an idle host to a full one.
+After VELTAIR. Every task's likeliest candidates are compiled into the model, and each kernel
+is timed inside the model while one load program per core computes and streams memory. Then the
+model with the winners under load and the model with the winners on an idle host are both
+timed, from no load to full load.
 """
 
 import shutil
@@ -27,7 +28,7 @@ from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.round.store_referenced_rows import store_sketches
 
-# Beside other programs two timings of the same kernel are further apart than alone.
+# Least relative gain that counts: under load, two timings of the same kernel differ more.
 WORTH: Final = 0.05
 ORIGIN: Final = "beside"
 ALONE, LOADED = Version.ALONE.value, Version.LOADED.value
@@ -38,9 +39,9 @@ SAYS: Final = "schedules are timed beside other programs"
 def beside_others(
     model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: StepLog
 ) -> FinishReport:
-    """The part of the report that tells of busy machines, where that was asked for.
+    """Return the report section on busy hosts; empty if not asked for or if a step failed.
 
-    A version that wins at some load is put beside the records of the export.
+    If the version for busy hosts is faster at some load, copy its records into the export.
     """
     built = handout.built
     if not model.claimed.options.beside_others or built is None:
@@ -62,34 +63,37 @@ def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, che
     with model.claimed.runtime.database.transaction() as session:
         Jobs(session).say(model.claimed.job.id, SAYS)
     most = model.claimed.target.num_cores
-    known = {winner.contest.task.name: winner for winner in winners}
-    others = fields(first.winners, [_others(w, known[w.contest.task.name]) for w in first.winners])
+    winner_of = {winner.contest.task.name: winner for winner in winners}
+    others = fields(first.winners, [_others(w, winner_of[w.contest.task.name]) for w in first.winners])
     builds = [first, *(model.build(f"versions-{n}", field) for n, field in enumerate(others, 1))]
     times = model.kernel_times(builds, most) if others else [{}]
     rows = [build.winners for build in builds]
     _store(model, rows, times)
     chosen = verified(first.winners, choose(rows, times, WORTH), check)
     swaps = swapped(first.winners, chosen, rows, times)
-    both = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
+    candidates = {ALONE: first} | ({LOADED: model.build(LOADED, chosen)} if swaps else {})
     timed: list[BesidePrograms] = []
     for programs in loads(most):
-        us = model.latencies(both, programs)
+        us = model.latencies(candidates, programs)
         timed.append(BesidePrograms(programs=programs, alone_us=us[ALONE], loaded_us=us.get(LOADED)))
     wins_from = crossover(timed)
     if wins_from is not None:
         for name in DATABASE:
-            shutil.copyfile(both[LOADED].directory / name, first.directory / Version.LOADED.file(name))
+            shutil.copyfile(candidates[LOADED].directory / name, first.directory / Version.LOADED.file(name))
     seconds = round(time.monotonic() - started, 1)
     return Contention(tasks=swaps, loads=timed, wins_from=wins_from, seconds=seconds)
 
 
 def loads(most: int) -> list[int]:
-    """Numbers of programs to time the model beside: none, one, half of the cores, all."""
+    """Return the numbers of load programs to time the model with: 0, 1, most // 2 and `most`."""
     return sorted({0, 1, most // 2, most})
 
 
 def crossover(timed: Sequence[BesidePrograms]) -> int | None:
-    """The programs from which on the version for load is faster by more than noise, up to the most."""
+    """Return the number of programs from which on the version for busy hosts is clearly faster.
+
+    None if it is not clearly faster at the highest load.
+    """
     found = None
     for each in reversed(timed):
         if each.loaded_us is None or each.loaded_us > each.alone_us * (1 - WORTH):
@@ -98,14 +102,14 @@ def crossover(timed: Sequence[BesidePrograms]) -> int | None:
     return found
 
 
-def _others(chosen: Winner, alone: Winner) -> list[Winner]:
-    """What else may win beside other programs; the one that won alone may have lost inside the model."""
-    found = {each.slot: each for each in (alone, *alone.rivals, *alone.versions)}
+def _others(chosen: Winner, task_winner: Winner) -> list[Winner]:
+    """Return the other candidates that may win under load, the task's first winner included."""
+    found = {each.slot: each for each in (task_winner, *task_winner.rivals, *task_winner.versions)}
     return [each for slot, each in found.items() if slot != chosen.slot]
 
 
 def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Times]) -> None:
-    """Keep what was timed in a context of its own: the next job for this task begins with it."""
+    """Store the times in a measuring context of their own, for later contests of the tasks."""
     claimed = model.claimed
     with claimed.runtime.database.transaction() as session:
         context_id, contexts = Jobs(session).get(claimed.job.id, None).context_id, Contexts(session)
@@ -113,13 +117,13 @@ def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Ti
             return
         timing = timing_inside(claimed, claimed.target.num_cores)
         beside = contexts.ensure_timed_as(contexts.get(context_id), timing).id
-        for place in range(len(rows[0])):
-            seen = {row[place].slot: (row[place], us) for row, us in zip(rows, times, strict=True)}
-            first = rows[0][place]
+        for index in range(len(rows[0])):
+            timings = {row[index].slot: (row[index], us) for row, us in zip(rows, times, strict=True)}
+            first = rows[0][index]
             sketches = store_sketches(session, [slot.sketch for slot in first.contest.slots])
             task = first.contest.task
             new: list[NewMeasurement] = []
-            for winner, us in seen.values():
+            for winner, us in timings.values():
                 if us.get(task.name):
                     candidate = winner.contest.slots[winner.slot].candidate
                     run_us = (us[task.name] / task.weight,)  # of one call

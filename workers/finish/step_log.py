@@ -1,6 +1,6 @@
-"""What a finish could not do, and what its steps took.
+"""Log of a job's finish: the steps that were not done, and the seconds that each step took.
 
-Verified schedules are handed out all the same; the report says the rest.
+Verified schedules are exported even if other steps fail; the report lists the failed steps.
 """
 
 import logging
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """Steps that were left out, each with why, and what would bring it about."""
+    """Steps that were not done, each with its reason and a hint; and seconds per step."""
 
     claimed: StageContext
     entries: list[NotDone] = field(default_factory=list)
@@ -32,14 +32,14 @@ class StepLog:
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        """Count what goes on meanwhile as this step's; steps do not overlap."""
+        """Add the wall and CPU seconds of the `with` block to a step. Steps must not nest."""
         began = time.monotonic(), STOP.processor_sec() + time.process_time()
         try:
             yield
         finally:
             ended = time.monotonic(), STOP.processor_sec() + time.process_time()
-            for place in range(2):
-                self.spent[name][place] += ended[place] - began[place]
+            for clock in range(2):
+                self.spent[name][clock] += ended[clock] - began[clock]
 
     @property
     def seconds(self) -> dict[str, StepSeconds]:
@@ -49,9 +49,9 @@ class StepLog:
         }
 
     def attempt(self, step: str, work: Callable[[], T]) -> T | None:
-        """What `work` returns; None, and an entry, when it fails.
+        """Return the result of `work`; if it raises MallornError, log the step and return None.
 
-        A job that was taken away and a full disk end the finish as ever.
+        LeaseLost and StorageFull are raised again, because they end the finish.
         """
         try:
             return work()
@@ -64,7 +64,7 @@ class StepLog:
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
-        """Enter a step that is not done; unless told otherwise, another finish may do it."""
+        """Record that a step was not done. The default hint is to resume the job."""
         log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
-        again = f"mallorn resume {self.claimed.job.id}"
-        self.entries.append(NotDone(step=step, why=why, hint=hint or again))
+        resume_command = f"mallorn resume {self.claimed.job.id}"
+        self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))

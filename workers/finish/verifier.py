@@ -1,4 +1,4 @@
-"""Whether a scheduled program computes what the unscheduled one does."""
+"""Check on a device that a scheduled program has the same outputs as the unscheduled one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ RUN_TIMEOUT_SEC: Final = 60.0
 
 
 class Verifier(Checker):
-    """Runs winners on their device with random inputs and compares with the unscheduled program."""
+    """Runs winners on a device with random inputs, and compares with the unscheduled program."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Verifier(Checker):
         return verdict if verdict.ok else self._overruled(verdict, program, slot, reference)
 
     def _answer(self, program: Program, slot: MeasureInput, trace: str, reference: Reference) -> NumericCheck:
-        """What the device computes with the library that was built."""
+        """Run the built library on the device and compare its outputs with the reference."""
         try:
             answer = twice(lambda: self._run(program, slot))
         except ChildError as error:
@@ -70,20 +70,23 @@ class Verifier(Checker):
         if answer.outcome.failed:
             return NumericCheck(answer.outcome, trace, words=answer.error)
         outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
-        found = self._graphs.compare(outputs, expected, reference)
-        words = f"relative error {found.max_error:.2g}, allowed {found.tolerance:.2g}"
-        outcome = Outcome.OK if found.ok else Outcome.WRONG_RESULT
-        return NumericCheck(outcome, trace, found.max_error, words)
+        comparison = self._graphs.compare(outputs, expected, reference)
+        words = f"relative error {comparison.max_error:.2g}, allowed {comparison.tolerance:.2g}"
+        outcome = Outcome.OK if comparison.ok else Outcome.WRONG_RESULT
+        return NumericCheck(outcome, trace, comparison.max_error, words)
 
     def _overruled(
         self, verdict: NumericCheck, program: Program, slot: MeasureInput, reference: Reference
     ) -> NumericCheck:
-        """The verdict of two others where there are so many devices: it may be the device that is wrong."""
+        """Return the verdict of two other devices if both pass the candidate; else `verdict`.
+
+        With fewer than LEAST_SPREAD devices, return `verdict` without running again.
+        """
         if len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
             return verdict
         others = []
         for _ in range(2):
-            self._runner.release()  # it waits behind the others then
+            self._runner.release()  # the next run then leases another device
             others.append(self._answer(program, slot, verdict.trace, reference))
         return others[0] if all(other.ok for other in others) else verdict
 
@@ -96,7 +99,8 @@ class Verifier(Checker):
         return self._references[program.key]
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
-        # Taken beforehand: waiting for a busy device must not count against the candidate.
+        # Lease the device first, so that waiting for it does not count against the run's
+        # timeout.
         self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
         return self._runner.run_outputs(
             tracker=self._tracker,
@@ -111,8 +115,8 @@ class Verifier(Checker):
     def _library(self, program: Program) -> Path:
         return self._file(program, "library").with_suffix(".so")
 
-    def _file(self, program: Program, what: str) -> Path:
-        return self._folder.graphs / f"{program.key[:16]}-{what}.npz"
+    def _file(self, program: Program, content: str) -> Path:
+        return self._folder.graphs / f"{program.key[:16]}-{content}.npz"
 
     def _outputs(self, program: Program) -> Path:
         return self._folder.answers / f"{program.key[:16]}-outputs.npz"
@@ -126,7 +130,7 @@ def verifier(
     folder: StageFolder,
     like: DeviceClass | None = None,
 ) -> Iterator[Verifier]:
-    """A verifier that gives its device back at the end."""
+    """Yield a verifier, and release its device at the end."""
     try:
         yield Verifier(runtime, target, graphs, folder, like)
     finally:

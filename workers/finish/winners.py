@@ -1,4 +1,4 @@
-"""The winner of a task: measured again beside its rivals, checked numerically, promoted."""
+"""Decide a task's winner: measure the contenders again, check and store the fastest."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,48 +26,52 @@ from workers.process.leased_stage import StageContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3
-# Rivals this close may still be the faster ones inside the model; two of them are worth a compilation.
+# Rivals within this factor may still be faster inside the model; at most two of them are
+# compiled.
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
 ODD: Final = "it tells other times than the other devices of its context, which overrule it"
-#: Devices of one context differ by less, also where one of them is busy.
+#: Times of devices of one context differ by less than this factor, even if one device is busy.
 OTHERWISE: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ContestEntry:
-    """A candidate with all that became of it. Of three devices or more, fewer than half are overruled."""
+    """A candidate and its measurement results.
+
+    With three or more devices, failures on fewer than half of them are ignored.
+    """
 
     slot: MeasureInput
     results: tuple[MeasureResult, ...]
 
     @property
     def failure(self) -> Trial | None:
-        """The pass that went wrong: what fails now and then is not stable enough to win."""
+        """First failed pass, if any: a candidate that fails now and then must not win."""
         failed = [each.trial for each in self.results if each.trial.outcome.failed]
         devices = {each.endpoint.name for each in self.results if each.endpoint is not None}
         overruled = (len(devices) - 1) // 2
         return failed[0] if len(failed) > overruled else None
 
     def trial(self, verdict: NumericCheck | None) -> Trial:
-        """All passes as one; a candidate that failed in one of them, or its check, has no time."""
+        """Merge all passes into one trial, without a time if a pass or the check failed."""
         first = self.results[0].trial
         passed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
         if self.failure is not None:
             return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
         if verdict is not None and not verdict.ok:
             return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
-        shares = [each.trial.disturbed for each in self._counting if each.trial.disturbed is not None]
+        shares = [each.trial.disturbed for each in self._valid_results if each.trial.disturbed is not None]
         return replace(passed, run_us=self.times, disturbed=fmean(shares) if shares else None)
 
     @property
     def times(self) -> tuple[float, ...]:
-        return tuple(us for each in self._counting for us in each.trial.run_us)
+        return tuple(us for each in self._valid_results for us in each.trial.run_us)
 
     @property
-    def _counting(self) -> tuple[MeasureResult, ...]:
-        """Passes that nothing disturbed, where there are any: all others are mere bounds."""
+    def _valid_results(self) -> tuple[MeasureResult, ...]:
+        """Undisturbed passes, if any has times; otherwise all, whose times are upper bounds."""
         quiet = tuple(each for each in self.results if not each.trial.is_bound)
         return quiet if any(each.trial.run_us for each in quiet) else self.results
 
@@ -75,39 +79,42 @@ class ContestEntry:
         return median(self.times)
 
     def rank(self) -> tuple[int, float]:
-        """More passes first, because only rivals close to the fastest stay in the race; then the latency."""
+        """Return the sort key: most passes first (only close rivals get all), then latency."""
         return -len(self.results), self.latency()
 
 
 def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
-    """Of three devices or more, those that tell otherwise than the others of most candidates."""
-    told: dict[str, list[bool]] = defaultdict(list)
+    """Return devices whose times of most candidates are off the median by a factor of 2 or more.
+
+    Only candidates measured on three or more devices count.
+    """
+    is_odd_by_device: dict[str, list[bool]] = defaultdict(list)
     for entry in entries:
         by_device = {each.endpoint.name: each.trial for each in entry.results if each.endpoint is not None}
         if len(by_device) < 3 or entry.failure is not None:
             continue
         least_us, most_us = entry.latency() / OTHERWISE, entry.latency() * OTHERWISE
         for name, trial in by_device.items():
-            if trial.is_bound:  # it tells of others at the device, not of the device
+            if trial.is_bound:  # other load on the device disturbed it
                 continue
-            told[name].append(trial.time_us is None or not least_us <= trial.time_us <= most_us)
-    return sorted(name for name, odd in told.items() if 2 * sum(odd) > len(odd))
+            is_odd_by_device[name].append(trial.time_us is None or not least_us <= trial.time_us <= most_us)
+    return sorted(name for name, odd in is_odd_by_device.items() if 2 * sum(odd) > len(odd))
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What is exported for a task. Its rivals came close, and no one has checked their numbers yet."""
+    """The candidate exported for a task, and close rivals, whose outputs are unchecked."""
 
     contest: Contest
     slot: int
-    trial: Trial  # with the times of all passes; without any if it was not timed
+    trial: Trial  # has the times of all passes, or none if it was not timed
     trace: str
-    max_error: float | None  # None: nobody checked it
+    max_error: float | None  # None: not checked
     rivals: tuple["Winner", ...] = ()
     guess: "Winner | None" = None  # the fastest first guess that ran, if all of them lost
-    versions: tuple["Winner", ...] = ()  # others that may be faster beside other programs
-    timing: Mapping[str, object] | None = None  # how a model's kernels were timed; None: as the options say
-    expected_us: float | None = None  # a guess for a schedule that was not timed
+    versions: tuple["Winner", ...] = ()  # others that may be faster while other programs run
+    timing: Mapping[str, object] | None = None  # settings inside a model; None: the job's
+    expected_us: float | None = None  # predicted latency of a schedule that was not timed
 
     @property
     def means(self) -> str:
@@ -132,7 +139,7 @@ class Winner:
         return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """Return what is stored of a schedule that was checked and timed."""
+        """Return the row to store. Raises ValueError if it was not checked, or not timed."""
         if self.max_error is None or self.latency_us is None:
             raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
         low_us, high_us = interval(self.trial.run_us)
@@ -152,10 +159,13 @@ class Winner:
 
 
 def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
-    """Hold the contest and store how it went; None when no candidate computes the right thing."""
-    told = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
+    """Measure and check the candidates, store the results, and return the winner.
+
+    None if no candidate runs and passes the numeric check.
+    """
+    measured = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
     least_us = least_believed_us(contest.program, claimed.job.machine)
-    results = [reject_implausible(each, least_us) for each in told]
+    results = [reject_implausible(each, least_us) for each in measured]
     entries = [ContestEntry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
     ranked = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.rank)
     verdicts: dict[int, NumericCheck] = {}
@@ -205,7 +215,7 @@ def _rivals(
 def _guess(
     contest: Contest, winner: ContestEntry, others: Sequence[ContestEntry], verifier: Checker
 ) -> Winner | None:
-    """What a job without trials has, however far behind: alone on the device is not inside the model."""
+    """Return the fastest first guess if it lost: it may still be faster inside the model."""
     if winner.slot.candidate in contest.guesses:
         return None
     lost = [entry for entry in others if entry.slot.candidate in contest.guesses]
@@ -239,7 +249,7 @@ def _store(
     ids = Measurements(session).add_finish(job.id, claimed.hold.token, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
-    of_slot = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
+    id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}
     context_id = site_of[winner.slot].context_id
-    Schedules(session).promote(winner.schedule(job, context_id, of_slot[winner.slot]))
+    Schedules(session).promote(winner.schedule(job, context_id, id_of[winner.slot]))

@@ -1,4 +1,4 @@
-"""The finish of a job that measures no candidates: what is known answers for every task."""
+"""The finish of a job that measures nothing: earlier results or models provide the schedules."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -22,7 +22,7 @@ from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroSh
 from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
 from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
 
-TRIED: Final = 8  # answers, until one is a program and computes the right thing
+TRIED: Final = 8  # answers tried per task, until one compiles and passes the check
 SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
     "zero-shot": (
         SameWorkload(),
@@ -40,22 +40,22 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 
 
 def answer(claimed: StageContext, check: Checker) -> tuple[list[tuple[Winner, Answered]], list[Contest]]:
-    """Return a winner for each task with what the report says of it, and the tasks for which there is none.
+    """Return the winners with their report entries, and the contests of tasks without a winner.
 
-    A winner is the first answer that is a program which the checker lets pass.
+    A task's winner is its first answer that passes the checker.
     """
-    told: list[tuple[Winner, Answered]] = []
-    without: list[Contest] = []
+    answered: list[tuple[Winner, Answered]] = []
+    losers: list[Contest] = []
     with claimed.runtime.database.session() as session:
         tasks = Tasks(session).programs(claimed.job.id)
     for task, workload in tasks:
         claimed.lease.check()
         found = _answered(claimed, task, workload, check)
         if found is None:
-            without.append(Contest(task, workload, program_of(workload), ()))
+            losers.append(Contest(task, workload, program_of(workload), ()))
         else:
-            told.append(found)
-    return told, without
+            answered.append(found)
+    return answered, losers
 
 
 def _answered(
@@ -64,7 +64,7 @@ def _answered(
     program = program_of(workload)
     try:
         space = space_of(claimed, workload)
-    except Unschedulable:  # the finish goes on
+    except Unschedulable:  # the task gets no schedule
         return None
     for each in _answers(claimed, workload, space):
         slot = MeasureInput(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
@@ -72,8 +72,8 @@ def _answered(
         if verdict.ok:
             contest = Contest(task, workload, program, (slot,), (), {each.candidate: each.source})
             machine = space.machine
-            at_best_us = workload.flops / (machine.core_gflops * machine.cores * 1e3)
-            expected_us = each.expected_us or modelled_us(space, each.candidate) or at_best_us
+            peak_us = workload.flops / (machine.core_gflops * machine.cores * 1e3)
+            expected_us = each.expected_us or modelled_us(space, each.candidate) or peak_us
             untimed = Trial(each.candidate, Outcome.OK, origin=each.source)
             winner = Winner(contest, 0, untimed, verdict.trace, verdict.max_error, expected_us=expected_us)
             answered = Answered(

@@ -1,1 +1,1 @@
-"""A round of tuning, from its claim to its last commit; `run.py` reads top to bottom. Training follows it."""
+"""A round of tuning: claim, propose, measure, commit (see `run.py`); then training."""

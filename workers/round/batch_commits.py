@@ -1,4 +1,4 @@
-"""Commits the results of a round in small batches, behind the fence of its attempt."""
+"""Commit the results of a round in small batches, guarded by the attempt's fencing token."""
 
 import logging
 import time
@@ -22,14 +22,18 @@ from workers.round.round_context import RoundContext
 from workers.round.store_referenced_rows import Site, store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
 
-# A kill costs at most what was not committed: these, and the one on the device.
+# Results per commit. If the worker is killed, at most these and the running candidate are
+# lost.
 BATCH: Final = 4
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
 
 
 class Commits:
-    """Gathers results; raises LeaseLost from `add` or `flush` when another attempt has the round."""
+    """Collects a round's results and commits them in batches.
+
+    All methods raise LeaseLost if another attempt has the round.
+    """
 
     def __init__(
         self,
@@ -49,27 +53,27 @@ class Commits:
         self._disturbances: dict[int, Disturbance] = {}
 
     def add(self, result: MeasureResult) -> None:
-        """Remember a result; commit when enough are pending."""
+        """Add a result, and commit if enough are pending."""
         self._pending[result.slot] = result
         if result.disturbance is not None:
             self._disturbances[result.slot] = result.disturbance
         if len(self._pending) >= BATCH:
             try:
                 self.flush()
-            except Unavailable as error:  # kept, and committed with the next
+            except Unavailable as error:  # results stay pending until the next commit
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
 
     @property
     def disturbance(self) -> Disturbance:
-        """What others had of the devices while this attempt's candidates were timed."""
+        """Other load on the devices while this attempt's candidates were timed."""
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:
-        """Commit what is pending, and tell the job, in one transaction."""
+        """Commit pending results and update the job's message and events in one transaction."""
         if not self._pending:
             return
         results = [each for slot, each in self._pending.items() if slot not in self._committed]
-        again = {
+        repeated = {
             slot: each.trial.disturbed for slot, each in self._pending.items() if slot in self._committed
         }
         with self._database.transaction() as session:
@@ -77,10 +81,10 @@ class Commits:
             target_id, options = self._context.row.target_id, self._context.options
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
             rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
-            # None is new where an earlier commit was applied and its answer lost.
+            # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
             new = measurements.add_batch(self._context.row.id, self._token, rows)
-            measurements.disturb(self._context.row.id, again)
+            measurements.disturb(self._context.row.id, repeated)
             if new:
                 times = [us for result in results if (us := result.trial.time_us) is not None]
                 event = MeasuredEvent(
@@ -92,16 +96,18 @@ class Commits:
                     best_us=min(times, default=None),
                 )
                 Events(session).append(self._context.row.job_id, event)
-            # Whatever it waited for is there.
-            told = self.disturbance
-            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [told.words, told.hint])))
+            # The job no longer waits, so replace its message.
+            load = self.disturbance
+            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [load.words, load.hint])))
         self._committed.update(self._pending)
         self._pending = {}
 
     def settle(self) -> None:
-        """Commit what is pending as soon as the database answers, however long that takes.
+        """Commit pending results, retrying until the database answers or the worker must stop.
 
-        A lease that ran out meanwhile does not matter unless another attempt took the round: the fence tells.
+        An expired lease does not matter unless another attempt took the round; then the
+        fencing token makes `flush` raise LeaseLost. Raises Unavailable if the worker must
+        stop.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""A round whose searcher or cost model does not work goes on without it, and its job says so."""
+"""Continue a round without a searcher or cost model that fails, and warn the job."""
 
 import logging
 
@@ -19,9 +19,11 @@ log = logging.getLogger(__name__)
 
 
 def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
-    """What a round measures. What it cannot be proposed with is left out, and stays so for every attempt.
+    """Load a round and propose its candidates, without a cost model or searcher that fails.
 
-    Raises PluginFailed where candidates of this round were measured already, or nothing is left to leave out.
+    A part that fails is left out in all later attempts, too. Raises PluginFailed if candidates
+    of this round were measured already or the fallback fails as well; LeaseLost if the lease
+    is lost.
     """
     while True:
         try:
@@ -34,7 +36,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
-    """How well models ordered the round; nothing where one of them does not work."""
+    """Return how well models ranked the round's candidates; empty if a cost model fails."""
     try:
         with blame_plugins(("cost_model", context.options.cost_model)):
             return rank(FeatureLookup(runtime.database, runtime.compiler), context)
@@ -44,7 +46,7 @@ def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Keep what went wrong, and what is done instead, with the job."""
+    """Log an error and store it, with what is done `instead`, as a warning of the job."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -55,15 +57,15 @@ def _leave_out(runtime: Runtime, round_id: int, token: Token, error: PluginFaile
     with runtime.database.transaction() as session:
         rounds = Rounds(session)
         row = rounds.get(round_id)
-        unguided = error.seam == "cost_model"
-        settled = row.cost_model_id is None if unguided else row.searcher == SAFE_SEARCHER
-        if settled or rounds.done_slots(round_id):
+        is_model = error.seam == "cost_model"
+        is_left_out = row.cost_model_id is None if is_model else row.searcher == SAFE_SEARCHER
+        if is_left_out or rounds.done_slots(round_id):
             raise error
-        instead = "candidates are proposed unguided" if unguided else f"{SAFE_SEARCHER} proposes instead"
-        without = {"cost_model_id": None} if unguided else {"searcher": SAFE_SEARCHER}
-        noted = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
-        reason = row.reason.model_copy(update={"without": noted})
-        if not rounds.revise(round_id, token, reason=reason, **without):
+        instead = "candidates are proposed unguided" if is_model else f"{SAFE_SEARCHER} proposes instead"
+        replacement = {"cost_model_id": None} if is_model else {"searcher": SAFE_SEARCHER}
+        left_out = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
+        reason = row.reason.model_copy(update={"without": left_out})
+        if not rounds.revise(round_id, token, reason=reason, **replacement):
             raise LeaseLost
         Warnings(session).add(row.job_id, _warning(error, instead))
 
@@ -71,5 +73,5 @@ def _leave_out(runtime: Runtime, round_id: int, token: Token, error: PluginFaile
 def _warning(error: MallornError, instead: str) -> NewJobWarning:
     seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
     source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
-    what = error.message.removeprefix(f"the {source} ")  # who it is stands beside it
-    return NewJobWarning(source, f"{what}; {instead}", error.hint)
+    message = error.message.removeprefix(f"the {source} ")  # the warning names it
+    return NewJobWarning(source, f"{message}; {instead}", error.hint)

@@ -1,4 +1,4 @@
-"""Candidates in the view that a cost model reads: at once, or from the cache, or from a compiler."""
+"""Compute the features that a cost model reads: from decisions, cached, or by lowering."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from workers.subprocesses.crash_retry_and_advice import lacks_memory
 from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
 from workers.tvm.code_digest import builder
 
-# The views that a compiler fills, and for how many candidates it is asked at once.
+# Views that need lowering, with the number of candidates per call of the compiler.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
-# What this process asked for in vain, by database: it is not asked again, and not stored.
+# Per database: features that the compiler failed to compute. This process does not ask again.
 _unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOnTarget:
-    """A workload on a target: what candidates are candidates of."""
+    """A workload on a target, to which candidates belong."""
 
     workload_id: int
     target_id: int
@@ -38,14 +38,14 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """One row a candidate; `known` says which could be had, the others are zero."""
+    """One row per candidate; `known` marks rows that could be computed, others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
 
 
 class FeatureLookup:
-    """Fills any view. What a compiler had to answer is stored at once, so that it is asked only once."""
+    """Computes features of any view. Features that need lowering are cached in the database."""
 
     def __init__(self, database: Database, compiler: CandidateCompiler) -> None:
         self.database = database
@@ -54,45 +54,45 @@ class FeatureLookup:
     def see(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate], most_new: int | None = None
     ) -> FeatureRows:
-        """The candidates in this view; of a lowered one, at most `most_new` that nobody has seen before."""
+        """Return the candidates' features in a view; lower at most `most_new` new ones."""
         if view not in LOWERED:
             rows = resolve("features", view)().extract(work.sketches, work.descriptors, candidates)
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
         shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        of = ViewOf(work.workload_id, work.target_id, view, shape.version, builder())
+        cache_view = ViewOf(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
-            found = Features(session).known(of, list(by_key))
-        in_vain = _unanswered.setdefault(self.database, set())
-        new = [key for key in by_key if key not in found and (of, key) not in in_vain]
+            found = Features(session).known(cache_view, list(by_key))
+        failed = _unanswered.setdefault(self.database, set())
+        new = [key for key in by_key if key not in found and (cache_view, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
         batch = LOWERED[view]
         for start in range(0, len(missing), batch):
-            asked = missing[start : start + batch]
-            fresh = self._ask(view, work, asked)
+            chunk = missing[start : start + batch]
+            fresh = self._ask(view, work, chunk)
             with self.database.transaction() as session:
-                Features(session).keep(of, fresh)
+                Features(session).keep(cache_view, fresh)
             found |= fresh
-            in_vain.update((of, each.key) for each in asked if each.key not in fresh)
+            failed.update((cache_view, each.key) for each in chunk if each.key not in fresh)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)
-        known = np.zeros(len(candidates), dtype=np.bool_)
-        for at, candidate in enumerate(candidates):
+        is_known = np.zeros(len(candidates), dtype=np.bool_)
+        for index, candidate in enumerate(candidates):
             if (row := found.get(candidate.key)) is not None:
-                rows[at], known[at] = np.frombuffer(row, dtype="<f4"), True
-        return FeatureRows(rows, known)
+                rows[index], is_known[index] = np.frombuffer(row, dtype="<f4"), True
+        return FeatureRows(rows, is_known)
 
     def rows(self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]) -> Matrix:
-        """The same as a space answers: NaN for what could not be had."""
-        seen = self.see(view, work, candidates)
-        return np.where(seen.known[:, None], seen.rows, np.float32(np.nan))
+        """Return the features in a view; rows that could not be computed are NaN."""
+        features = self.see(view, work, candidates)
+        return np.where(features.known[:, None], features.rows, np.float32(np.nan))
 
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Ask the compiler for all at once, and for each alone where one of them kills it.
+        """Lower the candidates in one call; if that call fails, one by one. Return rows by key.
 
-        None: the compiler answered that a candidate cannot be lowered, or the candidate crashes it. What the
-        host may be at fault for has no entry, and is asked again by the next process.
+        A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
+        whose failure may be the host's fault has no entry; the next process asks for it again.
         """
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
@@ -105,7 +105,7 @@ class FeatureLookup:
 
 
 def _is_candidates(error: ChildError) -> bool:
-    """Return whether a candidate alone is to blame: neither its host nor the time and memory that it has."""
+    """Return whether the candidate caused the error, not the host or a limit of time or memory."""
     if lacks_memory(error) or isinstance(error, HOSTS_DOING):
         return False
     return isinstance(error, (ChildFailed, ChildCrashed))

@@ -1,4 +1,4 @@
-"""The candidates of a round: a pure function of what is stored with it."""
+"""Propose the candidates of a round, as a pure function of the round's stored inputs."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -21,15 +21,15 @@ from workers.round.feature_lookup import LOWERED, FeatureLookup
 from workers.round.round_context import RoundContext
 from workers.tvm.tvm_space import TvmSpace
 
-SAFE_SEARCHER: Final = "random"  # asks neither a model nor a sampler
-WIDER: Final = 3  # drafted candidates for each that a model that needs lowering may choose
+SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
+WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
 
 
 Found = tuple[list[Proposal], State]
 
 
 class Proposed(NamedTuple):
-    """What a round measures, what each candidate is expected to be, and what the searcher keeps of it."""
+    """The candidates to measure, their proposals with predictions, and the state."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -37,17 +37,18 @@ class Proposed(NamedTuple):
 
 
 def propose(viewer: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
-    """What the round measures.
+    """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
 
-    `validate` answers which candidates can be rebuilt; without it the viewer's compiler does.
+    `validate` returns which candidates can be rebuilt; by default the viewer's compiler checks
+    that.
     """
-    # A model is asked by a searcher, so it is looked at first.
+    # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
         with blame_plugins(*parts):
             return _proposed(viewer, context, validate)
-    except WrongRows as error:  # a model of a version whose view had other columns
+    except WrongRows as error:  # the model was stored when its view had other columns
         seam, name = "cost_model", context.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
@@ -74,11 +75,11 @@ def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate |
 
 
 def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: RoundContext) -> None:
-    """Raise PluginFailed where the searcher broke its contract in a way that would break the round."""
+    """Raise PluginFailed if the searcher's proposals or its state break the contract."""
     name, size = context.row.searcher, context.row.size
     candidates = [proposal.candidate for proposal in found if isinstance(proposal, Proposal)]
-    sound = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
-    if not sound or len(set(candidates)) < len(found) or len(found) > size:
+    is_valid = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
+    if not is_valid or len(set(candidates)) < len(found) or len(found) > size:
         raise PluginFailed(
             f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
             seam="search",
@@ -86,23 +87,25 @@ def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: Ro
         )
 
     if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
-        said = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
-        raise PluginFailed(said, seam="search", name=name)
+        text = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
+        raise PluginFailed(text, seam="search", name=name)
 
 
 def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
-    """A first round has the space's defaults alone, or a base would have no say: it gets half of the round.
+    """Propose a task's first round with a base model: half defaults, half chosen by the model.
 
-    The other half are the constructor's first guesses: a base orders those no better than the constructor.
-    A base that can do more than score opens with the searcher that asks it for that.
+    Without this, the first round would only have the space's defaults. The first half are the
+    constructor's guesses, which a base model ranks no better than the constructor. A base
+    model with an `opener` uses that searcher, which needs more than scores from it. The state
+    is only returned if the round's own searcher ran.
     """
-    own = context.row.searcher
-    searcher = own if own == SAFE_SEARCHER or model.opener is None else model.opener
+    round_searcher = context.row.searcher
+    searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
     first = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
     left, taken = context.row.size - len(first), pending(first)
     found, state = _searched(context, space, model, left, taken, searcher)
-    told = [named(proposal, searcher) for proposal in found]
-    return first + told, state if searcher == context.row.searcher else None
+    chosen = [named(proposal, searcher) for proposal in found]
+    return first + chosen, state if searcher == context.row.searcher else None
 
 
 def _searched(
@@ -114,24 +117,24 @@ def _searched(
     name: str | None = None,
 ) -> Found:
     name = name or context.row.searcher
-    # The last resort must stand on nothing that may have failed.
+    # The fallback searcher must not depend on parts that may have failed.
     sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", name)(sampler)
-    given = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
+    arguments = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
     if isinstance(searcher, StatefulSearcher):
-        return searcher.propose_from(context.state, *given)
-    return searcher.propose(*given), None
+        return searcher.propose_from(context.state, *arguments)
+    return searcher.propose(*arguments), None
 
 
 def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model: CostModel) -> Found:
-    """The draft model screens thousands; those it likes are lowered, and the family's model chooses."""
+    """Screen with the draft model, lower the best, and let the family's model choose."""
     drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafted]
-    seen = viewer.see(model.view, context.work(space.by_key), candidates)
-    scores = model.predict(seen.rows).mean
-    order = np.argsort(np.where(seen.known, -scores, np.inf), kind="stable")[: context.row.size]
+    rows = viewer.see(model.view, context.work(space.by_key), candidates)
+    scores = model.predict(rows.rows).mean
+    order = np.argsort(np.where(rows.known, -scores, np.inf), kind="stable")[: context.row.size]
     chosen = [
-        Proposal(candidates[at], float(scores[at]) if seen.known[at] else None, drafted[at].origin)
-        for at in order
+        Proposal(candidates[i], float(scores[i]) if rows.known[i] else None, drafted[i].origin)
+        for i in order
     ]
     return chosen, state

@@ -1,4 +1,4 @@
-"""How well models ordered a round's fresh batch: the evidence on which families are split and merged."""
+"""Measure how well models rank a round's new results; families are split and merged by that."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -18,26 +18,26 @@ from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
 from workers.round.round_context import RoundContext
 from workers.round.select_cost_model import model_of, reads_todays_view
 
-FEWEST: Final = 4  # valid candidates, below which the order says nothing
-MOST_OTHERS: Final = 3  # models of other families, so that a round ends at once however many there are
-REVISING: Final = frozenset({"dynamic"})  # groupings that ask about other families
-Batch = Sequence[tuple[Trial, int]]  # with the measuring context, within which times compare
+FEWEST: Final = 4  # valid candidates that a rank needs
+MOST_OTHERS: Final = 3  # models of other families per round, to bound its time
+REVISING: Final = frozenset({"dynamic"})  # groupings that need ranks of other families
+Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times of one compare
 
 
 def rank(viewer: FeatureLookup, context: RoundContext) -> RoundStats:
-    """For the stats of a measured round: the shares of pairs that its own and other models had in order.
+    """Return the shares of a round's pairs that its own and other models ranked correctly.
 
-    `rank_own` judges the frozen model by what it predicted; it is None where too little can be compared.
+    `rank_own` uses the predictions stored with the candidates; None if too few are comparable.
     """
     with viewer.database.session() as session:
         batch = Trials(session).of_round(context.row.id)
-        asked = _others(session, context) if context.options.families in REVISING else {}
+        models = _others(session, context) if context.options.families in REVISING else {}
         sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in batch})
-    others = _shares(viewer, context.work(sketches), batch, asked) if len(batch) >= FEWEST else {}
-    foreseen = [row for row in batch if row[0].predicted is not None]
-    predicted = np.array([trial.predicted for trial, _ in foreseen], dtype=np.float32)
+    others = _shares(viewer, context.work(sketches), batch, models) if len(batch) >= FEWEST else {}
+    with_prediction = [row for row in batch if row[0].predicted is not None]
+    predicted = np.array([trial.predicted for trial, _ in with_prediction], dtype=np.float32)
     return RoundStats(
-        rank_own=_share(foreseen, predicted),
+        rank_own=_share(with_prediction, predicted),
         rank_others={family: share for family, share in others.items() if share is not None},
     )
 
@@ -45,8 +45,8 @@ def rank(viewer: FeatureLookup, context: RoundContext) -> RoundStats:
 def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
     """Return models of the job's other families, by family."""
     name, target_id = context.options.cost_model, context.row.target_id
-    asked = _asked(session, context)
-    stored = {family: CostModels(session).latest(family, target_id, name) for family in asked}
+    families = _family_names(session, context)
+    stored = {family: CostModels(session).latest(family, target_id, name) for family in families}
     return {
         family: model_of(row)
         for family, row in stored.items()
@@ -55,20 +55,20 @@ def _others(session: Session, context: RoundContext) -> dict[str, CostModel]:
 
 
 def _shares(
-    viewer: FeatureLookup, work: WorkloadOnTarget, batch: Batch, asked: Mapping[str, CostModel]
+    viewer: FeatureLookup, work: WorkloadOnTarget, batch: Batch, models: Mapping[str, CostModel]
 ) -> dict[str, float | None]:
-    """The share of pairs that each model has in order, of those whose view it reads."""
+    """Return per family the share of pairs that its model ranks correctly."""
     candidates = [trial.candidate for trial, _ in batch]
     shares: dict[str, float | None] = {}
-    for family, model in asked.items():
-        rows, known = viewer.see(model.view, work, candidates)
-        usable = [row for row, seen in zip(batch, known, strict=True) if seen]
-        shares[family] = _share(usable, model.predict(rows[known]).mean)
+    for family, model in models.items():
+        rows, is_known = viewer.see(model.view, work, candidates)
+        usable = [row for row, has_features in zip(batch, is_known, strict=True) if has_features]
+        shares[family] = _share(usable, model.predict(rows[is_known]).mean)
     return shares
 
 
-def _asked(session: Session, context: RoundContext) -> list[str]:
-    """Return the job's other families, each in its turn where there are many."""
+def _family_names(session: Session, context: RoundContext) -> list[str]:
+    """Return up to MOST_OTHERS of the job's other families, rotating from round to round."""
     tasks = Tasks(session).list(context.row.job_id)
     own = next((task.family for task in tasks if task.id == context.row.task_id), "")
     families = sorted({task.family for task in tasks} - {own})
@@ -77,7 +77,7 @@ def _asked(session: Session, context: RoundContext) -> list[str]:
 
 
 def _share(batch: Batch, scores: Vector) -> float | None:
-    """The share of pairs in order; None for too few candidates, or where all took the same time."""
+    """Return the share of correctly ranked pairs; None for too few candidates or equal times."""
     if len(batch) < FEWEST:
         return None
     labels = -np.log(np.array([trial.latency_us for trial, _ in batch], dtype=np.float64)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Everything a round is a function of, read from SQL: the program, the options, the history, the model."""
+"""Load a round's inputs from the database: program, options, history and cost model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,23 +32,23 @@ from workers.round.select_cost_model import model_of, reads_todays_view
 
 @dataclass(frozen=True, slots=True)
 class RoundContext:
-    """A round and what it may look at."""
+    """A round and all inputs from which its candidates are proposed."""
 
     row: Round
     task_index: int
     task_name: str
     options: JobOptions
     target: Target
-    like: DeviceClass | None  # of the devices whose times the job's compare with
-    machine: Machine | None  # as the job had it before its first round; None: a stand-in measures
+    like: DeviceClass | None  # of devices whose times are comparable with the job's
+    machine: Machine | None  # as probed before the job's first round; None: a stand-in measures
     program: Program
     descriptors: tuple[float, ...]
     history: tuple[Trial, ...]
-    model: CostModel | None  # the version that was frozen: the family's own, or a base
+    model: CostModel | None  # version fixed by the first claim: the family's own, or a base
     model_name: str | None  # its family, name and version
-    model_kind: str | None  # the name that it is registered under
-    on_base: bool  # whether it is a base or stands on one: it has seen more than this job
-    state: bytes | None  # what the searcher left after the task's last round, as it was settled
+    model_kind: str | None  # its registered name
+    on_base: bool  # whether the model is a base or builds on one, so knows more than this job
+    state: bytes | None  # searcher's state after an earlier round, fixed by the first claim
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
@@ -57,7 +57,7 @@ class RoundContext:
 
     @property
     def best_us(self) -> float | None:
-        """The fastest that the round may look at."""
+        """The lowest time in the history, in microseconds; None without a time."""
         return min((time for trial in self.history if (time := trial.time_us) is not None), default=None)
 
 
@@ -69,10 +69,11 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     workload = Workloads(session).get(row.workload_id)
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
-        proposer = None  # an earlier attempt of the round settled it, by other code
-    # A job whose device is not known yet compares with no context, rather than with all of them.
-    seen = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
-    history = Trials(session).history(*seen, limits_of(options))
+        proposer = None  # an earlier attempt chose it with other code
+    # Context 0 does not exist: a job whose device is unknown has no history, not that of all
+    # contexts.
+    key = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
+    history = Trials(session).history(*key, limits_of(options))
     return RoundContext(
         row=row,
         task_index=task.index,
@@ -98,12 +99,12 @@ def program_of(workload: Workload) -> Program:
 
 
 def descriptors_of(workload: Workload) -> tuple[float, ...]:
-    """What a family's model may know of a workload: the sizes of the work and of its loops, in log2."""
+    """Return a workload's features for a family's model: log2 of its FLOPs and loop extents."""
     return descriptors(workload.flops, workload.features["extents"])
 
 
 def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
-    """The same of a workload that is not in the database."""
+    """Return the features of a workload that is not in the database; see `descriptors_of`."""
     return (log2(1 + flops), *(log2(1 + extent) for extent in extents))
 
 

@@ -1,4 +1,4 @@
-"""One round: claim it, propose candidates, build and measure them as a stream, commit in small batches."""
+"""Run a round: claim it, propose candidates, build and measure them, commit in small batches."""
 
 import logging
 import time
@@ -40,14 +40,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A round that ended in this process."""
+    """A round that this process completed."""
 
     job_id: str
     task_id: int
 
 
 def run(runtime: Runtime, round_id: int) -> Closed | None:
-    """Run a round to its end; None when it was not ours to run, or no longer is."""
+    """Run a round to its end; None if this worker does not get its lease, or loses it."""
     with leased_work(runtime, WorkItem.round(round_id), settle) as held:
         if held is not None:
             return _work(held, round_id)
@@ -55,7 +55,7 @@ def run(runtime: Runtime, round_id: int) -> Closed | None:
 
 
 def settle(session: Session, hold: LeaseToken) -> None:
-    """The first claim settles for good which cost model, and which state of its searcher, a round has."""
+    """On a round's first claim, fix its cost model and searcher state for all its attempts."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
@@ -93,16 +93,16 @@ def _work(held: LeasedWork, round_id: int) -> Closed:
 
 
 def words_of(runtime: Runtime, round_id: int) -> str:
-    """What the fleet shows of a round while it runs."""
+    """Return the text that the fleet page shows while the round runs."""
     with runtime.database.session() as session:
         row = Rounds(session).get(round_id)
         if Jobs(session).get(row.job_id, None).private:
-            return "a round of a private job"  # everybody sees what a worker does
+            return "a round of a private job"  # all users see the fleet page
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
 
 
 def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeeper) -> None:
-    """Commit results as they come; however the stream ends, what was measured under our lease is kept."""
+    """Commit results as they arrive, and after an error those measured under the lease."""
     try:
         for result in results:
             lease.check()
@@ -114,7 +114,11 @@ def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeep
 def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
-    """End a round whose candidates are all measured, and tell its job. Raises LeaseLost, Unavailable."""
+    """End a round whose candidates are all measured, and record the event.
+
+    Raises LeaseLost if another attempt has the round; Unavailable if a database restore lost
+    results.
+    """
     row = context.row
     with runtime.database.transaction() as session:
         if len(Rounds(session).done_slots(row.id)) < len(context.done_slots) + stats.candidates:
@@ -123,6 +127,6 @@ def close_round(
             raise LeaseLost
         if state is not None:
             SearchStates(session).keep(row, state)
-        told = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
-        Events(session).append(row.job_id, RoundClosedEvent.model_validate(told))
+        fields = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
+        Events(session).append(row.job_id, RoundClosedEvent.model_validate(fields))
     log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)

@@ -1,4 +1,4 @@
-"""Bases at work: what proposes for tasks of which nothing is known, and what a family's models stand on."""
+"""Select the cost model of a round or a training: the family's own, or a base model."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,11 +24,11 @@ from workers.tvm.code_digest import builder
 
 
 def model_of(row: CostModelRow) -> CostModel:
-    """A stored cost model as a value, which nobody may fit: others were given the same."""
+    """Return a stored cost model (cached and shared: do not fit it). Raises PluginFailed."""
     return _loaded(row.name, row.blob)
 
 
-@lru_cache(maxsize=8)  # a model takes 20 ms to load and is asked about many rounds before its next version
+@lru_cache(maxsize=8)  # a model takes 20 ms to load and is used in many rounds
 def _loaded(name: str, blob: bytes) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     try:
@@ -39,37 +39,38 @@ def _loaded(name: str, blob: bytes) -> CostModel:
 
 
 def view_of(name: str) -> str:
-    """Return what models of this name read: the view with its version, and the builder that fills it.
+    """Return the view and version that models of this name read, and the builder if lowered.
 
-    Views that need no compiler have no builder. Raises UnknownName, PluginFailed, MissingPackage.
+    Raises UnknownName, PluginFailed, MissingPackage.
     """
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
-    if view is None:  # a user's own, whose versions nobody counts
+    if view is None:  # a user's own view, which has no version
         return kind.view
     return f"{view.name}/{view.version}" + (f" {builder()}" if view.lowered else "")
 
 
 def reads_todays_view(name: str, view: str) -> bool:
-    """Return whether a stored model reads what its view is today; `view` as its trainer told it.
+    """Return whether a stored model's `view`, as recorded in training, is the present version.
 
-    Earlier versions told none. They all had the first version of each view, and other builders. A model whose
-    class cannot be loaded passes: whoever loads it says why.
+    Earlier releases recorded none; all of them had version 1 of each view, and other builders.
+    Returns True for a model whose class cannot be loaded: loading it reports the reason.
     """
     try:
         with blame_plugins(("cost_model", name)):
-            today = view_of(name)
+            current = view_of(name)
     except MallornError:
         return True
-    return view == today or (not view and today in (f"{today.partition('/')[0]}/1", today.partition("/")[0]))
+    name_only = current.partition("/")[0]
+    return view == current or (not view and current in (f"{name_only}/1", name_only))
 
 
 def beginning(
     session: Session, name: str, op: str, target_id: int, machine: Machine | None
 ) -> tuple[CostModel, CostModelName | None]:
-    """Return a model that has learned nothing of a family yet, and the name of the base that it stands on.
+    """Return an untrained model for a family, and the name of the base model that it builds on.
 
-    Residuals, momentum and heads take the newest active base that they can.
+    Transfer models build on the newest active base of a supported class; others have no base.
     """
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, (TransferModel, ManyDomains)):
@@ -80,53 +81,53 @@ def beginning(
 
 
 def proposer(session: Session, row: Round, family: str, name: str) -> int | None:
-    """The model that proposes a round: the family's own, or a base of the operator, of whatever cost model.
+    """Return the id of a round's cost model: the family's own, or a base model of the operator.
 
-    The base steps in until the family has a model, and for tasks of which nothing was measured unless the
-    family's model has learned from more. One that stands on a base speaks for both. A base of another target
-    is only asked where this one has neither.
+    The base may be of any cost-model class. It is used until the family has a model, and for
+    tasks without measurements unless the family's model builds on a base or was trained on
+    more rows. A base of another target is used only if this target has neither.
     """
     own = CostModels(session).head(family, row.target_id, name)
     if own is not None and not reads_todays_view(name, own.view):
-        own = None  # until it is refitted from the same rows in today's view
+        own = None  # unusable until it is refitted from the same rows in the present view
     if own is not None and (row.seen_upto or own.base):
         return own.id
     op = Workloads(session).get(row.workload_id).op
-    known = own_bases(session, op, row.target_id)
-    if not known and own is None:
-        known = _of_kin(session, op, row.target_id)
-    base = min(known, key=lambda head: head.name.name != name, default=None)
+    bases = own_bases(session, op, row.target_id)
+    if not bases and own is None:
+        bases = _nearest_bases(session, op, row.target_id)
+    base = min(bases, key=lambda head: head.name.name != name, default=None)
     if base is None or (own is not None and own.rows > base.rows):
         return own.id if own else None
     return base.id
 
 
 def bases_for(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """The bases of a target that this worker can use, or those of its kin."""
-    return own_bases(session, op, target_id) or _of_kin(session, op, target_id)
+    """Return the target's base models that this worker can use, or else the nearest target's."""
+    return own_bases(session, op, target_id) or _nearest_bases(session, op, target_id)
 
 
 def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Those of the target itself that this worker can use, the newest first."""
+    """Return the target's own base models that this worker can use, the newest first."""
     return _usable(CostModels(session).bases(op, target_id))
 
 
-def _of_kin(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """The bases of the nearest target that has any: what they know is a prior, and no more."""
+def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
+    """Return usable base models of the nearest target that has any, as a prior only."""
     target = Target(Targets(session).get(target_id).text)
-    near = [
-        (far, found.head)
+    candidates = [
+        (gap, found.head)
         for found in CostModels(session).bases_elsewhere(op, target_id)
-        if (far := distance(target, Target(found.target))) is not None
+        if (gap := distance(target, Target(found.target))) is not None
     ]
-    nearest = min((far for far, _ in near), default=None)
-    return _usable([head for far, head in near if far == nearest])
+    nearest = min((gap for gap, _ in candidates), default=None)
+    return _usable([head for gap, head in candidates if gap == nearest])
 
 
-def _usable(known: Sequence[BaseHead]) -> list[BaseHead]:
-    """Return those whose library or registration this worker has, and whose view is today's."""
+def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
+    """Return the base models whose class loads on this worker and whose view is current."""
     usable = []
-    for head in known:
+    for head in bases:
         part = "cost_model", head.name.name
         with suppress(MallornError), blame_plugins(part):
             resolve(*part)()

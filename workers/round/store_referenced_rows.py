@@ -1,4 +1,4 @@
-"""The rows that fresh results point to: their sketches, contexts and devices."""
+"""Store the rows that new results refer to: sketches, measuring contexts and devices."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -25,7 +25,7 @@ SPACE: Final = "post-order-apply/1"  # name and version: another version's sketc
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where and in which context something was measured; both None for what never reached a device."""
+    """The measuring context and device of a result; both None if it never reached a device."""
 
     context_id: int | None
     device_id: int | None
@@ -35,9 +35,12 @@ NOWHERE: Final = Site(None, None)
 
 
 def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
-    """What is timed at an endpoint compares within it. Raises ClassRefused for a device that is none."""
+    """Return the measuring context of times at an endpoint; only times in one context compare.
+
+    Raises ClassRefused for a stand-in measurer that does not declare itself.
+    """
     target = Target(Targets(session).get(target_id).text)
-    # No made-up time is stored with real ones: not of a measurer that does not say what it is, either.
+    # Simulated times must not be stored with real ones, also not from an undeclared stand-in.
     if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
         raise ClassRefused(UNSAID, hint=SAY_SO)
     host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
@@ -47,22 +50,22 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
 def store_sites(
     session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
 ) -> list[Site]:
-    """Return the site of each endpoint, NOWHERE where there is none, and store its rows if they are new.
+    """Return the site of each endpoint (NOWHERE for None), and store its rows if they are new.
 
-    Raises ClassRefused for a stand-in that does not say that it is one.
+    Raises ClassRefused for a stand-in measurer that does not declare itself.
     """
     endpoints = list(endpoints)
-    met = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
+    by_name = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}
     sites: dict[str, Site] = {}
-    # In one order for all who write several devices, so that two never wait for each other.
-    for name in sorted(met):
-        context = context_of(session, target_id, options, met[name])
-        device = SeenDevice(target_id=target_id, **asdict(met[name]))
+    # All writers use the same order, to avoid deadlocks.
+    for name in sorted(by_name):
+        context = context_of(session, target_id, options, by_name[name])
+        device = SeenDevice(target_id=target_id, **asdict(by_name[name]))
         sites[name] = Site(context.id, Devices(session).seen(device))
     return [NOWHERE if endpoint is None else sites[endpoint.name] for endpoint in endpoints]
 
 
 def store_sketches(session: Session, sketches: Iterable[Sketch], imported: bool = False) -> dict[str, int]:
-    """Ids of sketches by key, new ones written."""
+    """Store sketches that are new, and return the ids of all by key."""
     distinct = {sketch.key: NewSketch(sketch, SPACE, TVM_VERSION) for sketch in sketches}
     return Sketches(session).ensure_many(distinct.values(), imported=imported)

@@ -1,4 +1,4 @@
-"""Refits a family's cost model when its data has grown enough."""
+"""Refit a family's cost model if its data has grown enough."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,14 +34,14 @@ from workers.round.round_context import work_of
 from workers.round.select_cost_model import beginning, reads_todays_view, view_of
 
 GROWTH: Final = 0.2
-FIRST_ROWS: Final = 8  # with a time, below which a model would tell noise
+FIRST_ROWS: Final = 8  # least number of timed rows; a model of fewer would only fit noise
 MAX_ROWS: Final = 4000
-MOST_NEW: Final = 256  # candidates of a workload that are lowered in one refit
+MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Which model is refit, and what its newest version has seen."""
+    """The family and cost model to refit, and the head of its newest version."""
 
     family: str
     target_id: int
@@ -52,33 +52,33 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """What is learned from, oldest first, and what the candidates are candidates of."""
+    """Training rows, oldest first, and the workloads of their candidates."""
 
     rows: Sequence[Trial]
-    owners: Groups  # the workload of each
+    owners: Groups  # workload id of each row
     labels: Vector
     groups: Groups
     works: Mapping[int, WorkloadOnTarget]
-    op: str  # of most rows: the base of this operator is stood on
-    total: int  # rows of the family, from which these were chosen
+    op: str  # operator of most rows, whose base model is used
+    total: int  # rows of the family, from which these were sampled
     seen_upto: int
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
-    """Fit and store the next version, unless the data has hardly grown."""
+    """Fit and store the next version if the data has grown enough; warn the job if it fails."""
     with runtime.database.session() as session:
         line = _line(session, job_id, task_id)
         if not _due(session, line):
             return
     try:
         with blame_plugins(("cost_model", line.name)):
-            new = _next(runtime, job_id, line)
+            version = _next(runtime, job_id, line)
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
         warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
         return
-    if new is not None:
+    if version is not None:
         with runtime.database.transaction() as session:
-            CostModels(session).add(new)
+            CostModels(session).add(version)
 
 
 def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
@@ -104,29 +104,29 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
 
 
 def _due(session: Session, line: _Line) -> bool:
-    seen, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
+    seen_upto, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
     trials = Trials(session)
-    fresh = trials.family_growth(line.family, line.target_id, after=seen)
+    fresh = trials.family_growth(line.family, line.target_id, after=seen_upto)
     total = trials.family_growth(line.family, line.target_id)
-    # Members that came or went brought old rows along or took them away.
+    # Tasks that join or leave the family add or remove old rows, so compare totals as well.
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
 
 
 def _fit(
     line: _Line, data: _Data, model: CostModel, base: CostModelName | None, viewer: FeatureLookup
 ) -> NewCostModel | None:
-    """The next version; None where too few rows that the model can see have a time."""
+    """Return the next version; None if too few rows with features in the view have a time."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
-    known = np.zeros(len(data.rows), dtype=np.bool_)
+    has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
-        # The newest first: what was proposed last is what comes next.
+        # Newest first, because the next candidates will resemble the latest ones.
         lines = np.flatnonzero(data.owners == workload_id)[::-1]
-        candidates = [data.rows[at].candidate for at in lines]
-        rows[lines], known[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
-    groups, label = data.groups[known], data.labels[known]
+        candidates = [data.rows[index].candidate for index in lines]
+        rows[lines], has_features[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
+    groups, label = data.groups[has_features], data.labels[has_features]
     if np.count_nonzero(timed(label)) < FIRST_ROWS:
         return None
-    model.fit(rows[known], label, groups, seed=data.total)
+    model.fit(rows[has_features], label, groups, seed=data.total)
     metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(line.name)}
     return NewCostModel(
         family=line.family,
@@ -141,22 +141,22 @@ def _fit(
 
 
 def _data(session: Session, line: _Line) -> _Data:
-    """All rows are labelled and a bounded number of them chosen; only these are read as a whole."""
-    known = Trials(session).outlines(line.family, line.target_id)
-    outcomes = [Outcome.read(word) for word in known["outcome"]]
+    """Label all rows of the family, sample a bounded number, and load only these completely."""
+    outlines = Trials(session).outlines(line.family, line.target_id)
+    outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
-    keys = known.rows("workload_id", "context_id")
+    keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
-    label = labels(known["latency_us"], groups, outcomes)
+    label = labels(outlines["latency_us"], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))
-    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(known))]
-    rows = Trials(session).by_ids([known["id"][at] for at in chosen])
-    owners = np.array(known["workload_id"], dtype=np.int64)[chosen]
+    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
+    rows = Trials(session).by_ids([outlines["id"][index] for index in chosen])
+    owners = np.array(outlines["workload_id"], dtype=np.int64)[chosen]
     workloads = Workloads(session).get_many(set(owners.tolist()))
     sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
     target = Targets(session).get(line.target_id).text
     works = {row.id: work_of(row, line.target_id, target, sketches) for row in workloads}
     ops = {workload.id: workload.op for workload in workloads}
-    met = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
-    op = met[0][0] if met else ""
-    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(known), known["id"][-1])
+    most_common = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
+    op = most_common[0][0] if most_common else ""
+    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(outlines), outlines["id"][-1])

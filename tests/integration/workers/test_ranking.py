@@ -72,7 +72,7 @@ def test_with_many_families_each_has_its_turn(workshop):
     with workshop.database.session() as session:
         context = load_round(session, round_id)
         rounds = [SimpleNamespace(index=at, job_id=job, task_id=context.row.task_id) for at in range(3)]
-        asked = [ranking_evidence._asked(session, replace(context, row=row)) for row in rounds]
+        asked = [ranking_evidence._family_names(session, replace(context, row=row)) for row in rounds]
     assert [len(families) for families in asked] == [ranking_evidence.MOST_OTHERS] * 3
     others = {f"dynamic:{name}" for name in names} - {f"dynamic:{context.task_name}"}
     assert set(chain(*asked)) == others
