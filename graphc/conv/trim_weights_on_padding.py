@@ -1,7 +1,7 @@
-"""Convolutions without the weights that only ever meet padding.
+"""Remove weights of convolutions that are only ever multiplied by padding.
 
-Those of a wide dilation reach beyond a small image: of nine taps that lie 24 apart, one is left on 14 x 14.
-"""
+With wide dilation, taps reach beyond a small image: of nine taps at dilation 24, only the
+middle one reads data of a 14 x 14 image."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -22,18 +22,18 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class PaddedAxis:
-    """One dimension of the images, and how the kernel lies on it."""
+    """One spatial dimension of the data, and the kernel's taps and padding along it."""
 
     size: int
     taps: int
     dilation: int
     before: int
     after: int
-    last: int  # where the first tap is, at the last result
+    last: int  # index that the first tap reads at the last result
 
     @property
     def kept(self) -> "PaddedAxis":
-        """With the taps from the first to the last one that reach the data, and padding for those."""
+        """The axis with only the taps between the first and last that read data."""
         reach = [
             tap
             for tap in range(self.taps)
@@ -55,7 +55,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("layout.prepare_convert_layout",)  # padding is the convolution's own
+    after = ("layout.prepare_convert_layout",)  # that pass folds pads into convolutions
 
     def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:

@@ -1,7 +1,7 @@
-"""Powers and remainders of real numbers, computed in twice as many bits: an exponent multiplies errors.
+"""Powers and remainders of float32 numbers, computed in float64 since exponents amplify
+errors.
 
-TVM looks through all names whenever it simplifies, so each value is read as few times as can be.
-"""
+TVM inlines names whenever it simplifies, so each value is read as few times as possible."""
 
 from math import factorial, log
 from typing import Any, Final
@@ -19,27 +19,27 @@ from graphc.elementwise.number_function import (
     with_sign,
 )
 
-# log2(1 + z) is t = z / (z + 2) times this polynomial of t**2; 2**f is this polynomial of f, a half at most.
+# log2(1 + z) is t = z / (z + 2) times _LOG2(t**2); 2**f is _EXP2(f) for |f| <= 0.5.
 _LOG2: Final = tuple(2 / log(2) / odd for odd in range(13, 0, -2))
 _EXP2: Final = tuple(log(2) ** power / factorial(power) for power in range(8, -1, -1))
-_LEAST, _MOST = -160.0, 130.0  # exponents beyond which there are only zeros and infinity
-_MANTISSA, _BIAS = 52, 1023  # of 64 bits
-_QUOTIENT_BITS: Final = 28  # of which each step of a remainder finds as many: their products are exact
-_EXPONENTS: Final = 278  # how far apart two numbers' exponents are at most
+_LEAST, _MOST = -160.0, 130.0  # beyond these exponents results are zero or infinite
+_MANTISSA, _BIAS = 52, 1023  # of float64
+_QUOTIENT_BITS: Final = 28  # of the quotient per step of a remainder: products are exact
+_EXPONENTS: Final = 278  # largest difference between the exponents of two float32 numbers
 
 
 def power(once: Once, base: Any, exponent: Any) -> Any:
-    """The base to a power; its limits as in IEEE 754."""
+    """Return base**exponent, with the limits of IEEE 754."""
     whole = tirx.EQ(tirx.trunc(exponent), exponent)
     half = once(exponent * real(0.5))
-    spoilt = tirx.any(
-        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(whole)),  # there is no such power
+    is_nan = tirx.any(
+        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(whole)),  # undefined
         tirx.all(tirx.isnan(base), tirx.NE(exponent, real(0))),
         tirx.all(tirx.isnan(exponent), tirx.NE(base, real(1))),
     )
-    unit = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
-    product = tirx.Select(unit, _double(0), _wide(exponent) * _log2(once, once(magnitude(base))))
-    found = _exp2(once, once(tirx.Select(spoilt, _double(float("nan")), product)))
+    is_1 = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
+    product = tirx.Select(is_1, _double(0), _wide(exponent) * _log2(once, once(magnitude(base))))
+    found = _exp2(once, once(tirx.Select(is_nan, _double(float("nan")), product)))
     odd = tirx.all(whole, tirx.NE(tirx.trunc(half), half))
     sign = tirx.Select(odd, bits(base), tirx.const(0, "int32")) & tirx.const(-(2**31), "int32")
     return of_bits(bits(tirx.Cast("float32", found)) ^ sign)
@@ -58,7 +58,7 @@ def _log2(once: Once, size: Any) -> Any:
 
 
 def _exp2(once: Once, value: Any) -> Any:
-    # In this order what is no number stays so.
+    # In this order of min and max, NaN stays NaN.
     bounded = once(tirx.max(_double(_LEAST), tirx.min(_double(_MOST), value)))
     whole = once(tirx.nearbyint(bounded))
     exponent = tirx.reinterpret("int64", whole + _double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
@@ -67,7 +67,7 @@ def _exp2(once: Once, value: Any) -> Any:
 
 
 def remainder(once: Once, dividend: Any, divisor: Any) -> Any:
-    """What is left of the dividend when the divisor was taken out as often as it goes in: exactly."""
+    """Return the exact remainder of the division, with the sign of the dividend."""
     rest, unit = once(_wide(magnitude(dividend))), once(_wide(magnitude(divisor)))
     inverse = once(_double(1) / unit)
     for step in range(_EXPONENTS // _QUOTIENT_BITS, -1, -1):

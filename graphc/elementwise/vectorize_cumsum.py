@@ -1,7 +1,7 @@
-"""Cumulative sums as blocks: what lies beside the axis fills vectors, or some rows run side by side.
+"""Compute cumulative sums in blocks: neighbours of the axis fill vectors, or rows run in
+parallel.
 
-TVM's own form is one loop without blocks, which nothing can schedule.
-"""
+TVM's own form is one loop without blocks, which cannot be scheduled."""
 
 from dataclasses import dataclass
 from math import prod
@@ -14,13 +14,13 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
-VECTORS, ROWS = 4, 8  # that are summed side by side
+VECTORS, ROWS = 4, 8  # vectors, or rows, that are summed at the same time
 _TYPES = ("float32", "int32", "int64")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A sum's axis between those before and behind it, and what is summed side by side."""
+    """The shape as [before, axis, after], and the number of rows or columns summed together."""
 
     shape: tuple[int, int, int]
     rows: int

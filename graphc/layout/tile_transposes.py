@@ -1,8 +1,7 @@
-"""Transposes that move the last axis, tile by tile.
+"""Transpose the last axis tile by tile.
 
-Column by column, every element costs a cache line, and the lines of a column share few sets of the nearest
-cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
-"""
+In a transpose by columns every element costs a cache line, and the lines of a column share few
+cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +44,9 @@ class TileTransposes(Pass[Permutation]):
 
 
 def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
-    """One block per tile; its last loop runs once, so that MetaSchedule vectorises it."""
+    """Build a function with one block per tile.
+
+    The last loop runs once, so that MetaSchedule does not vectorise the tiles."""
     last = len(sizes) - 1
     tiled = (across, last)
     loops = [f"a{axis}" for axis in range(len(sizes))]

@@ -1,10 +1,10 @@
-"""Products with weights of 8 or 4 bits that have a scale a block, as tensor functions.
+"""Build tensor functions of products with 8- or 4-bit weights that have a scale per block.
 
-A step of a decoder reads every weight once, so weights stay as narrow as they are, in the order in which they
-are read: for each vector of columns, block after block. Their instruction multiplies bytes without a sign,
-which these weights are, with bytes that have one: two for a real input (`quads.py`), so that next to nothing
-is lost. Sums of a block are whole numbers.
-"""
+A decoder step reads every weight once, so weights keep their width and are stored in the order
+in which they are read: for each vector of columns, block after block. The instruction
+multiplies unsigned bytes, the weights, by signed bytes. `llvm_byte_dot_products` splits a
+float input into two signed bytes, so that little precision is lost. Sums within a block are
+integers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ RULE = "mallorn_blocks"
 
 @dataclass(frozen=True)
 class BlockQuantizedMatmul:
-    """Rows times weights: whole numbers of so many bits, less a zero point and times a scale a block."""
+    """Rows times weights of `bits` bits, with a zero point and a scale per block."""
 
     by: Any  # the instruction
     rows: tuple[int, ...]
@@ -31,7 +31,7 @@ class BlockQuantizedMatmul:
     blocks: int
     block: int
     bits: int
-    zero: int | None  # None: one for each block and output
+    zero: int | None  # the zero point; None: one per block and output
 
     @property
     def vectors(self) -> int:
@@ -39,28 +39,28 @@ class BlockQuantizedMatmul:
 
     @property
     def work(self) -> int:
-        """Its operations."""
+        """The number of arithmetic operations."""
         return 2 * prod(self.rows) * self.blocks * self.block * self.outputs
 
     @property
     def bytes(self) -> int:
-        """Of a block's weights, for a vector of outputs."""
+        """Bytes of a block's weights for one vector of outputs."""
         return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
 
 def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
-    """[blocks, block, outputs] in the order of reading: [vectors, blocks, bytes]."""
+    """Pack weights from [blocks, block, outputs] to reading order, [vectors, blocks, bytes]."""
     lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
     each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
     split = _filled(product, weights).reshape(product.blocks, -1, *each, product.vectors, lanes)
-    ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
+    ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # order of axes: vectors, blocks, steps, (halves,) lanes, quad
     if nibbles:
         ordered = ordered[..., 0, :, :] | (ordered[..., 1, :, :] << llvm_byte_dot_products.NIBBLES)
     return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
 
 
 def beside(product: BlockQuantizedMatmul, numbers: Any) -> Any:
-    """[blocks, outputs], as scales are, in the order of reading: [vectors, blocks, lanes]."""
+    """Pack scales or zero points from [blocks, outputs] to [vectors, blocks, lanes]."""
     split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.by.lanes)
     return np.ascontiguousarray(np.moveaxis(split, 1, 0))
 
@@ -71,7 +71,9 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def function(product: BlockQuantizedMatmul) -> Any:
-    """The tensor function: inputs become bytes, which are multiplied; what follows can be fused with it."""
+    """Build the tensor function, which quantises float inputs to bytes and multiplies them.
+
+    TVM can fuse element-wise operators after it."""
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -165,7 +167,7 @@ def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:
 
 
 def _number(row: str, sizes: Sequence[int]) -> str:
-    """The place of a row among all."""
+    """Return the index of a row among all rows, as TVMScript."""
     first, *others = zip(row.split(", "), sizes, strict=True)
     place = first[0]
     for axis, size in others:
@@ -173,14 +175,14 @@ def _number(row: str, sizes: Sequence[int]) -> str:
     return place
 
 
-MAX_ROWS, ROWS = 16, 8  # of a tile
-MAX_CHUNKS, CHUNKS = 1 << 20, 16  # vectors of columns in a core's part
-PARTS = 16  # of the columns at least, so that all cores have some
-SHARED = 1 << 10  # blocks of inputs, above which the cores share them, too
+MAX_ROWS, ROWS = 16, 8  # rows of a tile
+MAX_CHUNKS, CHUNKS = 1 << 20, 16  # vectors of columns in the part of one core
+PARTS = 16  # least number of parts, so that all cores have work
+SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisation
 
 
 def blocks(schedule: Any, block: Any) -> list[Any]:
-    """Parts of the columns, tiles of rows, vectors of columns, blocks, rows."""
+    """Schedule the loops as parts of columns, tiles of rows, vectors of columns, blocks, rows."""
     (split,) = (each for each in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)
@@ -200,7 +202,7 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     schedule.parallel(parts)
     schedule.unroll(rows)
     for loop in schedule.get_loops(block):
-        schedule.annotate(loop, RULE, 1)  # or TVM cuts them anew
+        schedule.annotate(loop, RULE, 1)  # so that TVM does not split the loop again
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 

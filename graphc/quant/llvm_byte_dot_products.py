@@ -1,7 +1,7 @@
-"""Sums of products of bytes, in LLVM's words: of a block of weights without a sign, and inputs with one.
+"""Sum products of unsigned weight bytes and signed input bytes per block, as LLVM functions.
 
-A real input becomes two bytes with a sign, by the largest of its block: a number of 13 to 15 bits.
-"""
+A float input becomes two signed bytes, scaled by the largest input of its block: an integer of
+13 to 15 bits."""
 
 import struct
 from dataclasses import dataclass
@@ -10,35 +10,36 @@ import numpy as np
 import tvm
 from tvm.target.codegen import target_has_features
 
-QUAD = 4  # bytes that an instruction multiplies for each number of its vector
-NIBBLES, BYTES = 4, 8  # bits
-_QUADS = "mallorn_quads"  # the instruction, as a function
-_LEAST = 1e-30  # a block of smaller inputs is one of zeros
+QUAD = 4  # bytes that the instruction multiplies for each number of its vector
+NIBBLES, BYTES = 4, 8  # bits of a weight
+_QUADS = "mallorn_quads"  # name of the function that wraps the instruction
+_LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """Adds four products of bytes to each number of a vector, by one step or by three."""
+    """An instruction that adds four products of bytes per lane, in one or three steps."""
 
     features: str
     lanes: int
     steps: tuple[str, ...]
 
     def high(self, bits: int) -> int:
-        """The largest upper byte of an input: where pairs are summed in 16 bits, they must fit."""
+        """Return the largest upper byte of an input for which 16-bit sums of pairs do not
+        overflow."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def low_bits(self, bits: int) -> int:
-        """Of an input's lower byte."""
+        """Return the number of bits in the lower byte of an input."""
         return 8 if self.high(bits) == 127 else 7
 
     def most(self, bits: int) -> int:
-        """The largest input as a whole number."""
+        """Return the largest integer that represents an input."""
         low = self.low_bits(bits)
         return (self.high(bits) << low) + (1 << (low - 1)) - 1
 
 
-#: By what a target must have, the best first.
+# By required feature, the best first.
 INSTRUCTIONS = {
     "avx512vnni": Instruction("+avx512f,+avx512vnni", 16, ("avx512.vpdpbusd.512",)),
     "avxvnni": Instruction("+avx2,+avxvnni", 8, ("avx512.vpdpbusd.256",)),
@@ -48,7 +49,7 @@ INSTRUCTIONS = {
 
 
 def instruction() -> Instruction | None:
-    """That of the target, if it has one."""
+    """Return the target's best instruction, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
@@ -57,14 +58,16 @@ def instruction() -> Instruction | None:
 
 @dataclass(frozen=True)
 class Function:
-    """One in LLVM's words."""
+    """An LLVM function: its name and its text."""
 
     name: str
     text: str
 
 
 def split(by: Instruction, block: int, bits: int) -> Function:
-    """A block of inputs as upper and lower bytes, what one of them is worth, and their sum."""
+    """Build the function that splits a block of inputs into upper and lower bytes.
+
+    It also stores the scale of the integers, and their sum."""
     low = by.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, most = f"<{block} x float>", f"<{block} x i32>", _real(by.most(bits))
@@ -109,7 +112,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
 
 
 def total(by: Instruction, block: int, bits: int) -> Function:
-    """The sums of a block: a vector of them, of its weights and the bytes of its inputs."""
+    """Build the function that sums up a block: its weights times the bytes of its inputs."""
     lanes, low = by.lanes, by.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(by)
@@ -139,7 +142,7 @@ define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
 
 
 class _Body:
-    """Lines of a function of LLVM: loads, and chains of sums."""
+    """The lines of an LLVM function, with loads and chains of sums."""
 
     def __init__(self, by: Instruction) -> None:
         self.lines: list[str] = []
@@ -153,18 +156,18 @@ class _Body:
         return name
 
     def load(self, place: int) -> str:
-        """Weights; they never change, so several rows share what was read of them."""
+        """Load weights; they are invariant, so LLVM reuses the load for several rows."""
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
     def nibbles(self, both: str) -> list[str]:
-        """The lower and the upper ones."""
+        """Split bytes into their lower and upper 4-bit numbers."""
         mask = _all("i32", self._by.lanes, 0x0F0F0F0F)
         moved = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
         return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, moved)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
-        """To a chain of sums, the products with four inputs."""
+        """Add the products of weights and four inputs to a chain of sums."""
         pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
         quad = self.put(f"load i32, ptr {pointer}, align 4")
         first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
@@ -175,7 +178,7 @@ class _Body:
         self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({given})")
 
     def sum(self, part: int) -> str:
-        """Of all chains of a part."""
+        """Add up all chains of the upper (0) or lower (1) bytes."""
         first, *others = (found for (of, _), found in self._chains.items() if of == part)
         for other in others:
             first = self.put(f"add {self._vector} {first}, {other}")
@@ -183,7 +186,8 @@ class _Body:
 
 
 def _multiply(by: Instruction) -> str:
-    """The instruction as a function; three steps sum pairs in 16 bits first."""
+    """Return the instruction as a function; with three steps, pairs are summed in 16 bits
+    first."""
     lanes = by.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
@@ -212,7 +216,8 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 
 def plain(text: str) -> str:
-    """One of these functions without any instruction of a processor: the same numbers, slowly."""
+    """Return LLVM functions rewritten without processor-specific instructions, with the same
+    results."""
     for by in INSTRUCTIONS.values():
         text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
     return text
@@ -252,5 +257,5 @@ def _all(kind: str, count: int, value: int) -> str:
 
 
 def _real(value: float) -> str:
-    """A float32 number as LLVM reads it exactly."""
+    """Return a float32 number in LLVM's exact notation."""
     return "0x" + struct.pack(">d", float(np.float32(value))).hex().upper()

@@ -1,4 +1,4 @@
-"""Decoding and encoding that is left between integers, as plain arithmetic."""
+"""Replace the remaining quantize and dequantize operators by plain arithmetic."""
 
 from typing import Any
 
@@ -39,19 +39,19 @@ def _decoded(call: Any, scale: Any, zero: Any | None) -> Any:
 
 
 def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
-    """Multiplied, rounded to even, and within the type's limits."""
+    """Scale, round to even, add the zero point and clamp to the type's range."""
     data, divided = call.args[0], relax.op.divide(call.args[0], scale)
     if isinstance(scale, tvm.ir.GenericConst):
         divided = relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
     whole = relax.op.round(divided)
     moved = whole if zero is None else relax.op.add(whole, zero)
     least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
-    within = relax.op.minimum(relax.op.maximum(moved, least), most)  # layouts pass these, and no clip
-    return relax.op.astype(relax.op.astype(within, "int32"), call.ty.dtype)
+    clamped = relax.op.minimum(relax.op.maximum(moved, least), most)  # layout changes pass these operators but no clip
+    return relax.op.astype(relax.op.astype(clamped, "int32"), call.ty.dtype)
 
 
 def _real(zero: Any, g: Graph) -> Any | None:
-    """A zero point as a real number, None where it is zero."""
+    """Return a zero point as a float, or None if it is zero."""
     if not g.is_constant(zero):
         return relax.op.astype(zero, "float32")
     known = g.array(zero).astype("float32")
@@ -59,7 +59,7 @@ def _real(zero: Any, g: Graph) -> Any | None:
 
 
 def _along(call: Any, value: Any, g: Graph) -> Any:
-    """A scale or zero point of each place along the axis, so that it meets those."""
+    """Reshape a scale or zero point so that it broadcasts along the call's axis."""
     if not value.ty.ndim:
         return value
     ndim, axis = call.args[0].ty.ndim, int(call.attrs.axis) % call.args[0].ty.ndim

@@ -1,8 +1,7 @@
-"""Products with constant weights by tiles, as tensor functions.
+"""Build products with constant weights by AMX tiles, as tensor functions.
 
-Their weights lie as the instructions for vectors read them, too. Where a process gets no tiles the function
-computes the same in loops.
-"""
+The weights have the same layout as for vector instructions. A process that may not use tiles
+computes the same in loops."""
 
 from math import prod
 from typing import Any
@@ -18,21 +17,21 @@ from graphc.quant.tiled_sums import WIDTH, TiledSums
 
 
 def packed(tiled: TiledSums, weights: Any) -> Any:
-    """[..., inputs, outputs] as tiles, an even number of columns of them."""
+    """Pack [..., inputs, outputs] for tiles, padded to an even number of tile columns."""
     missing = tiled.summed[-1] - weights.shape[-1]
     whole = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
     return dot_product_function.packed(tiled.by.numbers, whole)
 
 
 def call(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
-    """The call of the product's function, with the weights laid out."""
+    """Return the call of the product's function with packed weights."""
     laid = relax.const(packed(tiled, weights))
     result = relax.TensorType(tiled.sums.result, tiled.by.numbers.sums)
     return g.call_function(name, function(tiled, name.partition("_")[2]), [data, laid], result)
 
 
 def function(tiled: TiledSums, name: str) -> Any:
-    """The tensor function, of an operator; what follows it can be fused with it."""
+    """Build the tensor function; TVM can fuse element-wise operators after it."""
     sums, by = tiled.sums, tiled.by.numbers
     axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
     values = [f"v{axis}" for axis in axes]
@@ -81,12 +80,12 @@ def _body(tiled: TiledSums, result: str) -> str:
 
 
 def _block(tiled: TiledSums) -> tuple[int, ...]:
-    """Sizes of what is computed at once."""
+    """Return the shape of the block of results that is computed at once."""
     return (FACTORS, tiled.rows, WIDTH) if tiled.paired else (tiled.block, WIDTH)
 
 
 def _arguments(tiled: TiledSums) -> str:
-    """Of the function in LLVM's words; sizes are in bytes."""
+    """Return the arguments of the LLVM function; sizes are in bytes."""
     sums = tiled.sums
     nothing = {f"v{axis}": "0" for axis in (*sums.window, "ko", "ki")}
     row, place = (stride * tiled.size for stride in sums.strides or ())
@@ -101,7 +100,8 @@ def _arguments(tiled: TiledSums) -> str:
 
 
 def _rows(tiled: TiledSums) -> list[str]:
-    """Of each tile: the last ones have fewer, and at least one, whose sums nobody reads."""
+    """Return the rows of each tile. The last tiles have fewer rows, at least one; it may be
+    unused."""
     at = len(tiled.sums.result) - 2
     left = f"{tiled.rows} - vi{at} * {tiled.block}"
     below = f"T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above}))"
@@ -111,7 +111,7 @@ def _rows(tiled: TiledSums) -> list[str]:
 
 
 def _loops(tiled: TiledSums) -> str:
-    """The same in loops, for a process without tiles."""
+    """Return the same computation in loops, for a process without tiles."""
     sums, by = tiled.sums, tiled.by.numbers
     rows = ["p", "r"] if tiled.paired else ["r"]
     place = ", ".join([*rows, "c"])
