@@ -1,6 +1,6 @@
-"""Caches with what comes behind them: copied row by row, heads side by side.
+"""Append to caches by copying whole rows, with heads in parallel.
 
-TVM asks of every number which part it belongs to, in plain loops.
+TVM's own form selects the part for every number, in plain loops.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from graphc.core.reporting_pass import Leave
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
-    """Copies caches as long as `length`, and what comes behind them, row by row; `sample` is one length."""
+    """Copies caches of variable `length` and appended rows row by row; `sample` is one length."""
 
     name, match = "attention.vectorize_cache_concat", ("relax.concat",)
     any_size = True

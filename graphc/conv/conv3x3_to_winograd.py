@@ -5,7 +5,8 @@ input tiles of 6x6 or 4x4 pixels, 36 or 16 matrix products multiply them by the 
 weights, and a second function (unpack) transforms the products to output tiles. Both
 transforms are unrolled per tile, with channels innermost. A preceding bias and activation are
 fused with the padding. Only the products of 2x2 tiles may be bfloat16; 4x4 tiles would amplify
-the rounding error."""
+the rounding error.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -237,7 +238,8 @@ def _unpack(plan: WinogradPlan) -> Any:
     """Build the function that transforms products to output tiles.
 
     Pixels beyond the image are stored to its last row and column, and later stores overwrite
-    them."""
+    them.
+    """
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 
     def read(i: int, j: int) -> str:

@@ -4,7 +4,8 @@ function.
 Depthwise convolutions are limited by memory bandwidth, and the tensor between the two
 convolutions is the largest of such networks. It is therefore computed where it is read and
 stays in the caches. The schedule rule `strips` makes one parallel loop over strips of rows and
-groups of channels; `integer_products` uses the rule, too."""
+groups of channels; `integer_products` uses the rule, too.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -96,7 +97,8 @@ def _is_pointwise(call: Any) -> bool:
 
 def _is_simple(call: Any) -> bool:
     """Return whether all further operands of a call are constants: scalars or one value per
-    channel."""
+    channel.
+    """
     channels = call.ty.shape[-1]
     return all(
         isinstance(second, tvm.ir.GenericConst)
@@ -190,7 +192,8 @@ def strips(schedule: Any, block: Any) -> list[Any]:
 def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
     """Tile the depthwise convolution and its consumer, if it has one.
 
-    Return the loop over groups of channels, and the extents of the channel loops inside it."""
+    Return the loop over groups of channels, and the extents of the channel loops inside it.
+    """
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)

@@ -1,6 +1,7 @@
 """Compute grouped convolutions with an explicit axis of groups, which register tiles need.
 
-TVM's own form indexes the data by `output // outputs * channels`, which cannot be tiled."""
+TVM's own form indexes the data by `output // outputs * channels`, which cannot be tiled.
+"""
 
 from typing import Any
 
@@ -63,7 +64,8 @@ class KeepJoinedGroupsApart(Pass[None]):
 
 def _joins_groups(g: Graph, value: Any) -> bool:
     """Return whether GroupedConvToBatched computed the value, or operators were moved behind
-    it."""
+    it.
+    """
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False

@@ -1,6 +1,7 @@
 """Move average pools before the pointwise convolutions whose results they read.
 
-Both operators are linear, so they commute: a 2 x 2 pool leaves a quarter of the products."""
+Both operators are linear, so they commute: a 2 x 2 pool leaves a quarter of the products.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,8 @@
 """Compute convolutions a little larger if their sizes fit neither vectors nor register tiles.
 
 For example, 24 channels take three vectors of 8, but two of 16 if they are padded to 32. A
-width of 37 has no factor that makes a good register tile; 39 has one."""
+width of 37 has no factor that makes a good register tile; 39 has one.
+"""
 
 from dataclasses import dataclass
 from typing import Any

@@ -3,7 +3,8 @@
 With a stride of s the result is s x s interleaved images. Each is a plain convolution with
 every s-th weight; one function computes all of them. If weights do not divide evenly or
 channels fill no vectors, a pointwise convolution multiplies inputs by weights, and a second
-function sums up."""
+function sums up.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +64,8 @@ class StridedAxis:
 
     def weights(self, kernels: Any, axis: int) -> Any:
         """Replace the kernel axis by an axis of interleaved images and one of taps in input
-        order."""
+        order.
+        """
         taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
                   for image in range(self.stride)]  # fmt: skip
         margins = [(0, 0)] * kernels.ndim
@@ -99,7 +101,8 @@ class Deconvolution:
     @property
     def margins(self) -> tuple[int, ...]:
         """Zeros around the inputs of a stride-1 convolution; negative where inputs are cut
-        off."""
+        off.
+        """
         axes = self.high, self.wide
         before = (axis.kernel - 1 - axis.cut for axis in axes)
         return *before, *(axis.result + axis.cut - axis.size for axis in axes)
@@ -115,7 +118,8 @@ class Deconvolution:
 
     def interleaves(self, lanes: int) -> bool:
         """Return whether images fill vectors and multiplying padding costs less than another
-        tensor."""
+        tensor.
+        """
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.strided and self.whole and (self.groups > 1 or cheap)
@@ -181,7 +185,8 @@ def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
     """Return a tap's clamped input index, its clamped weight index, and when both are in
-    range."""
+    range.
+    """
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",
@@ -211,7 +216,8 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
         """Return how to compute the call and its sizes; None to restore the layout that TVM
-        lowers."""
+        lowers.
+        """
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not known(call) or not g.is_constant(call.args[1]):
@@ -257,7 +263,8 @@ def _cheapest_way(sizes: Deconvolution, lanes: int) -> Way | None:
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
     """Return the weights as [height, width, inputs of a group, all outputs]; dilation adds
-    zeros."""
+    zeros.
+    """
     weights = call.args[1].value.numpy()
     weights = weights if weights.ndim == 4 else weights[None]
     down, across = [1, *map(int, call.attrs.dilation)][-2:]

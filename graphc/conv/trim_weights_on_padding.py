@@ -1,7 +1,8 @@
 """Remove weights of convolutions that are only ever multiplied by padding.
 
 With wide dilation, taps reach beyond a small image: of nine taps at dilation 24, only the
-middle one reads data of a 14 x 14 image."""
+middle one reads data of a 14 x 14 image.
+"""
 
 from dataclasses import dataclass
 from typing import Any

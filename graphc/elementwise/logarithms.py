@@ -1,5 +1,6 @@
 """Logarithms and inverse hyperbolic functions, from an exponent and a polynomial of the
-mantissa."""
+mantissa.
+"""
 
 from math import log as log_of
 from typing import Any, Final

@@ -103,7 +103,8 @@ def power_of_two(exponent: Any) -> Any:
 def split(once: Once, value: Any) -> tuple[Any, Any]:
     """Split a positive number in an exponent and a mantissa minus 1.
 
-    The mantissa lies between sqrt(0.5) and sqrt(2)."""
+    The mantissa lies between sqrt(0.5) and sqrt(2).
+    """
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     whole = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = once(tirx.shift_right(whole - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))

@@ -1,7 +1,8 @@
 """Powers and remainders of float32 numbers, computed in float64 since exponents amplify
 errors.
 
-TVM inlines names whenever it simplifies, so each value is read as few times as possible."""
+TVM inlines names whenever it simplifies, so each value is read as few times as possible.
+"""
 
 from math import factorial, log
 from typing import Any, Final

@@ -1,7 +1,8 @@
 """Sine, cosine and tangent of all float32 numbers, and their inverses by polynomials (Cephes).
 
 Angles are converted to quarter turns: the mantissa is multiplied by those bits of 2 / pi that
-affect the result (Payne and Hanek), so no angle is too large."""
+affect the result (Payne and Hanek), so no angle is too large.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -43,7 +44,8 @@ _TAN: Final = (
 @dataclass(frozen=True)
 class Angle:
     """An angle as quarter turns plus a rest of at most pi / 4 in radians, and the rest's
-    square."""
+    square.
+    """
 
     quarters: Any
     rest: Any
@@ -128,7 +130,8 @@ def _word(first: Any, at: int) -> Any:
 
 def _shifted(word: Any, following: Any, bit: Any) -> Any:
     """Return the word that begins `bit` bits later. A shift by 32 bits is undefined, so use
-    two."""
+    two.
+    """
     one = tirx.const(1, "uint32")
     rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - bit)
     return tirx.shift_left(word, bit) | rest

@@ -1,7 +1,8 @@
 """Compute cumulative sums in blocks: neighbours of the axis fill vectors, or rows run in
 parallel.
 
-TVM's own form is one loop without blocks, which cannot be scheduled."""
+TVM's own form is one loop without blocks, which cannot be scheduled.
+"""
 
 from dataclasses import dataclass
 from math import prod

@@ -1,7 +1,8 @@
 """Write functions of numbers in forms that LLVM vectorises instead of calling a library per
 number.
 
-The pass FastMathTransform runs later and replaces erf and tanh by polynomials."""
+The pass FastMathTransform runs later and replaces erf and tanh by polynomials.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,5 +1,6 @@
 """Per-channel scale and shift: what a batch norm with constant statistics, or a chain of them,
-computes."""
+computes.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,8 @@ OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 @dataclass(frozen=True)
 class AffineLink:
     """An operator of one computed value and a constant, which is a scalar or one value per
-    channel."""
+    channel.
+    """
 
     name: str
     value: Any
@@ -27,7 +29,8 @@ class AffineLink:
 @dataclass(frozen=True)
 class ChannelAffine:
     """The function x * scale + shift; both are float64 arrays with at most one axis longer
-    than 1."""
+    than 1.
+    """
 
     scale: Any
     shift: Any
@@ -77,7 +80,8 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
     """Return the combined function of the links that end in a call, and the links in order.
 
-    Only the next link reads each link's result, and all constants vary along the same axis."""
+    Only the next link reads each link's result, and all constants vary along the same axis.
+    """
     links: list[AffineLink] = []
     link = affine_link(call, g)
     while link is not None:

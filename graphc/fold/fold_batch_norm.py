@@ -2,7 +2,8 @@
 weights.
 
 The importer writes a batch norm as four operators; after constant folding, what remains still
-divides every number by a standard deviation."""
+divides every number by a standard deviation.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,8 @@ _OUTPUTS = {
 @dataclass(frozen=True)
 class AffineOfLinear:
     """A chain's function and input, and the linear operator whose weights take its scale, if
-    any."""
+    any.
+    """
 
     affine: ChannelAffine
     value: Any
@@ -72,7 +74,8 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
     """Return the convolution or matmul whose weights can take the scale, if only the chain
-    reads it."""
+    reads it.
+    """
     call = g.producer(value) if g.read_once(value) else None
     if call is None or len(call.args) != 2 or not g.is_constant(call.args[1]):
         return None

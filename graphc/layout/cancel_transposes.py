@@ -2,7 +2,8 @@
 
 Vision transformers turn tokens to channels-first images for a convolution, which the layout
 pass turns channels-last again: two transposes and a reshape that move no number. A single
-reshape does the same at no cost."""
+reshape does the same at no cost.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -3,7 +3,8 @@ follows.
 
 TVM's own form selects the part for every number, which prevents vectors. Here each part has
 its own loop in a row of the result. Parts of nested concatenations, as in dense blocks, are
-read at their origin, so nothing is copied twice."""
+read at their origin, so nothing is copied twice.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +40,8 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
     """Return the concatenation and chain that end in a call.
 
     None if no fitting concatenation is before the call, or if a value in between has other
-    readers."""
+    readers.
+    """
     limits: list[str] = []
     while (limit := _limit(call, g)) is not None:
         limits.insert(0, limit)
@@ -65,7 +67,8 @@ def joins_rows(call: Any) -> bool:
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
     """Return the parts of a concatenation, with nested concatenations flattened up to
-    MOST_PARTS."""
+    MOST_PARTS.
+    """
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -79,7 +82,8 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
     """Return the readers that do not compute the call's result themselves.
 
-    None stands for a reader that is no call, such as the function's output."""
+    None stands for a reader that is no call, such as the function's output.
+    """
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -125,7 +129,8 @@ class ConcatShape:
 def concat_function(shape: ConcatShape) -> Any:
     """Build the function of parts, scale and shift of the row if any, and result.
 
-    The last loop runs once, so that MetaSchedule does not vectorise the rows."""
+    The last loop runs once, so that MetaSchedule does not vectorise the rows.
+    """
     axes = [f"v{axis}" for axis in range(len(shape.rows))]
     loops = [f"a{axis}" for axis in range(len(shape.rows))]
     vectors = [name for name, used in (("s", shape.is_scaled), ("t", shape.is_shifted)) if used]
@@ -234,7 +239,8 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     copying.
 
     Return the part itself if TVM can fuse the scale and shift with the part's producer, or if
-    other operators read the part."""
+    other operators read the part.
+    """
     producer, same = g.producer(part), nothing(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])
     source = g.producer(links[0].value, "relax.call_tir") if links else None

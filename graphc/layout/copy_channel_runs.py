@@ -1,6 +1,7 @@
 """Concatenate slices of channels by copying contiguous runs.
 
-If channels are last, a slice of a tensor's channels is contiguous in source and result."""
+If channels are last, a slice of a tensor's channels is contiguous in source and result.
+"""
 
 from typing import Any
 

@@ -2,7 +2,8 @@
 
 A channel shuffle, or a half of one, only permutes channels. A convolution sums over all
 channels, so permuting its weights instead moves no data. An operator that keeps channels
-apart, such as a depthwise convolution, works in memory order, and its readers permute."""
+apart, such as a depthwise convolution, works in memory order, and its readers permute.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +55,8 @@ def origins(value: Any, g: Graph) -> Origins:
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     """Merge channels that are contiguous in one variable; return source, first and end of each
-    run."""
+    run.
+    """
     joined: list[tuple[Any, int, int]] = []
     for source, channel in channels:
         last = joined[-1] if joined else None
@@ -103,7 +105,8 @@ def _places(call: Any, g: Graph) -> Places:
 
 def _shuffled_places(call: Any, g: Graph) -> Places:
     """Return the permutation that a reshape, a transpose and a reshape apply to whole
-    channels."""
+    channels.
+    """
     transpose = g.producer(call.args[0], _TRANSPOSE)
     split_channels = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
     if split_channels is None or not known(split_channels) or sizes_of(split_channels.args[0]) != sizes_of(call):
@@ -183,7 +186,8 @@ def _memory_order(origins_: Sequence[Origin]) -> list[int]:
 
 def _sums(call: Any, g: Graph) -> bool:
     """Return True if the call sums over all channels, False if it keeps them apart. Raises
-    Leave."""
+    Leave.
+    """
     if operator_name(call) not in _CONVOLUTIONS:
         if not all(g.is_constant(value) for value in call.args[1:]):
             raise Leave("its other operand is computed")

@@ -1,7 +1,8 @@
 """Fuse look-ups of rows in tables, such as embeddings, with the arithmetic on their indices.
 
 ONNX lets indices count from the end. The importer handles this in a separate function, which
-costs as much as the look-up; concatenating the rows of many tables copies them again."""
+costs as much as the look-up; concatenating the rows of many tables copies them again.
+"""
 
 from math import prod
 from typing import Any
@@ -49,7 +50,8 @@ def _rows(call: Any) -> int:
 
 def _joined(part: Any, rows: int, g: Graph) -> RowPart:
     """Return the look-up that computes a part if only the part reads it, else the part
-    unreshaped."""
+    unreshaped.
+    """
     value, is_read_once = part, g.read_once(part)
     while (view := g.producer(value, *_VIEWS)) is not None and known(view):
         value = view.args[0]

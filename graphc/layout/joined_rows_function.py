@@ -1,6 +1,7 @@
 """Build functions that concatenate rows of several tensors, copying each part in vectors.
 
-TVM's own form selects the tensor for every number."""
+TVM's own form selects the tensor for every number.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ SMALL = 1 << 14  # numbers that one core copies before a second core could start
 @dataclass(frozen=True)
 class RowPart:
     """Columns of the result, copied from the same row of a tensor or from a row that is looked
-    up."""
+    up.
+    """
 
     source: Any
     columns: int
@@ -48,7 +50,8 @@ def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: 
 def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int, ...], lanes: int) -> Any:
     """Build a function with one block per row, or a single block if the result is small.
 
-    The last loop runs once, so that MetaSchedule does not vectorise the rows."""
+    The last loop runs once, so that MetaSchedule does not vectorise the rows.
+    """
     *outer, columns = result
     within = outer if prod(result) <= SMALL else [1 for _ in outer]
     extents = [size // inside for size, inside in zip(outer, within, strict=True)]

@@ -1,5 +1,6 @@
 """Move element-wise operators before a reshape of a tensor function's result, so that they
-fuse with it."""
+fuse with it.
+"""
 
 from math import prod
 from typing import Any

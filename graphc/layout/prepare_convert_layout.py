@@ -2,7 +2,8 @@
 them.
 
 It stops at leaky ReLUs, at padding and at constants with fewer axes than the other operand,
-and it breaks the tensor functions that TVM's importer makes of Clip."""
+and it breaks the tensor functions that TVM's importer makes of Clip.
+"""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,8 @@
 """Transpose the last axis tile by tile.
 
 In a transpose by columns every element costs a cache line, and the lines of a column share few
-cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely."""
+cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,8 @@ class TileTransposes(Pass[Permutation]):
 def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     """Build a function with one block per tile.
 
-    The last loop runs once, so that MetaSchedule does not vectorise the tiles."""
+    The last loop runs once, so that MetaSchedule does not vectorise the tiles.
+    """
     last = len(sizes) - 1
     tiled = (across, last)
     loops = [f"a{axis}" for axis in range(len(sizes))]

@@ -10,7 +10,8 @@ INT8: Final = "_s8s8s32"  # part of the tensor-core instruction's name
 class LowerableMatmul(Matmul):  # type: ignore[misc]
     """Schedules a product by DLight, without software pipelines for int8 on tensor cores.
 
-    One of DLight's two pipelines always has a single iteration, which TVM 0.27 cannot lower."""
+    One of DLight's two pipelines always has a single iteration, which TVM 0.27 cannot lower.
+    """
 
     def apply(self, func: Any, target: Any, tunable: bool) -> Any | None:
         """Return the schedule, or None if the function is no product."""

@@ -1,7 +1,8 @@
 """Fuse batched products with the transposes around them, as in attention.
 
 A transpose that keeps the last axis costs nothing inside a product, because rows stay
-contiguous; as a separate operator it copies everything."""
+contiguous; as a separate operator it copies everything.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -98,7 +99,8 @@ def _axes(transpose: Any) -> list[int]:
 
 def _factor(value: Any, g: Graph) -> Factor:
     """Return the factor before its transpose, or the factor itself if no transpose can be
-    fused."""
+    fused.
+    """
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)

@@ -2,7 +2,8 @@
 
 101 rows have no factor that fits the registers, and 101 columns fill no vectors. Computing a
 few more in local buffers costs less than tiles that fit badly. Only the requested part is
-copied out."""
+copied out.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,8 @@ from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parsed
 @dataclass(frozen=True)
 class Product:
     """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer lists its axes in its own
-    order."""
+    order.
+    """
 
     sizes: Mapping[str, int]  # size of each axis as requested
     x: Sequence[str]

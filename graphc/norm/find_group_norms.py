@@ -1,7 +1,8 @@
 """Replace group and instance norms of images by one operator before layouts change.
 
 The importer writes them as mean, variance and reshapes to groups. Later passes would see rows
-of single channels with transposes around them."""
+of single channels with transposes around them.
+"""
 
 from dataclasses import dataclass
 from typing import Any

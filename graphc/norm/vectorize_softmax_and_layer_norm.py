@@ -2,7 +2,8 @@
 cache.
 
 TVM makes each a chain of blocks with scalar sums along a row, and computes softmax's
-exponentials twice, because their fast form is inlined wherever it is read."""
+exponentials twice, because their fast form is inlined wherever it is read.
+"""
 
 import re
 from dataclasses import dataclass
@@ -99,7 +100,8 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 @dataclass(frozen=True)
 class Row:
     """Numbers of a row computed per step, and the number that remain after the last whole
-    step."""
+    step.
+    """
 
     width: int
     rest: int
@@ -173,7 +175,8 @@ def _across(name: str, combine: str, width: int) -> str:
 def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: dict[str, str]) -> Any:
     """Build a function with one block per row.
 
-    The last loop runs once, so that MetaSchedule vectorises it and not the rows."""
+    The last loop runs once, so that MetaSchedule vectorises it and not the rows.
+    """
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
     row = ", ".join(f"v{axis}" for axis in range(len(sizes)))

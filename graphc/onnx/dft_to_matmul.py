@@ -1,7 +1,8 @@
 """Replace Fourier transforms, which TVM lacks, by products with matrices from ONNX's
 reference.
 
-The matrix of a transform is the reference evaluator's result for the identity matrix."""
+The matrix of a transform is the reference evaluator's result for the identity matrix.
+"""
 
 from math import prod
 
@@ -59,7 +60,8 @@ def short_transforms(form: NodeRewriter) -> None:
 
 def _axis(form: NodeRewriter) -> int | None:
     """Return the axis of a DFT, None if it is not constant; an attribute before opset 20, then
-    an input."""
+    an input.
+    """
     if form.opset < 20:
         return int(form.attribute("axis", 1))
     axis = form.value(2)

@@ -2,7 +2,8 @@
 
 This includes sizes, masks, branches and loops. TVM's importer needs sizes as constants, but
 exporters write them as arithmetic on tensor shapes. A single walk over the nodes infers each
-node's outputs from what is known about its inputs."""
+node's outputs from what is known about its inputs.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
@@ -48,7 +49,8 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
     """Return the model without dead nodes and without nodes whose results are known at compile
     time.
 
-    Inputs and outputs keep their order. `shapes` bind free dimensions of inputs."""
+    Inputs and outputs keep their order. `shapes` bind free dimensions of inputs.
+    """
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
     return walk.model()

@@ -13,7 +13,8 @@ Given = Sequence[Typed | None]
 def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
     """Return the types of a node's results by name.
 
-    `given` lists its inputs' element types and sizes; None where they are unknown."""
+    `given` lists its inputs' element types and sizes; None where they are unknown.
+    """
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     results = () if rule is None else rule(attributes, given)
@@ -33,7 +34,8 @@ def _product(attrs: Mapping[str, Any], given: Given) -> Given:
 
 def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
     """Infer GatherBlockQuantized: the scales give the type and all sizes except along the
-    blocks."""
+    blocks.
+    """
     typed = [each for each in given[:3] if each]
     if len(typed) < 3:
         return ()
@@ -46,7 +48,8 @@ def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
 
 def _alike(_: Mapping[str, Any], given: Given) -> Given:
     """Infer a result like the first input, and the same for the optional sum, the fourth
-    result."""
+    result.
+    """
     return [given[0], None, None, given[0]]
 
 
@@ -64,7 +67,8 @@ def _attention(attrs: Mapping[str, Any], given: Given) -> Given:
 
 def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
     """Infer Attention, which has one input for queries, keys and values, and one cache for
-    both."""
+    both.
+    """
     data, weights, past = given[0], given[1], (*given, *[None] * 5)[4]
     if not (data and weights):
         return ()

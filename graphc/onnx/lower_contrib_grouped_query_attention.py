@@ -14,7 +14,8 @@ END = 1 << 30  # beyond the end of every axis
 def attention(form: NodeRewriter) -> None:
     """Lower GroupQueryAttention. Raises ValueError for forms that are not supported.
 
-    Several query heads share one head of the caches; rotary embeddings depend on positions."""
+    Several query heads share one head of the caches; rotary embeddings depend on positions.
+    """
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     unsupported = {
         "a bias of its scores": form.given(10),
@@ -59,7 +60,8 @@ def attended(form: NodeRewriter, scores: str, values: str) -> None:
 
 def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
     """Write queries, keys and values as [batch, heads, rows, numbers], from one input or
-    three."""
+    three.
+    """
     if form.given(1):
         counts = (heads, groups, groups)
         parts = [
@@ -78,7 +80,8 @@ def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
 
 def _positions(form: NodeRewriter, rows: str) -> str:
     """Write each row's position, [batch, rows]; `seqlens_k` gives the position of the last
-    row."""
+    row.
+    """
     ends = form.write("Cast", form.node.input[5], to=TensorProto.INT64)
     ends = form.write("Reshape", ends, form.whole(-1, 1))
     first = form.write("Sub", form.write("Add", ends, form.whole(1)), rows)

@@ -16,7 +16,8 @@ _HIDDEN = -10_000.0  # onnxruntime's default for `mask_filter_value`, added to h
 def attention(form: NodeRewriter) -> None:
     """Lower MultiHeadAttention, with one head of keys and values per head of queries.
 
-    Raises ValueError for forms that are not supported."""
+    Raises ValueError for forms that are not supported.
+    """
     _refuse_if(
         form,
         mask_at=4,
@@ -36,7 +37,8 @@ def attention(form: NodeRewriter) -> None:
 def packed_attention(form: NodeRewriter) -> None:
     """Lower Attention, which first multiplies one input to queries, keys and values.
 
-    Raises ValueError for forms that are not supported."""
+    Raises ValueError for forms that are not supported.
+    """
     _refuse_if(
         form,
         mask_at=3,

@@ -94,7 +94,8 @@ class NodeRewriter:
     def again(self, given: Sequence[str] = (), found: Sequence[str] = (), **attributes: Any) -> None:
         """Add a copy of the node with other inputs, outputs and attributes.
 
-        An attribute that is None is left out."""
+        An attribute that is None is left out.
+        """
         copy = NodeProto()
         copy.CopyFrom(self.node)
         copy.input[:] = given or self.node.input
@@ -109,7 +110,8 @@ class NodeRewriter:
     def reference(self, *given: Any, without: str) -> Any:
         """Return the node's first result from ONNX's reference evaluator.
 
-        The attribute `without` is removed from the node; an input that is None is left out."""
+        The attribute `without` is removed from the node; an input that is None is left out.
+        """
         names = [name if value is not None else "" for name, value in zip("abcdefgh", given, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)

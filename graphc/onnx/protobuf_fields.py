@@ -1,6 +1,7 @@
 """Locate the fields of a protobuf message without reading their content.
 
-The module imports nothing heavy."""
+The module imports nothing heavy.
+"""
 
 from collections.abc import Iterator
 
@@ -49,7 +50,8 @@ def varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of the nested messages along a path of field numbers. Raises
-    NoMessage."""
+    NoMessage.
+    """
     places = [(0, len(view))]
     for field_number in path:
         places = [

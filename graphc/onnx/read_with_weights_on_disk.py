@@ -2,7 +2,8 @@
 disk.
 
 A model is parsed, checked and rewritten many times, each time as a copy. So large tensors
-become references to their bytes on disk, which are read once, when TVM converts them."""
+become references to their bytes on disk, which are read once, when TVM converts them.
+"""
 
 import mmap
 import re
@@ -83,7 +84,8 @@ def _parse(data: mmap.mmap, file: Path) -> ModelProto:
 def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
     """Split a model in all but the graph, the graph without large weights, and these weights.
 
-    Each weight is its tensor without data, the data's offset and its size."""
+    Each weight is its tensor without data, the data's offset and its size.
+    """
     rest, graph, heavy = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):
         if number != protobuf_fields.GRAPH:

@@ -1,6 +1,7 @@
 """Replace resizes that TVM lacks by a product per axis with a matrix from ONNX's reference.
 
-The matrix is the reference evaluator's result for the identity matrix."""
+The matrix is the reference evaluator's result for the identity matrix.
+"""
 
 from collections.abc import Sequence
 from typing import Any

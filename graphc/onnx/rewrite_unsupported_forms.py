@@ -1,6 +1,7 @@
 """Rewrite forms of ONNX operators that TVM's importer rejects or converts incorrectly.
 
-Some wrong conversions are silent, for example of a Resize that anti-aliases."""
+Some wrong conversions are silent, for example of a Resize that anti-aliases.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -27,7 +28,8 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 def rewrite(model: ModelProto) -> ModelProto:
     """Return the model with such forms rewritten, or the model itself if it has none.
 
-    Raises ValueError for forms that cannot be rewritten, such as operators in training mode."""
+    Raises ValueError for forms that cannot be rewritten, such as operators in training mode.
+    """
     nodes = model.graph.node
     matches = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
     if not matches:
@@ -155,7 +157,8 @@ def _one_hot(form: NodeRewriter) -> None:
 
 def _require_constant_limits(form: NodeRewriter) -> None:
     """Raise ValueError unless the limits of NonMaxSuppression are constant; TVM would ignore
-    them."""
+    them.
+    """
     limits = [at for at, name in enumerate(form.node.input) if at > 1 and name]
     if any(form.value(at) is None for at in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
@@ -180,7 +183,8 @@ def _remainder(form: NodeRewriter) -> None:
     """Rewrite float Mod with the divisor's sign as Mod with the dividend's sign and a
     correction.
 
-    Mod with the dividend's sign (fmod=1) handles infinities."""
+    Mod with the dividend's sign (fmod=1) handles infinities.
+    """
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return

@@ -1,7 +1,8 @@
 """Replace sequences of tensors by their tensors, so that no sequence operator is left.
 
 Exporters write Python lists as sequences: a loop appends tensors that are concatenated
-afterwards."""
+afterwards.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate

@@ -1,5 +1,6 @@
 """Replace branches with a known condition by the branch taken, and unroll loops of known
-length."""
+length.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,8 @@ UNROLLED = 10_000
 
 class Unknown(Exception):
     """Raised if a condition or the length of a loop is unknown, or the unrolled loop is too
-    long."""
+    long.
+    """
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
@@ -121,7 +123,8 @@ def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
 
 def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
     """Walk a graph's nodes once and return the names of its results. Raises Unknown if too
-    many."""
+    many.
+    """
     walk.unrolled += 1 + len(graph.node)
     if walk.unrolled > UNROLLED:
         raise Unknown
@@ -168,7 +171,8 @@ def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
 
 def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
     """Concatenate the results of all steps along a new axis. Raises Unknown if there is no
-    step."""
+    step.
+    """
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):

@@ -1,7 +1,8 @@
 """Compute networks of 16-bit floats in float32 on CPUs; inputs and outputs keep their type.
 
 CPUs are slow at adding float16 numbers or cannot, and such sums lose precision; onnxruntime
-computes in float32, too. Weights are widened when TVM reads them."""
+computes in float32, too. Weights are widened when TVM reads them.
+"""
 
 from collections.abc import Iterable
 from typing import Any
@@ -23,7 +24,8 @@ def array(tensor: TensorProto) -> Any:
 def widened(model: ModelProto) -> ModelProto:
     """Return the model with 16-bit floats only at its inputs and outputs.
 
-    Return the model itself if it has none, or if it has branches."""
+    Return the model itself if it has none, or if it has branches.
+    """
     kinds = {attribute.type for node in model.graph.node for attribute in node.attribute}
     if not _narrow(model) or AttributeProto.GRAPH in kinds:
         return model

@@ -2,7 +2,8 @@
 float32.
 
 Data is rounded before a product; sums stay float32. The instruction `vdpbf16ps` computes 16
-results, so weights are packed as it reads them: two rows of 16 columns interleaved."""
+results, so weights are packed as it reads them: two rows of 16 columns interleaved.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,8 @@ class Bf16DotProducts(Pass[RoundedProduct]):
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
         """Return the rewritten module. Raises Unsupported if the target lacks bfloat16
-        products."""
+        products.
+        """
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
@@ -92,7 +94,8 @@ def _product(call: Any, g: Graph) -> RoundedProduct:
     """Return the data and layout of rows times a matrix, or of stacks if the data is already
     rounded.
 
-    Raises Leave for other products."""
+    Raises Leave for other products.
+    """
     data, weights = call.args
     padded_sums.check_weights(call, BY, g)
     if sizes_of(data)[-1] % PAIR:

@@ -4,7 +4,8 @@ A decoder step reads every weight once, so weights keep their width and are stor
 in which they are read: for each vector of columns, block after block. The instruction
 multiplies unsigned bytes, the weights, by signed bytes. `llvm_byte_dot_products` splits a
 float input into two signed bytes, so that little precision is lost. Sums within a block are
-integers."""
+integers.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,7 +74,8 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 def function(product: BlockQuantizedMatmul) -> Any:
     """Build the tensor function, which quantises float inputs to bytes and multiplies them.
 
-    TVM can fuse element-wise operators after it."""
+    TVM can fuse element-wise operators after it.
+    """
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)

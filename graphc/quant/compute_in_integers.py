@@ -1,7 +1,8 @@
 """Rewrite operators between dequantize and quantize so that they compute on the bytes
 directly.
 
-Product instructions need unsigned data, so signed bytes are stored shifted up by 128."""
+Product instructions need unsigned data, so signed bytes are stored shifted up by 128.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -30,7 +31,8 @@ def signed(value: Any) -> Any:
 
 def unsigned(value: Any, g: Graph) -> Any | None:
     """Return the unsigned bytes that `signed` shifted down to this value; None for other
-    values."""
+    values.
+    """
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
     wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
@@ -43,7 +45,8 @@ def encode(call: Any, g: Graph) -> Build:
     """Return a build of an encoding as unsigned bytes. Raises Leave.
 
     It returns the stored bytes unchanged if they were decoded by the same scale and zero
-    point."""
+    point.
+    """
     _, scale, zero = call.args
     if all(map(g.is_constant, call.args)):
         return _encode_weights(call, g)

@@ -1,7 +1,8 @@
 """Build products with constant weights by an instruction that adds several products per lane.
 
 One instruction broadcasts consecutive inputs to all lanes and adds one product for each to
-every lane. Weights are packed so that the factors of a lane are contiguous."""
+every lane. Weights are packed so that the factors of a lane are contiguous.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -85,7 +86,8 @@ class Sums:
     The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` holds the numbers of
     weight matrices: one for each place `vr0`, `vr1`, ... of a window, all summed, or one for
     each `vi0` of a stack. `strides` count data elements between rows of the result, and
-    between rows of the window if all of a window's row is contiguous; otherwise None."""
+    between rows of the window if all of a window's row is contiguous; otherwise None.
+    """
 
     data: tuple[int, ...]
     result: tuple[int, ...]
@@ -102,7 +104,8 @@ class Sums:
 
 def packed(by: DotInstruction, weights: Any) -> Any:
     """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each],
-    zero-padded."""
+    zero-padded.
+    """
     *kernel, inputs, outputs = weights.shape
     missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
     whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
@@ -114,7 +117,8 @@ def dot(by: DotInstruction, sums: Sums) -> Any:
     """Build the product as a tensor function whose innermost loops match the instruction.
 
     If the last vector is not full, whole vectors are summed in a buffer and the result is
-    copied."""
+    copied.
+    """
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]

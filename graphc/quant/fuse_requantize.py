@@ -2,7 +2,8 @@
 
 A product is followed by its scale, a bias, the next scale and zero points, as separate
 operators. One function from bytes to bytes replaces them, so that no floats are stored between
-two products."""
+two products.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -92,7 +93,8 @@ def _rounded(encoded: Limited, sizes: tuple[int, ...], sums: LinearSums) -> Roun
 
 def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
     """Return the clamp that computes the sum's only value, if its limits are scalars, else
-    None."""
+    None.
+    """
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms

@@ -2,7 +2,8 @@
 bits.
 
 The instruction reads unsigned data and signed weights, so signed data is shifted up by 128.
-The data's zero point is subtracted from the sums: times the sum of each column of weights."""
+The data's zero point is subtracted from the sums: times the sum of each column of weights.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -107,7 +108,8 @@ def _moved_up(value: Any) -> Any:
 
 def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
     """Return the factors before casts, a transpose and a zero point. Raises Leave if they do
-    not fit."""
+    not fit.
+    """
     data, zero = _wide(g, call.args[0]), None
     transposed = g.producer(data, "relax.permute_dims")
     if transposed is not None:

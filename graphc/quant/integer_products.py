@@ -142,7 +142,8 @@ class IntegerProduct:
 def multiply(call: Any, g: Graph) -> Build:
     """Return a build of a product of bytes and constant weights.
 
-    Raises Leave if neither the instruction nor vectors can compute it."""
+    Raises Leave if neither the instruction nor vectors can compute it.
+    """
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")

@@ -1,6 +1,7 @@
 """Let products read constant 8- or 4-bit weights as stored, with their scales.
 
-Look-ups of rows in such a table decode only the rows that they read."""
+Look-ups of rows in such a table decode only the rows that they read.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -212,7 +213,8 @@ def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
 
 def _looked_up(table: Any, places: Any) -> Any:
     """Look up rows of bytes; 4-bit rows are stored with their two halves in one byte's
-    nibbles."""
+    nibbles.
+    """
     op, half = relax.op, table.shape[1] // 2
     if table.max(initial=0) >= FEW or table.shape[1] % 2:
         return op.take(relax.const(table), places, 0)

@@ -1,7 +1,8 @@
 """Read arithmetic as a sum of values with factors, and build tensor functions of such sums.
 
 The scales and zero points after a product reduce to one factor and one summand per value. The
-functions take them as arguments, so that layers with different scales share a task."""
+functions take them as arguments, so that layers with different scales share a task.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,8 @@ _INTEGERS = ("int32", "int16", *BYTES)
 @dataclass(frozen=True)
 class Linear:
     """A sum of values times factors plus a constant; each is a scalar or a vector along the
-    last axis."""
+    last axis.
+    """
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
@@ -53,7 +55,8 @@ class LinearSums:
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
         """Return a value as a sum of values of these sizes, or of itself if it is not
-        arithmetic."""
+        arithmetic.
+        """
         constant = numbers_along_last(value)
         if constant is not None:
             return Linear((), constant)
@@ -65,7 +68,8 @@ class LinearSums:
 
     def inner(self, value: Any, *operators: str) -> Any | None:
         """Return the call of one of these operators that computes a value, if it has one
-        reader."""
+        reader.
+        """
         return self._g.producer(value, *operators) if self._g.read_once(value) else None
 
     def _expand(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:

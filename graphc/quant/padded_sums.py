@@ -90,7 +90,8 @@ def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
     """Return a convolution of few channels, which reads along rows of the window.
 
-    A read may extend beyond the window's row, where weights are zero."""
+    A read may extend beyond the window's row, where weights are zero.
+    """
     high, wide, channels, outputs = weights.shape
     inputs = wide * channels
     missing = -inputs % by.each
@@ -106,7 +107,8 @@ def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 
 def of_planes(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
     """Return a convolution of few channels stored as planes, which reads along each plane's
-    rows."""
+    rows.
+    """
     high, wide, channels, _ = weights.shape
     missing = -wide % by.each
     filled = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))

@@ -1,7 +1,8 @@
 """Build products with constant weights by AMX tiles, as tensor functions.
 
 The weights have the same layout as for vector instructions. A process that may not use tiles
-computes the same in loops."""
+computes the same in loops.
+"""
 
 from math import prod
 from typing import Any
@@ -101,7 +102,8 @@ def _arguments(tiled: TiledSums) -> str:
 
 def _rows(tiled: TiledSums) -> list[str]:
     """Return the rows of each tile. The last tiles have fewer rows, at least one; it may be
-    unused."""
+    unused.
+    """
     at = len(tiled.sums.result) - 2
     left = f"{tiled.rows} - vi{at} * {tiled.block}"
     below = f"T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above}))"

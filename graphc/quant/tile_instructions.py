@@ -6,7 +6,8 @@ once, wherever it is loaded; if they are refused, callers compute without tiles.
 
 The schedule rule splits the work by columns of weights among the cores, with rows that
 read them in turn. Consumers of a product run on each 2 x 2 tiles of sums while these are
-in cache."""
+in cache.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +72,8 @@ class TileInstruction:
     @property
     def plain(self) -> str:
         """The LLVM text of a replacement for any processor, which reports that it has no
-        tiles."""
+        tiles.
+        """
         return f"""
 define linkonce_odr i32 @{ALLOWED}() {{
   ret i32 0
@@ -86,7 +88,8 @@ def _multiply(function: str, feature: str, intrinsic: str) -> str:
     """Return the LLVM function that multiplies tiles.
 
     Tiles 0 to 3 are sums, 4 and 5 data, 6 and 7 weights. The configuration has two bytes for
-    the length of each tile's rows, and one byte for their number."""
+    the length of each tile's rows, and one byte for their number.
+    """
     first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
     sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))
     return f"""

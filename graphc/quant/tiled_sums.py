@@ -2,7 +2,8 @@
 
 The two tiles of rows are consecutive in a row of the result, or lie in two rows of an image
 that is no wider than a tile. The last tiles have fewer rows. Sums beyond the last row or
-column are unused."""
+column are unused.
+"""
 
 import re
 from dataclasses import dataclass

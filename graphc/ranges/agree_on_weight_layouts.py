@@ -3,7 +3,8 @@
 Every schedule re-lays weights for its own loops, and the points of a range have different
 schedules. Mostly they differ only in how the same order of numbers is shaped, and in how many
 columns are read at a time. A function that reads few columns can also read them from a wider
-group, because the columns of a group are contiguous."""
+group, because the columns of a group are contiguous.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -39,7 +40,8 @@ class Relaid(NamedTuple):
 
 def agreed(mods: Sequence[Any]) -> list[Any]:
     """Return the scheduled modules with as few layouts per weight as keep vector reads
-    contiguous."""
+    contiguous.
+    """
     found = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
@@ -75,7 +77,8 @@ def fits(own: Layout, other: Layout) -> bool:
 
 def _choose(layouts: Mapping[Place, Layout]) -> dict[Place, Layout]:
     """Choose layouts, the widest first; among equals that of the first module, the smallest
-    point."""
+    point.
+    """
     chosen: list[Layout] = []
     found = {}
     for place in sorted(layouts, key=lambda place: (-_run(layouts[place]), place)):

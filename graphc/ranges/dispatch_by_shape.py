@@ -6,7 +6,8 @@ inputs are padded with zeros to the point's sizes, and the padding is cut from t
 Alternatively the point computes the first part of a dimension, as much as it can, and `main`
 is called again for the rest. Larger sizes are an error.
 
-A dimension whose range begins at 0 grows, as a cache does: points leave its size open."""
+A dimension whose range begins at 0 grows, as a cache does: points leave its size open.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +44,8 @@ class Range(TypedDict):
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
     """Return the inputs' axes in calling order: sizes, or names of dimensions that no shape
-    binds."""
+    binds.
+    """
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -91,7 +93,8 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
 def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
     """Express each axis of a tensor by dimensions, given its shapes at some sizes.
 
-    An axis is None if no expression fits."""
+    An axis is None if no expression fits.
+    """
     return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
 
 
@@ -155,7 +158,8 @@ class _Dispatcher:
 
     def _run(self, point: int, first: str) -> Any:
         """Add the function that computes inputs by a rule: with padding, and in parts if
-        `first`."""
+        `first`.
+        """
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
@@ -177,7 +181,8 @@ class _Dispatcher:
 
     def _fits(self, point: int) -> Any:
         """Add the function for inputs of exactly a point's sizes, without copies; others are
-        an error."""
+        an error.
+        """
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         with builder.function(f"fits{label(at)}", params, private=True):
@@ -272,7 +277,8 @@ def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
 
 def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
     """Return the index of the first rule that covers the sizes, or the number of rules if none
-    does."""
+    does.
+    """
     place: Any = tirx.const(len(rules), "int64")
     for number, rule in reversed(list(enumerate(rules))):
         bounds = [sizes[name] <= most for name, most in rule["upto"].items()]

@@ -2,7 +2,8 @@
 
 TVM's importer computes with known shapes. So the network is imported at two lengths, and
 whatever differs between the two modules is written as a function of the length: sizes, and
-constants that depend on it."""
+constants that depend on it.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -25,7 +26,8 @@ def grown(first: Any, second: Any = None, name: str = "") -> Any:
     """Return the module for every length, given those at two lengths; a single module is
     returned as is.
 
-    Raises ValueError if their differences do not follow evenly from the length."""
+    Raises ValueError if their differences do not follow evenly from the length.
+    """
     if second is None:
         return first
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
@@ -151,7 +153,8 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
     """Return integers as steps along each axis, growth with the length, and a first value;
-    else None."""
+    else None.
+    """
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first

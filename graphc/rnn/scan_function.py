@@ -3,7 +3,8 @@ in cache.
 
 The inputs' contribution is computed before, as one product over all steps. Weights of the
 state are packed so that a step reads them once in order: some vectors of hidden units at a
-time, with all their gates."""
+time, with all their gates.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -110,7 +111,8 @@ def main({buffers}) -> None:
 
 def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
     """Return the region that a block accesses: its direction, its sequences and all other
-    indices."""
+    indices.
+    """
     direction, rows = "vd", f"vn * {scan.rows}:vn * {scan.rows} + {scan.rows}"
     places = [f"0:{size}" for size in shape]
     match name:
@@ -242,7 +244,8 @@ def _time(scan: Any) -> str:
 
 def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
     """List each vector of units of each sequence: its gates' sums, state index and last gate's
-    input."""
+    input.
+    """
     length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):
