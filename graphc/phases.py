@@ -1,5 +1,4 @@
-"""The phases of graph recipes in order: which passes each runs, and why. Loads no TVM at
-import.
+"""The phases of graph recipes in order: their passes and purposes. Loads no TVM at import.
 
 Passes determine which tasks exist: after a change of a step, stored schedules match no task.
 """

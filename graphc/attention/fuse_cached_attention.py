@@ -52,9 +52,7 @@ class CachedAttention:
 
 
 class FuseCachedAttention(Pass[CachedAttention]):
-    """Fuses attention over caches of variable `length` to one function; `sample` is one
-    length.
-    """
+    """Fuses attention over caches of variable `length`; `sample` is one such length."""
 
     name, match = "attention.fuse_cached", (PRODUCT,)
     any_size = True
@@ -91,9 +89,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, transposed: bool) -> CacheView:
-        """Return the cache of which a factor is a view, if its heads are in order. Raises
-        Leave.
-        """
+        """Return the cache that a factor is a view of, heads in order. Raises Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
             if (scaled := _scaled(value, g)) is not None:
@@ -203,10 +199,9 @@ _POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 
 def cached_attention_function(
     shape: Any, rows: int, masks: list[list[int]], scale: float, after: float
 ) -> Any:
-    """Build the function; the queries are [batch, heads of the cache, queries of a head,
-    numbers].
+    """Build the function; queries are [batch, cache heads, queries per head, numbers].
 
-    The queries of a cache's head are those of several heads in order, `rows` of each.
+    The queries of a cache's head are `rows` queries of each head that shares it, in order.
     """
     batch, heads, each, numbers = shape
     wide = gcd(numbers, vector_lanes.lanes())

@@ -1,11 +1,10 @@
 """Compute 3x3 convolutions by Winograd's algorithm, in output tiles of 4x4 or 2x2 pixels.
 
-The data is padded so that it divides into whole tiles. One function (pack) transforms the
-input tiles of 6x6 or 4x4 pixels, 36 or 16 matrix products multiply them by the transformed
-weights, and a second function (unpack) transforms the products to output tiles. Both
-transforms are unrolled per tile, with channels innermost. A preceding bias and activation are
-fused with the padding. Only the products of 2x2 tiles may be bfloat16; 4x4 tiles would amplify
-the rounding error.
+The data is padded to whole tiles. One function (pack) transforms input tiles of 6x6 or 4x4
+pixels, 36 or 16 matrix products multiply by transformed weights, and a second function
+(unpack) transforms the products to output tiles. Both are unrolled per tile, with channels
+innermost. A preceding bias and activation are fused with the padding. Only 2x2 tiles may use
+bfloat16 products; 4x4 tiles would amplify the rounding error.
 """
 
 from collections.abc import Callable, Sequence
@@ -235,10 +234,9 @@ def _pack(plan: WinogradPlan) -> Any:
 
 @lru_cache
 def _unpack(plan: WinogradPlan) -> Any:
-    """Build the function that transforms products to output tiles.
+    """Build the function from products to output tiles.
 
-    Pixels beyond the image are stored to its last row and column, and later stores overwrite
-    them.
+    Pixels beyond the image go to its last row and column, where later stores overwrite them.
     """
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 

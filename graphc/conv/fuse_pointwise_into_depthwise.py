@@ -1,10 +1,9 @@
-"""Compute a pointwise convolution and the depthwise convolution after it in one tensor
-function.
+"""Compute a pointwise convolution and the depthwise one after it in one tensor function.
 
-Depthwise convolutions are limited by memory bandwidth, and the tensor between the two
-convolutions is the largest of such networks. It is therefore computed where it is read and
-stays in the caches. The schedule rule `strips` makes one parallel loop over strips of rows and
-groups of channels; `integer_products` uses the rule, too.
+Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
+largest of such networks. So it is computed where it is read and stays in the caches. The
+schedule rule `strips` makes one parallel loop over strips of rows and groups of channels;
+`integer_products` uses the rule, too.
 """
 
 from dataclasses import dataclass
@@ -96,7 +95,7 @@ def _is_pointwise(call: Any) -> bool:
 
 
 def _is_simple(call: Any) -> bool:
-    """Return whether all further operands of a call are constants: scalars or one value per
+    """Return whether the operands after the first are constant: scalars or one value per
     channel.
     """
     channels = call.ty.shape[-1]
@@ -190,9 +189,8 @@ def strips(schedule: Any, block: Any) -> list[Any]:
 
 
 def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
-    """Tile the depthwise convolution and its consumer, if it has one.
-
-    Return the loop over groups of channels, and the extents of the channel loops inside it.
+    """Tile the depthwise convolution and its consumer; return the group loop and inner
+    extents.
     """
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block

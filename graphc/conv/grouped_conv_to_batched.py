@@ -63,9 +63,7 @@ class KeepJoinedGroupsApart(Pass[None]):
 
 
 def _joins_groups(g: Graph, value: Any) -> bool:
-    """Return whether GroupedConvToBatched computed the value, or operators were moved behind
-    it.
-    """
+    """Return whether a grouped product computes the value, perhaps before moved operators."""
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False

@@ -1,9 +1,9 @@
 """Compute transposed convolutions without multiplying the zeros between their inputs.
 
-With a stride of s the result is s x s interleaved images. Each is a plain convolution with
-every s-th weight; one function computes all of them. If weights do not divide evenly or
-channels fill no vectors, a pointwise convolution multiplies inputs by weights, and a second
-function sums up.
+With a stride of s the result is s x s interleaved images, each a plain convolution with every
+s-th weight; one function computes all of them. If weights do not divide evenly or channels
+fill no vectors, a pointwise convolution multiplies inputs by weights, and a second function
+sums up.
 """
 
 from collections.abc import Callable
@@ -63,9 +63,7 @@ class StridedAxis:
         return self.taps * self.stride / self.kernel
 
     def weights(self, kernels: Any, axis: int) -> Any:
-        """Replace the kernel axis by an axis of interleaved images and one of taps in input
-        order.
-        """
+        """Replace the kernel axis by axes of interleaved images and of taps in input order."""
         taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
                   for image in range(self.stride)]  # fmt: skip
         margins = [(0, 0)] * kernels.ndim
@@ -100,9 +98,7 @@ class Deconvolution:
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """Zeros around the inputs of a stride-1 convolution; negative where inputs are cut
-        off.
-        """
+        """Zeros around the inputs of a stride-1 convolution; negative values crop."""
         axes = self.high, self.wide
         before = (axis.kernel - 1 - axis.cut for axis in axes)
         return *before, *(axis.result + axis.cut - axis.size for axis in axes)
@@ -117,9 +113,7 @@ class Deconvolution:
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether images fill vectors and multiplying padding costs less than another
-        tensor.
-        """
+        """Return whether images fill vectors and multiplying padding is cheaper than a tensor."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.strided and self.whole and (self.groups > 1 or cheap)
@@ -184,7 +178,7 @@ def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return a tap's clamped input index, its clamped weight index, and when both are in
+    """Return a tap's clamped input and weight indices, and the conditions that they are in
     range.
     """
     place, weight = (
@@ -215,9 +209,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
-        """Return how to compute the call and its sizes; None to restore the layout that TVM
-        lowers.
-        """
+        """Return how to compute the call and its sizes; None to restore TVM's layout."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not known(call) or not g.is_constant(call.args[1]):
@@ -262,9 +254,7 @@ def _cheapest_way(sizes: Deconvolution, lanes: int) -> Way | None:
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
-    """Return the weights as [height, width, inputs of a group, all outputs]; dilation adds
-    zeros.
-    """
+    """Return weights as [height, width, inputs per group, all outputs]; dilation adds zeros."""
     weights = call.args[1].value.numpy()
     weights = weights if weights.ndim == 4 else weights[None]
     down, across = [1, *map(int, call.attrs.dilation)][-2:]

@@ -1,7 +1,6 @@
 """Remove weights of convolutions that are only ever multiplied by padding.
 
-With wide dilation, taps reach beyond a small image: of nine taps at dilation 24, only the
-middle one reads data of a 14 x 14 image.
+Taps of wide dilation miss a small image: of 9 taps at dilation 24, one reads 14 x 14 pixels.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""Convert 8- or 4-bit weights with a scale per block: MatMulNBits, GatherBlockQuantized,
-DequantizeLinear.
+"""Convert operators with 8- or 4-bit weights that have a scale per block.
 
-They are decoded by plain arithmetic on constants, which `KeepBlockQuantizedWeights` matches
-later.
+Weights are decoded by arithmetic on constants, which KeepBlockQuantizedWeights matches later.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +16,7 @@ _NIBBLE = 4
 
 
 def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Decode an array of bytes to floats, with a scale and zero point per block along the
-    axis.
-
-    Raises ValueError if the blocks are not all of one size.
-    """
+    """Decode bytes with a scale and zero point per block along an axis. Raises ValueError."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
@@ -51,11 +45,7 @@ def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulNBits: each output's weights are contiguous, two per byte if they have 4
-    bits.
-
-    Raises ValueError for weights that are computed or have another order or width.
-    """
+    """Convert MatMulNBits; 4-bit weights are stored two per byte. Raises ValueError."""
     x, *constants = padded(inputs, 6)
     values = [array_of(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
@@ -96,9 +86,7 @@ def _zeros(zero: Any, bits: int, outputs: int, blocks: int) -> Any:
 
 
 def _unpacked(rows: Any, bits: int, count: int) -> Any:
-    """Return the first `count` numbers in each row of bytes; the lower half of a byte is
-    first.
-    """
+    """Return the first `count` numbers in each row; 4-bit numbers begin with the lower half."""
     if bits == _BYTE:
         return rows[:, :count]
     return _halves(rows)[:, :count]

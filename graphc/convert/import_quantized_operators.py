@@ -1,8 +1,7 @@
-"""Convert quantised operators to float operators between `relax.dequantize` and
-`relax.quantize`.
+"""Convert quantised operators to float operators between dequantize and quantize.
 
-The two operators mark where numbers are stored in 8 bits. Operators of ONNX and onnxruntime
-whose results are integers become products of integers directly.
+`relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Operators with
+integer results become products of integers directly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,9 +40,8 @@ class Node:
         return self.emit(self.builder.normalize(result))
 
     def scalar(self, value: Any) -> Any:
-        """Return a constant scale or zero point, as a scalar if it has one element.
-
-        Values that are not constant are returned unchanged.
+        """Return a constant scale or zero point, as a scalar if it has one element; else the
+        value.
         """
         array = self.array(value)
         if array is not None:
@@ -85,9 +83,7 @@ def _type(value: Any) -> str:
 
 
 def _broadcastable(zero: Any, column: bool) -> Any:
-    """Reshape zero points as int16 so that they broadcast along rows, or along columns if
-    asked.
-    """
+    """Reshape zero points as int16 to broadcast along rows, or along columns if asked."""
     steps = zero.astype("int16")
     if zero.ndim == 1 < zero.size and not column:
         return steps[:, None]
@@ -95,7 +91,7 @@ def _broadcastable(zero: Any, column: bool) -> Any:
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QuantizeLinear and DequantizeLinear by TVM's converters, or by ours for blocks."""
+    """Convert QuantizeLinear and DequantizeLinear: by our converter for blocks, else by TVM's."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return import_block_quantized_weights.dequantize(builder, inputs, node.attrs, params)
@@ -142,7 +138,7 @@ def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _product(node: Node, *scales: Any) -> Any:
-    """Return a product's scale as an array. Raises ValueError if a factor's scale is computed."""
+    """Return a product's scale as an array. Raises ValueError if a scale is computed."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
         raise ValueError("it computes the scale of its bias")
@@ -176,9 +172,7 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QLinearSigmoid and similar: an input with scale and zero point, and the
-    output's.
-    """
+    """Convert unary QLinear operators: data, its scale and zero point, and the output's."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
     x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)

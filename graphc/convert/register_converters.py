@@ -2,8 +2,7 @@
 
 Each file of converters has a table `CONVERTERS`: by operator name, a function of the
 importer's builder, the node's inputs and attributes, and the importer's parameters. The
-function returns the result, or a tuple of results, and raises ValueError for forms that it
-does not support.
+function returns the result, or a tuple of results. It raises ValueError for unsupported forms.
 """
 
 from collections.abc import Callable
@@ -26,12 +25,11 @@ _FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators, i
 
 
 def teach() -> None:
-    """Patch TVM's importer to use our converters; it has no registry, only a function for its
-    table.
+    """Patch TVM's importer, which has no registry, to use our converters.
 
-    The patched importer also computes known sizes and indices of Gather as constants.
-    Otherwise it writes three constant operators for every Gather, and FoldConstant compiles
-    each of them, which takes minutes for an unrolled graph.
+    It then also computes known sizes and indices of Gather as constants. Otherwise it writes
+    three constant operators per Gather, and FoldConstant compiles each: minutes for unrolled
+    graphs.
     """
     if not hasattr(onnx_frontend, "_untaught_convert_map"):
         onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
@@ -67,9 +65,7 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
-    """Return indices that count from the front, as a constant if indices and extent are
-    constant.
-    """
+    """Return indices counted from the front, as a constant if everything is constant."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._wrapped_indices(builder, indices, extent)

@@ -1,4 +1,4 @@
-"""A Relax function as passes read it: producers, readers and constants, plus functions to add."""
+"""A Relax function as passes read it (producers, readers, constants), and functions to add."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -28,13 +28,11 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Use `look_up` to find what variables are bound to, such as calls already rewritten."""
+        """Use `look_up` to find what variables are bound to, such as rewritten calls."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call that a variable is bound to, if its operator is one of these (none:
-        any).
-        """
+        """Return the call that binds a variable, if it has one of these operators (none: any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -73,9 +71,7 @@ class Graph:
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
 
     def only_reader(self, value: Any, *operators: str) -> Any | None:
-        """Return a variable's only reader if it is a call of one of these operators, else
-        None.
-        """
+        """Return a variable's only reader if it is a call of these operators, else None."""
         return self.producer(*self._readers[value], *operators) if self.read_once(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:

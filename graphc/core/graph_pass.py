@@ -45,9 +45,7 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
         return self._read(super().visit_dataflow_var_(var))
 
     def _read(self, var: Any) -> Any:
-        """Return the constant that a variable is bound to if constants are read, else the
-        variable.
-        """
+        """Return the constant that a variable is bound to, if constants are read."""
         bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
         return bound if isinstance(bound, tvm.ir.GenericConst) else var
 
@@ -71,9 +69,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """Return what `rewrite` needs to know of the call, without building anything. Raises
-        Leave.
-        """
+        """Return what `rewrite` needs to know of the call. Builds nothing. Raises Leave."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:

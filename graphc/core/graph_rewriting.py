@@ -13,7 +13,7 @@ from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 from tvm.tirx import IntImm, IterVar
 
 LANES = 16  # float32 numbers in the widest vector; recipes before 0.2.0 know no other width
-ROWS = range(4, 14)  # rows whose sums fill the registers without spills, with one or two vectors
+ROWS = range(4, 14)  # rows whose sums fill the registers without spills
 # Annotations of a block: its schedule rule, and what it computes.
 RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
 TERMS = "mallorn_terms"  # number of products that the block sums up
@@ -27,9 +27,7 @@ OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
-    """Return a tensor function from TVMScript, cached: parsing is slow, and equal layers share
-    functions.
-    """
+    """Return a tensor function from TVMScript, cached for equal layers: parsing is slow."""
     return tvm.script.from_source(text)
 
 
@@ -59,9 +57,7 @@ def collect(root: Any, kind: type) -> list[Any]:
 
 
 def known(call: Any) -> bool:
-    """Return whether all sizes of a call's arguments and result are static, also inside
-    tuples.
-    """
+    """Return whether all sizes of a call's arguments and result are static."""
     return all(map(_has_known_sizes, (*call.args, call)))
 
 
@@ -123,9 +119,7 @@ def whole_vectors(outputs: int, lanes: int) -> int:
 
 
 def whole_rows(rows: int) -> int:
-    """Round up to a number of rows with a divisor that makes good register tiles; keep few
-    rows.
-    """
+    """Round up to a number with a divisor that makes good register tiles; keep few rows."""
     padded_rows = rows
     while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
         padded_rows += 1
@@ -139,9 +133,7 @@ def whole_columns(columns: int, lanes: int) -> int:
 
 
 def numbers(sizes: Iterable[int]) -> str:
-    """Join integers as int64, as Relax's own functions have them; TVM fuses no others with
-    ours.
-    """
+    """Join integers as int64, the type in Relax's own functions, without which fusion fails."""
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
@@ -186,8 +178,7 @@ def inlines_too_much(function: Any) -> bool:
 
 
 def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
-    """Inline all other blocks that MetaSchedule would inline, unless expressions get too
-    large.
+    """Inline all other blocks that MetaSchedule would, unless expressions get too large.
 
     TVM calls a block's own rule first, when fused operators are still separate blocks.
     """

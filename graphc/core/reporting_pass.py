@@ -11,13 +11,12 @@ from graphc.core.graph_rewriting import LANES
 class Leave(Exception):
     """Raised with the reason why a pass leaves something as it is; reports count reasons.
 
-    A Leave without a reason is not counted: the operator matches, but does not concern the
-    pass.
+    Without a reason it is not counted: the operator matches but does not concern the pass.
     """
 
 
 class Unsupported(ValueError):
-    """Raised if the target lacks what the job asked for, so that the pass may not be skipped."""
+    """Raised if the target lacks what the job asked for: the pass may not be skipped."""
 
 
 # Exceptions that do not indicate a defect of the pass.
@@ -32,7 +31,7 @@ class Report:
     fired: int = 0
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass did not run
-    counts: bool = True  # False if the pass does not count
+    counts: bool = True  # errors that count as `left`
     errors: Counter[str] = field(default_factory=Counter)  # the part of `left` due to errors, by error
 
     @property
@@ -46,10 +45,10 @@ class Report:
 
 
 class ReportingPass(ABC):
-    """A pass that reports what it did. It keeps no state between the things that it rewrites."""
+    """A pass that reports what it did. It keeps no state between rewritten things."""
 
     name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
-    rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
+    rules: ClassVar[tuple[str, ...]] = ()  # CPU features; it needs one
     targets: ClassVar[tuple[str, ...]] = ()  # CPU features of which it needs one; empty: it needs none
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
     must: ClassVar[bool] = False  # whether the module cannot be lowered without it
@@ -59,9 +58,7 @@ class ReportingPass(ABC):
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count a match that the pass leaves after an error. Raises the error if the pass must
-        run.
-        """
+        """Count a match left after an error. Raises the error if the pass must run."""
         if self.must or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")

@@ -1,6 +1,4 @@
-"""The number of float32 numbers in a vector, derived from the target: tasks are equal on all
-hosts.
-"""
+"""The float32 numbers in a vector, derived from the target: tasks are equal on all hosts."""
 
 from typing import Any
 
@@ -13,9 +11,7 @@ X86 = {"avx512f": 16, "avx": 8, "sse2": 4}
 
 
 def lanes() -> int:
-    """Return the current target's lanes, within what passes can use; the most if LLVM knows
-    none.
-    """
+    """Return the target's lanes, limited to what passes can use; the most if unknown."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return MOST

@@ -1,6 +1,4 @@
-"""Logarithms and inverse hyperbolic functions, from an exponent and a polynomial of the
-mantissa.
-"""
+"""Logarithms and inverse hyperbolic functions, from an exponent and a polynomial."""
 
 from math import log as log_of
 from typing import Any, Final

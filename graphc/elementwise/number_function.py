@@ -101,9 +101,8 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(once: Once, value: Any) -> tuple[Any, Any]:
-    """Split a positive number in an exponent and a mantissa minus 1.
-
-    The mantissa lies between sqrt(0.5) and sqrt(2).
+    """Split a positive number into its exponent, and its mantissa in [sqrt(0.5), sqrt(2))
+    minus 1.
     """
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     whole = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))

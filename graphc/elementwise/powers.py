@@ -1,5 +1,4 @@
-"""Powers and remainders of float32 numbers, computed in float64 since exponents amplify
-errors.
+"""Powers and remainders of float32 numbers in float64, since exponents amplify errors.
 
 TVM inlines names whenever it simplifies, so each value is read as few times as possible.
 """

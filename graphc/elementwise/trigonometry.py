@@ -43,9 +43,7 @@ _TAN: Final = (
 
 @dataclass(frozen=True)
 class Angle:
-    """An angle as quarter turns plus a rest of at most pi / 4 in radians, and the rest's
-    square.
-    """
+    """An angle: quarter turns, a rest of at most pi / 4 radians, and the rest's square."""
 
     quarters: Any
     rest: Any
@@ -129,9 +127,7 @@ def _word(first: Any, at: int) -> Any:
 
 
 def _shifted(word: Any, following: Any, bit: Any) -> Any:
-    """Return the word that begins `bit` bits later. A shift by 32 bits is undefined, so use
-    two.
-    """
+    """Return the word `bit` bits later, by two shifts, because one by 32 bits is undefined."""
     one = tirx.const(1, "uint32")
     rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - bit)
     return tirx.shift_left(word, bit) | rest

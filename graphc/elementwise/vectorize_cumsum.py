@@ -1,5 +1,4 @@
-"""Compute cumulative sums in blocks: neighbours of the axis fill vectors, or rows run in
-parallel.
+"""Compute cumulative sums in blocks: neighbouring sums fill vectors, or rows run together.
 
 TVM's own form is one loop without blocks, which cannot be scheduled.
 """

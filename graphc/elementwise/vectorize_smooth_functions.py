@@ -1,5 +1,4 @@
-"""Write functions of numbers in forms that LLVM vectorises instead of calling a library per
-number.
+"""Write functions of numbers in forms that LLVM vectorises, instead of library calls.
 
 The pass FastMathTransform runs later and replaces erf and tanh by polynomials.
 """

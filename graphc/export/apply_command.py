@@ -1,8 +1,6 @@
-"""The program of an export's apply.py: compile an ONNX model with the export's schedules and
-stock TVM.
+"""The program of apply.py: compile an ONNX model with an export's schedules and stock TVM.
 
-Package versions are checked before TVM is loaded, so modules that load TVM are imported inside
-functions.
+Versions are checked before TVM is loaded, so functions import the modules that load it.
 """
 
 import argparse
@@ -22,9 +20,7 @@ VERSIONS = ("alone", "loaded")
 
 
 def main(directory: Path) -> None:
-    """Compile the model named on the command line with a directory's schedules; print the
-    report.
-    """
+    """Compile the model named on the command line with these schedules; print the report."""
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)
@@ -63,10 +59,7 @@ def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str,
 
 
 def records(directory: Path, version: str, scratch: str) -> str:
-    """Return the directory of the version's records, under the names that TVM expects.
-
-    Raises Refused if there is no such version.
-    """
+    """Return the directory of a version's records under TVM's file names. Raises Refused."""
     if version == VERSIONS[0]:
         return str(directory)
     for name in RECORDS:
@@ -80,9 +73,9 @@ def records(directory: Path, version: str, scratch: str) -> str:
 
 
 def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile the model with the records in `directory` and return the report. Raises Refused.
+    """Compile, time and check the model with a directory's records; return the report.
 
-    Time it if this machine can run it, and compare with onnxruntime if asked.
+    Raises Refused. The model is timed if this machine can run it, and checked if asked.
     """
     # By default TVM uses half of an x86 processor's cores. It reads the variable once, at
     # import.

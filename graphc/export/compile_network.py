@@ -1,4 +1,4 @@
-"""Apply a recipe's passes and schedules to a model, compile and run it, using stock TVM only."""
+"""Apply a recipe's passes and schedules to a model, compile and run it with stock TVM only."""
 
 import contextlib
 import importlib
@@ -59,9 +59,7 @@ def read_model(path: str) -> Any:
 
 
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
-    """Return name, type and shape of each input in calling order; `shapes` bind free
-    dimensions.
-    """
+    """Return name, type and shape of the inputs in calling order, with `shapes` bound."""
     constants = {tensor.name for tensor in model.graph.initializer}
     return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
 
@@ -74,10 +72,7 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
-    """Return the model as Relax modules after the recipe's first half, by label.
-
-    A range of shapes has one module per point; otherwise the label is empty.
-    """
+    """Return the model after the recipe's first half as Relax modules by point (or `""`)."""
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
@@ -91,7 +86,7 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
-    """Return the model as a Relax module at one point of a range; growing sizes stay variable."""
+    """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
     sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
     graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
     return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
@@ -103,10 +98,7 @@ def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
 
 
 def simplify(model: Any, shapes: Shapes) -> Any:
-    """Return the ONNX model with only operators that TVM can convert.
-
-    Functions are inlined, known shapes and branches folded, and loops unrolled.
-    """
+    """Inline functions, fold shapes and branches, unroll loops, expand unknown operators."""
     current, previous = fold_shapes.fold(inline_functions.inline(model), shapes), None
     while current is not previous:  # expanded operators may need expansion, too
         previous, expanded = (
@@ -136,9 +128,7 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Return the names of tasks with a schedule, and without; TVM compiles those to naive
-    loops.
-    """
+    """Return the names of tasks with a schedule, and of tasks without (naive loops)."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
@@ -162,9 +152,7 @@ def _can_be_tuned(function: Any) -> bool:
 
 
 def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in `work_dir` to modules after the first half, run the second half
-    and compile.
-    """
+    """Apply the schedules in `work_dir`, run the recipe's second half and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
     mod = scheduled(mods, dynamic, after, target, work_dir)
@@ -216,9 +204,7 @@ def pool_options(target: Any) -> list[str]:
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Return random inputs by name; integers stay within look-up ranges, masks keep a first
-    place.
-    """
+    """Return random inputs by name; integers respect `ranges`, and masks show a first place."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
@@ -232,9 +218,7 @@ def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> 
 
 
 def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
-    """Run the library and return its outputs as arrays, and the median latency in
-    milliseconds.
-    """
+    """Run the library; return its outputs as arrays and the median latency in milliseconds."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     args = [tvm.runtime.tensor(value, device) for value in inputs]
     result = vm["main"](*args)
@@ -246,10 +230,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 def errors_between(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
-    """Return the errors at a range's least sizes and at some sizes between points.
-
-    The list is empty for a model without a range.
-    """
+    """Return errors at a range's least sizes and between points; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
     for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:

@@ -13,7 +13,7 @@ CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 
 
 def cuda_folders() -> Iterator[Path]:
-    """Yield the folders of CUDA's compiler or runtime: wheels, CUDA_HOME and system toolkits."""
+    """Yield folders of CUDA's compiler or runtime: wheels, CUDA_HOME, system toolkits."""
     wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
     named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
     # Only folders with ptxas or cudart count: nvcc may be a mere script.
@@ -49,8 +49,7 @@ def load_cudart() -> str | None:
 def prepare_stock_tvm() -> None:
     """Let TVM find cudart and compile with nvcc; call it before TVM is imported.
 
-    Otherwise TVM finds cudart only on the loader's path, and compiles with NVRTC, which needs
-    another package.
+    TVM itself looks for cudart on the loader's path only, and needs another package for NVRTC.
     """
     load_cudart()
     if nvcc := find_nvcc():

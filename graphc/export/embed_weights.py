@@ -1,7 +1,7 @@
-"""Embed a model's weights in its library as raw data, in a section that large code can reach.
+"""Embed a model's weights in its library as raw data, in a section for large data.
 
-TVM would make an LLVM constant of them, which takes four more copies in memory, and the linker
-refuses more than 2 GB.
+TVM would make LLVM constants of them: four more copies in memory, and at most 2 GB can be
+linked.
 """
 
 import platform

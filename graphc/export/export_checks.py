@@ -163,8 +163,7 @@ def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args
 def error_of_steps(model: Path, own_error: float | None = None) -> float:
     """Return the largest error to allow for a model's rounding operators.
 
-    The file is scanned, not parsed. `own_error` is onnxruntime's error if the model is
-    quantised.
+    The file is scanned, not parsed. `own_error`: onnxruntime's error for quantised models.
     """
     with _mapped(model) as view:
         operators = _operators(view)
@@ -197,9 +196,7 @@ def _any_named(operators: Set[bytes], words: Sequence[bytes]) -> bool:
 
 
 def _operators(view: memoryview) -> set[bytes]:
-    """Return the operators of a model's nodes, also in branches and functions; empty if it is
-    no model.
-    """
+    """Return the operators of nodes, branches and functions; empty if it is no model."""
     operators: set[bytes] = set()
     try:
         nodes: tuple[int, ...]

@@ -1,7 +1,6 @@
 """Run onnxruntime and measure the error of outputs against it.
 
-For quantised files the reference is onnxruntime without fused operators, since those round,
-too.
+For quantised files the reference is onnxruntime without fused operators, which round, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,7 @@ from graphc.export.export_checks import is_quantised
 
 
 def errors_beside(path: str, inputs: Mapping[str, object], outputs: list[Any]) -> tuple[float, float | None]:
-    """Return the outputs' error, and for a quantised file also that of onnxruntime's fused
-    operators.
-    """
+    """Return the outputs' error and, for quantised files, that of fused onnxruntime."""
     theirs = answers(path, inputs)
     if not is_quantised(Path(path)):
         return worst_error(outputs, theirs), None
@@ -47,9 +44,7 @@ def worst_error(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """Return the largest difference over the largest value; infinite if shapes or finiteness
-    differ.
-    """
+    """Return the largest difference over the largest value; infinite for other shapes or NaNs."""
     left, right = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
     finite = np.isfinite(right)
     if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):

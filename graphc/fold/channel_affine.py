@@ -1,6 +1,4 @@
-"""Per-channel scale and shift: what a batch norm with constant statistics, or a chain of them,
-computes.
-"""
+"""Scale and shift per channel, as computed by batch norms with constant statistics."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +14,7 @@ OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 
 @dataclass(frozen=True)
 class AffineLink:
-    """An operator of one computed value and a constant, which is a scalar or one value per
-    channel.
-    """
+    """An operator of a computed value and a constant: a scalar or one value per channel."""
 
     name: str
     value: Any
@@ -28,9 +24,7 @@ class AffineLink:
 
 @dataclass(frozen=True)
 class ChannelAffine:
-    """The function x * scale + shift; both are float64 arrays with at most one axis longer
-    than 1.
-    """
+    """The function x * scale + shift; float64 arrays with at most one axis above size 1."""
 
     scale: Any
     shift: Any
@@ -78,9 +72,9 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 
 
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
-    """Return the combined function of the links that end in a call, and the links in order.
+    """Return the combined function of the links that end in a call, and the links.
 
-    Only the next link reads each link's result, and all constants vary along the same axis.
+    Each link's result is read only by the next; constants vary along one axis.
     """
     links: list[AffineLink] = []
     link = affine_link(call, g)

@@ -1,8 +1,7 @@
-"""Reduce batch norms with constant statistics to a scale and a shift, or fold them into
-weights.
+"""Reduce batch norms with constant statistics to scale and shift, or fold them into weights.
 
-The importer writes a batch norm as four operators; after constant folding, what remains still
-divides every number by a standard deviation.
+The importer writes a batch norm as four operators; constant folding alone leaves a division of
+every number by a standard deviation.
 """
 
 from dataclasses import dataclass
@@ -28,9 +27,7 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class AffineOfLinear:
-    """A chain's function and input, and the linear operator whose weights take its scale, if
-    any.
-    """
+    """A chain's function and input, and the linear operator that takes its scale, if any."""
 
     affine: ChannelAffine
     value: Any
@@ -73,9 +70,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 
 def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
-    """Return the convolution or matmul whose weights can take the scale, if only the chain
-    reads it.
-    """
+    """Return the convolution or matmul that can take the scale, if only the chain reads it."""
     call = g.producer(value) if g.read_once(value) else None
     if call is None or len(call.args) != 2 or not g.is_constant(call.args[1]):
         return None

@@ -52,9 +52,7 @@ def _parts(body: Any) -> Iterator[Any]:
 
 
 def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
-    """Run one loop nest around a block that stores one number. Raises Leave if it is anything
-    else.
-    """
+    """Run a loop nest around a block that stores one number. Raises Leave for other code."""
     loops = []
     while isinstance(nest, tirx.For):
         loops.append(nest)
@@ -75,9 +73,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """Evaluate an expression over all iterations at once. Raises Leave if copies do not need
-    it.
-    """
+    """Evaluate an expression over all iterations at once. Raises Leave if it is no copy's."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):

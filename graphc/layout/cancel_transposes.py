@@ -1,8 +1,7 @@
 """Replace transposes that cancel each other, with reshapes between them, by one reshape.
 
-Vision transformers turn tokens to channels-first images for a convolution, which the layout
-pass turns channels-last again: two transposes and a reshape that move no number. A single
-reshape does the same at no cost.
+Tokens that become channels-first images, which a layout change turns channels-last again, pass
+two transposes and a reshape without moving a number. One reshape is free.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,4 @@
-"""Compute concatenations along the last axis as copies of their parts, fused with what
-follows.
+"""Compute concatenations along the last axis as copies, fused with what follows.
 
 TVM's own form selects the part for every number, which prevents vectors. Here each part has
 its own loop in a row of the result. Parts of nested concatenations, as in dense blocks, are
@@ -37,11 +36,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Return the concatenation and chain that end in a call.
-
-    None if no fitting concatenation is before the call, or if a value in between has other
-    readers.
-    """
+    """Return the chain from a concatenation to a call that only itself reads, or None."""
     limits: list[str] = []
     while (limit := _limit(call, g)) is not None:
         limits.insert(0, limit)
@@ -66,9 +61,7 @@ def joins_rows(call: Any) -> bool:
 
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
-    """Return the parts of a concatenation, with nested concatenations flattened up to
-    MOST_PARTS.
-    """
+    """Return a concatenation's parts, nested ones flattened up to MOST_PARTS in all."""
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -80,10 +73,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return the readers that do not compute the call's result themselves.
-
-    None stands for a reader that is no call, such as the function's output.
-    """
+    """Return readers that do not compute the call themselves; None for non-calls."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -127,7 +117,7 @@ class ConcatShape:
 
 
 def concat_function(shape: ConcatShape) -> Any:
-    """Build the function of parts, scale and shift of the row if any, and result.
+    """Build the function of the parts, the row's scale and shift if any, and the result.
 
     The last loop runs once, so that MetaSchedule does not vectorise the rows.
     """
@@ -235,10 +225,9 @@ class ConcatToCopies(Pass[Copies]):
 
 
 def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
-    """Return the tensor that a part is computed from, and the scale and shift to apply while
-    copying.
+    """Return a part's source and the scale and shift to apply while copying it.
 
-    Return the part itself if TVM can fuse the scale and shift with the part's producer, or if
+    That is the part itself if TVM can fuse the scale and shift with the part's producer, or if
     other operators read the part.
     """
     producer, same = g.producer(part), nothing(part.ty.ndim)

@@ -54,9 +54,7 @@ def origins(value: Any, g: Graph) -> Origins:
 
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
-    """Merge channels that are contiguous in one variable; return source, first and end of each
-    run.
-    """
+    """Merge contiguous channels of one variable into (source, first, end)."""
     joined: list[tuple[Any, int, int]] = []
     for source, channel in channels:
         last = joined[-1] if joined else None
@@ -104,9 +102,7 @@ def _places(call: Any, g: Graph) -> Places:
 
 
 def _shuffled_places(call: Any, g: Graph) -> Places:
-    """Return the permutation that a reshape, a transpose and a reshape apply to whole
-    channels.
-    """
+    """Return the channel permutation of a reshape, a transpose and a reshape."""
     transpose = g.producer(call.args[0], _TRANSPOSE)
     split_channels = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
     if split_channels is None or not known(split_channels) or sizes_of(split_channels.args[0]) != sizes_of(call):
@@ -185,9 +181,7 @@ def _memory_order(origins_: Sequence[Origin]) -> list[int]:
 
 
 def _sums(call: Any, g: Graph) -> bool:
-    """Return True if the call sums over all channels, False if it keeps them apart. Raises
-    Leave.
-    """
+    """Return whether the call sums over all channels. Raises Leave for other groups."""
     if operator_name(call) not in _CONVOLUTIONS:
         if not all(g.is_constant(value) for value in call.args[1:]):
             raise Leave("its other operand is computed")

@@ -49,9 +49,7 @@ def _rows(call: Any) -> int:
 
 
 def _joined(part: Any, rows: int, g: Graph) -> RowPart:
-    """Return the look-up that computes a part if only the part reads it, else the part
-    unreshaped.
-    """
+    """Return the look-up that only this part reads, or else the part before reshapes."""
     value, is_read_once = part, g.read_once(part)
     while (view := g.producer(value, *_VIEWS)) is not None and known(view):
         value = view.args[0]

@@ -20,9 +20,7 @@ SMALL = 1 << 14  # numbers that one core copies before a second core could start
 
 @dataclass(frozen=True)
 class RowPart:
-    """Columns of the result, copied from the same row of a tensor or from a row that is looked
-    up.
-    """
+    """Columns of the result, copied from the same row of a tensor or from a looked-up row."""
 
     source: Any
     columns: int
@@ -48,10 +46,7 @@ def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: 
 
 
 def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int, ...], lanes: int) -> Any:
-    """Build a function with one block per row, or a single block if the result is small.
-
-    The last loop runs once, so that MetaSchedule does not vectorise the rows.
-    """
+    """Build a function with a block per row, or one block if small, and a dummy last loop."""
     *outer, columns = result
     within = outer if prod(result) <= SMALL else [1 for _ in outer]
     extents = [size // inside for size, inside in zip(outer, within, strict=True)]

@@ -1,6 +1,4 @@
-"""Move element-wise operators before a reshape of a tensor function's result, so that they
-fuse with it.
-"""
+"""Move element-wise operators before reshapes of tensor functions' results, to fuse them."""
 
 from math import prod
 from typing import Any

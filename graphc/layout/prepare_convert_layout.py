@@ -1,5 +1,4 @@
-"""Rewrite operators that TVM's ConvertLayout does not pass through, to avoid transposes around
-them.
+"""Rewrite operators that block TVM's ConvertLayout, to avoid transposes around them.
 
 It stops at leaky ReLUs, at padding and at constants with fewer axes than the other operand,
 and it breaks the tensor functions that TVM's importer makes of Clip.

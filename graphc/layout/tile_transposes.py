@@ -45,10 +45,7 @@ class TileTransposes(Pass[Permutation]):
 
 
 def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
-    """Build a function with one block per tile.
-
-    The last loop runs once, so that MetaSchedule does not vectorise the tiles.
-    """
+    """Build a function with a block per tile, and a dummy last loop for MetaSchedule."""
     last = len(sizes) - 1
     tiled = (across, last)
     loops = [f"a{axis}" for axis in range(len(sizes))]

@@ -98,9 +98,7 @@ def _axes(transpose: Any) -> list[int]:
 
 
 def _factor(value: Any, g: Graph) -> Factor:
-    """Return the factor before its transpose, or the factor itself if no transpose can be
-    fused.
-    """
+    """Return the factor before its transpose, or itself if there is none to fuse."""
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)

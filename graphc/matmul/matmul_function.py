@@ -1,8 +1,7 @@
 """Build matrix products as tensor functions whose sizes can be tiled.
 
-101 rows have no factor that fits the registers, and 101 columns fill no vectors. Computing a
-few more in local buffers costs less than tiles that fit badly. Only the requested part is
-copied out.
+101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more in
+local buffers cost less than bad tiles. Only the requested part is copied out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,9 +13,7 @@ from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parsed
 
 @dataclass(frozen=True)
 class Product:
-    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer lists its axes in its own
-    order.
-    """
+    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer has its own order of axes."""
 
     sizes: Mapping[str, int]  # size of each axis as requested
     x: Sequence[str]

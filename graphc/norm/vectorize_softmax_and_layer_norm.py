@@ -1,5 +1,4 @@
-"""Compute softmax, log-softmax and layer norm one row at a time, vectorised, with the row in
-cache.
+"""Compute softmax, log-softmax and layer norm row by row in vectors, with the row in cache.
 
 TVM makes each a chain of blocks with scalar sums along a row, and computes softmax's
 exponentials twice, because their fast form is inlined wherever it is read.
@@ -99,9 +98,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """Numbers of a row computed per step, and the number that remain after the last whole
-    step.
-    """
+    """Numbers of a row computed per step, and the rest after the last whole step."""
 
     width: int
     rest: int
@@ -173,10 +170,7 @@ def _across(name: str, combine: str, width: int) -> str:
 
 
 def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: dict[str, str]) -> Any:
-    """Build a function with one block per row.
-
-    The last loop runs once, so that MetaSchedule vectorises it and not the rows.
-    """
+    """Build a function with a block per row, and a dummy last loop for MetaSchedule."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
     row = ", ".join(f"v{axis}" for axis in range(len(sizes)))

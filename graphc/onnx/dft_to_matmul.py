@@ -1,8 +1,4 @@
-"""Replace Fourier transforms, which TVM lacks, by products with matrices from ONNX's
-reference.
-
-The matrix of a transform is the reference evaluator's result for the identity matrix.
-"""
+"""Replace Fourier transforms, which TVM lacks, by products: ONNX's reference of the identity."""
 
 from math import prod
 
@@ -59,9 +55,7 @@ def short_transforms(form: NodeRewriter) -> None:
 
 
 def _axis(form: NodeRewriter) -> int | None:
-    """Return the axis of a DFT, None if it is not constant; an attribute before opset 20, then
-    an input.
-    """
+    """Return the axis of a DFT, None if unknown: an attribute before opset 20, then an input."""
     if form.opset < 20:
         return int(form.attribute("axis", 1))
     axis = form.value(2)

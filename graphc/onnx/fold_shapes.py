@@ -46,8 +46,7 @@ _COUNTED = frozenset(("NonZero", "Unique", "Compress"))
 
 
 def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
-    """Return the model without dead nodes and without nodes whose results are known at compile
-    time.
+    """Return the model without dead nodes and without nodes of known results.
 
     Inputs and outputs keep their order. `shapes` bind free dimensions of inputs.
     """

@@ -11,10 +11,7 @@ Given = Sequence[Typed | None]
 
 
 def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
-    """Return the types of a node's results by name.
-
-    `given` lists its inputs' element types and sizes; None where they are unknown.
-    """
+    """Return the types of a node's results by name; `given` has its inputs' types or None."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
     results = () if rule is None else rule(attributes, given)
@@ -33,9 +30,7 @@ def _product(attrs: Mapping[str, Any], given: Given) -> Given:
 
 
 def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
-    """Infer GatherBlockQuantized: the scales give the type and all sizes except along the
-    blocks.
-    """
+    """Infer GatherBlockQuantized: scales give type and sizes, except along blocks."""
     typed = [each for each in given[:3] if each]
     if len(typed) < 3:
         return ()
@@ -47,9 +42,7 @@ def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
 
 
 def _alike(_: Mapping[str, Any], given: Given) -> Given:
-    """Infer a result like the first input, and the same for the optional sum, the fourth
-    result.
-    """
+    """Infer results like the first input: the first, and the optional sum (the fourth)."""
     return [given[0], None, None, given[0]]
 
 
@@ -66,9 +59,7 @@ def _attention(attrs: Mapping[str, Any], given: Given) -> Given:
 
 
 def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
-    """Infer Attention, which has one input for queries, keys and values, and one cache for
-    both.
-    """
+    """Infer Attention, with one input for queries, keys and values, and one cache for both."""
     data, weights, past = given[0], given[1], (*given, *[None] * 5)[4]
     if not (data and weights):
         return ()
@@ -80,7 +71,7 @@ def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
 
 
 def _embedding(_: Mapping[str, Any], given: Given) -> Given:
-    """Infer EmbedLayerNormalization: a table row per place, a count per sequence, the sum."""
+    """Infer EmbedLayerNormalization: table rows, a count per sequence, and the sum."""
     places, table = given[0], given[2]
     if not (places and table):
         return ()

@@ -32,9 +32,7 @@ def inline(model: ModelProto) -> ModelProto:
 
 
 def expand(model: ModelProto, known: Container[str]) -> ModelProto:
-    """Return the model with unknown standard operators expanded where ONNX defines them by
-    others.
-    """
+    """Return the model with unknown standard operators expanded by ONNX's definitions."""
     if not any(_needs_expansion(node, known) for node in model.graph.node):
         return model
     result = ModelProto()
@@ -95,9 +93,7 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 
 
 def _test_each_number(function: FunctionProto) -> None:
-    """Replace "a row's maximum is -inf" by "all numbers are -inf": TVM's maximum is always
-    finite.
-    """
+    """Replace "maximum is -inf" by "all are -inf": TVM's maximum is always finite."""
     largest = {node.output[0]: node for node in function.node if node.op_type == "ReduceMax"}
     body: list[NodeProto] = []
     for node in function.node:

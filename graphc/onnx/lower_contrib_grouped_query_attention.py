@@ -12,10 +12,7 @@ END = 1 << 30  # beyond the end of every axis
 
 
 def attention(form: NodeRewriter) -> None:
-    """Lower GroupQueryAttention. Raises ValueError for forms that are not supported.
-
-    Several query heads share one head of the caches; rotary embeddings depend on positions.
-    """
+    """Lower GroupQueryAttention: query heads share cache heads. Raises ValueError."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     unsupported = {
         "a bias of its scores": form.given(10),
@@ -59,9 +56,7 @@ def attended(form: NodeRewriter, scores: str, values: str) -> None:
 
 
 def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
-    """Write queries, keys and values as [batch, heads, rows, numbers], from one input or
-    three.
-    """
+    """Write queries, keys and values as [batch, heads, rows, numbers], from 1 or 3 inputs."""
     if form.given(1):
         counts = (heads, groups, groups)
         parts = [
@@ -79,9 +74,7 @@ def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
 
 
 def _positions(form: NodeRewriter, rows: str) -> str:
-    """Write each row's position, [batch, rows]; `seqlens_k` gives the position of the last
-    row.
-    """
+    """Write each row's position, [batch, rows]; `seqlens_k` gives the last row's."""
     ends = form.write("Cast", form.node.input[5], to=TensorProto.INT64)
     ends = form.write("Reshape", ends, form.whole(-1, 1))
     first = form.write("Sub", form.write("Add", ends, form.whole(1)), rows)

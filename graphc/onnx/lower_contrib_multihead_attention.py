@@ -14,10 +14,7 @@ _HIDDEN = -10_000.0  # onnxruntime's default for `mask_filter_value`, added to h
 
 
 def attention(form: NodeRewriter) -> None:
-    """Lower MultiHeadAttention, with one head of keys and values per head of queries.
-
-    Raises ValueError for forms that are not supported.
-    """
+    """Lower MultiHeadAttention: each query head has a head of keys. Raises ValueError."""
     _refuse_if(
         form,
         mask_at=4,
@@ -35,10 +32,7 @@ def attention(form: NodeRewriter) -> None:
 
 
 def packed_attention(form: NodeRewriter) -> None:
-    """Lower Attention, which first multiplies one input to queries, keys and values.
-
-    Raises ValueError for forms that are not supported.
-    """
+    """Lower Attention, which first projects its single input. Raises ValueError."""
     _refuse_if(
         form,
         mask_at=3,

@@ -92,10 +92,7 @@ class NodeRewriter:
         return found
 
     def again(self, given: Sequence[str] = (), found: Sequence[str] = (), **attributes: Any) -> None:
-        """Add a copy of the node with other inputs, outputs and attributes.
-
-        An attribute that is None is left out.
-        """
+        """Add a copy of the node with changes; an attribute of None is removed."""
         copy = NodeProto()
         copy.CopyFrom(self.node)
         copy.input[:] = given or self.node.input
@@ -108,10 +105,7 @@ class NodeRewriter:
         self.nodes.append(copy)
 
     def reference(self, *given: Any, without: str) -> Any:
-        """Return the node's first result from ONNX's reference evaluator.
-
-        The attribute `without` is removed from the node; an input that is None is left out.
-        """
+        """Return ONNX's reference result of the node, without one attribute."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", given, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)

@@ -1,7 +1,4 @@
-"""Locate the fields of a protobuf message without reading their content.
-
-The module imports nothing heavy.
-"""
+"""Locate fields of a protobuf message without reading their content. Imports nothing heavy."""
 
 from collections.abc import Iterator
 
@@ -49,9 +46,7 @@ def varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the nested messages along a path of field numbers. Raises
-    NoMessage.
-    """
+    """Yield offsets of nested messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
     for field_number in path:
         places = [

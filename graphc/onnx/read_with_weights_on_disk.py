@@ -1,5 +1,4 @@
-"""Read an ONNX file, with its weights inside or in files next to it, and leave weights on
-disk.
+"""Read an ONNX file, with weights inside or in files next to it, and leave weights on disk.
 
 A model is parsed, checked and rewritten many times, each time as a copy. So large tensors
 become references to their bytes on disk, which are read once, when TVM converts them.
@@ -82,10 +81,7 @@ def _parse(data: mmap.mmap, file: Path) -> ModelProto:
 
 
 def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
-    """Split a model in all but the graph, the graph without large weights, and these weights.
-
-    Each weight is its tensor without data, the data's offset and its size.
-    """
+    """Split a model into other fields, its light graph, and (tensor, offset, size) of weights."""
     rest, graph, heavy = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):
         if number != protobuf_fields.GRAPH:

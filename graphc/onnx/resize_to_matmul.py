@@ -1,7 +1,4 @@
-"""Replace resizes that TVM lacks by a product per axis with a matrix from ONNX's reference.
-
-The matrix is the reference evaluator's result for the identity matrix.
-"""
+"""Replace resizes that TVM lacks by a product per axis: ONNX's reference of the identity."""
 
 from collections.abc import Sequence
 from typing import Any

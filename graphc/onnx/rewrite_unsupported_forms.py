@@ -26,10 +26,7 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model with such forms rewritten, or the model itself if it has none.
-
-    Raises ValueError for forms that cannot be rewritten, such as operators in training mode.
-    """
+    """Return the model with such forms rewritten, or itself. Raises ValueError for others."""
     nodes = model.graph.node
     matches = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
     if not matches:
@@ -156,9 +153,7 @@ def _one_hot(form: NodeRewriter) -> None:
 
 
 def _require_constant_limits(form: NodeRewriter) -> None:
-    """Raise ValueError unless the limits of NonMaxSuppression are constant; TVM would ignore
-    them.
-    """
+    """Raise ValueError unless NonMaxSuppression's limits are constant; TVM ignores others."""
     limits = [at for at, name in enumerate(form.node.input) if at > 1 and name]
     if any(form.value(at) is None for at in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
@@ -180,10 +175,8 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod with the divisor's sign as Mod with the dividend's sign and a
-    correction.
-
-    Mod with the dividend's sign (fmod=1) handles infinities.
+    """Rewrite float Mod with the divisor's sign as fmod=1, which handles infinities, plus a
+    fix.
     """
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:

@@ -1,7 +1,6 @@
 """Replace sequences of tensors by their tensors, so that no sequence operator is left.
 
-Exporters write Python lists as sequences: a loop appends tensors that are concatenated
-afterwards.
+Exporters write Python lists as sequences: a loop appends tensors that are joined later.
 """
 
 from collections.abc import Callable, Mapping, Sequence

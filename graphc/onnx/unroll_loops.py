@@ -1,6 +1,4 @@
-"""Replace branches with a known condition by the branch taken, and unroll loops of known
-length.
-"""
+"""Replace branches with known conditions by the branch taken, and unroll counted loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,9 +14,7 @@ UNROLLED = 10_000
 
 
 class Unknown(Exception):
-    """Raised if a condition or the length of a loop is unknown, or the unrolled loop is too
-    long.
-    """
+    """Raised if a condition or a loop's length is unknown, or the unrolled loop too long."""
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
@@ -122,9 +118,7 @@ def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
 
 
 def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
-    """Walk a graph's nodes once and return the names of its results. Raises Unknown if too
-    many.
-    """
+    """Walk a graph's nodes once; return the names of its results. Raises Unknown."""
     walk.unrolled += 1 + len(graph.node)
     if walk.unrolled > UNROLLED:
         raise Unknown
@@ -170,9 +164,7 @@ def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
 
 
 def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
-    """Concatenate the results of all steps along a new axis. Raises Unknown if there is no
-    step.
-    """
+    """Concatenate the results of all steps along new axes. Raises Unknown if there are none."""
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):

@@ -22,10 +22,7 @@ def array(tensor: TensorProto) -> Any:
 
 
 def widened(model: ModelProto) -> ModelProto:
-    """Return the model with 16-bit floats only at its inputs and outputs.
-
-    Return the model itself if it has none, or if it has branches.
-    """
+    """Return the model with 16-bit floats only at its ends; itself if it has branches."""
     kinds = {attribute.type for node in model.graph.node for attribute in node.attribute}
     if not _narrow(model) or AttributeProto.GRAPH in kinds:
         return model

@@ -1,5 +1,4 @@
-"""Multiply by constant weights in bfloat16: two products per lane and instruction, summed in
-float32.
+"""Multiply by constant weights in bfloat16: two products per lane, summed in float32.
 
 Data is rounded before a product; sums stay float32. The instruction `vdpbf16ps` computes 16
 results, so weights are packed as it reads them: two rows of 16 columns interleaved.
@@ -58,9 +57,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     rules = (DOT,)
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """Return the rewritten module. Raises Unsupported if the target lacks bfloat16
-        products.
-        """
+        """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
@@ -91,11 +88,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
 
 
 def _product(call: Any, g: Graph) -> RoundedProduct:
-    """Return the data and layout of rows times a matrix, or of stacks if the data is already
-    rounded.
-
-    Raises Leave for other products.
-    """
+    """Return a matmul's data and layout; stacks must be rounded already. Raises Leave."""
     data, weights = call.args
     padded_sums.check_weights(call, BY, g)
     if sizes_of(data)[-1] % PAIR:

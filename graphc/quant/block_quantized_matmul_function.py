@@ -1,10 +1,9 @@
-"""Build tensor functions of products with 8- or 4-bit weights that have a scale per block.
+"""Build products with 8- or 4-bit weights that have a scale per block.
 
 A decoder step reads every weight once, so weights keep their width and are stored in the order
 in which they are read: for each vector of columns, block after block. The instruction
-multiplies unsigned bytes, the weights, by signed bytes. `llvm_byte_dot_products` splits a
-float input into two signed bytes, so that little precision is lost. Sums within a block are
-integers.
+multiplies unsigned bytes (weights) by signed bytes; `llvm_byte_dot_products` splits a float
+input into two of them, with little loss of precision. Sums within a block are integers.
 """
 
 from collections.abc import Sequence
@@ -72,10 +71,7 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def function(product: BlockQuantizedMatmul) -> Any:
-    """Build the tensor function, which quantises float inputs to bytes and multiplies them.
-
-    TVM can fuse element-wise operators after it.
-    """
+    """Build the tensor function, which quantises float inputs to bytes; TVM can fuse after it."""
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -184,7 +180,7 @@ SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisatio
 
 
 def blocks(schedule: Any, block: Any) -> list[Any]:
-    """Schedule the loops as parts of columns, tiles of rows, vectors of columns, blocks, rows."""
+    """Schedule parts of columns, tiles of rows, vectors of columns, blocks, rows."""
     (split,) = (each for each in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)

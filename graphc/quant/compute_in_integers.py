@@ -1,5 +1,4 @@
-"""Rewrite operators between dequantize and quantize so that they compute on the bytes
-directly.
+"""Rewrite operators between dequantize and quantize to compute on the bytes directly.
 
 Product instructions need unsigned data, so signed bytes are stored shifted up by 128.
 """
@@ -30,9 +29,7 @@ def signed(value: Any) -> Any:
 
 
 def unsigned(value: Any, g: Graph) -> Any | None:
-    """Return the unsigned bytes that `signed` shifted down to this value; None for other
-    values.
-    """
+    """Return the unsigned bytes that `signed` shifted down to this value, or None."""
     narrow = g.producer(value, "relax.astype")
     shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
     wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
@@ -44,8 +41,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 def encode(call: Any, g: Graph) -> Build:
     """Return a build of an encoding as unsigned bytes. Raises Leave.
 
-    It returns the stored bytes unchanged if they were decoded by the same scale and zero
-    point.
+    Bytes that were decoded by the same scale and zero point are returned unchanged.
     """
     _, scale, zero = call.args
     if all(map(g.is_constant, call.args)):

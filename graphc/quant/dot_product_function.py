@@ -35,7 +35,7 @@ class DotInstruction:
 
 
 def register(by: DotInstruction, function: str, text: str) -> None:
-    """Register the LLVM function `function` as a tensor intrinsic, and the rule that uses it."""
+    """Register an LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
     lanes, each = by.lanes, by.each
     head = f"""
 @T.prim_func(s_tir=True)
@@ -103,9 +103,7 @@ class Sums:
 
 
 def packed(by: DotInstruction, weights: Any) -> Any:
-    """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each],
-    zero-padded.
-    """
+    """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
     *kernel, inputs, outputs = weights.shape
     missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
     whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
@@ -116,8 +114,7 @@ def packed(by: DotInstruction, weights: Any) -> Any:
 def dot(by: DotInstruction, sums: Sums) -> Any:
     """Build the product as a tensor function whose innermost loops match the instruction.
 
-    If the last vector is not full, whole vectors are summed in a buffer and the result is
-    copied.
+    If the last vector is not full, sums are computed in a larger buffer and then copied.
     """
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]

@@ -1,8 +1,7 @@
 """Fuse everything that is rounded to 8 bits in one function.
 
 A product is followed by its scale, a bias, the next scale and zero points, as separate
-operators. One function from bytes to bytes replaces them, so that no floats are stored between
-two products.
+operators. One function from bytes to bytes avoids storing floats between two products.
 """
 
 from dataclasses import dataclass
@@ -92,9 +91,7 @@ def _rounded(encoded: Limited, sizes: tuple[int, ...], sums: LinearSums) -> Roun
 
 
 def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
-    """Return the clamp that computes the sum's only value, if its limits are scalars, else
-    None.
-    """
+    """Return the clamp that computes the sum's only value, if it has scalar limits."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms

@@ -1,5 +1,4 @@
-"""Multiply bytes by constant weights: four products per lane and instruction, summed in 32
-bits.
+"""Multiply bytes by constant weights: four products per lane, summed in 32 bits.
 
 The instruction reads unsigned data and signed weights, so signed data is shifted up by 128.
 The data's zero point is subtracted from the sums: times the sum of each column of weights.
@@ -107,9 +106,7 @@ def _moved_up(value: Any) -> Any:
 
 
 def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
-    """Return the factors before casts, a transpose and a zero point. Raises Leave if they do
-    not fit.
-    """
+    """Return the factors before casts, a transpose and a zero point. Raises Leave."""
     data, zero = _wide(g, call.args[0]), None
     transposed = g.producer(data, "relax.permute_dims")
     if transposed is not None:

@@ -28,7 +28,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 
 def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
-    """Multiply even and odd bytes of each lane as 16-bit numbers; products stay in their lane."""
+    """Multiply a lane's even and odd bytes as 16-bit numbers, within the lane."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
     return f"""

@@ -29,7 +29,7 @@ NARROWEST = 4  # fewest lanes that are worth a vector
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """The bytes before conversion, their zero point, and the vector width that channels fill."""
+    """The bytes before conversion, their zero point, and the vectors that channels fill."""
 
     data: Any
     zero: Any
@@ -140,10 +140,7 @@ class IntegerProduct:
 
 
 def multiply(call: Any, g: Graph) -> Build:
-    """Return a build of a product of bytes and constant weights.
-
-    Raises Leave if neither the instruction nor vectors can compute it.
-    """
+    """Return a build of a byte product that the target computes well. Raises Leave."""
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
@@ -193,7 +190,7 @@ def _fills_vectors(outputs: int) -> bool:
 
 
 def _real_taps(call: Any, weights: Any) -> bool:
-    """Return whether `Int8DepthwiseConv` may compute the convolution: float32 sums are exact."""
+    """Return whether `Int8DepthwiseConv` may compute it: sums are exact in float32."""
     outputs, _, *window = weights.shape
     each = int(call.attrs.groups) == outputs and outputs % NARROWEST == 0
     return bool(each and np.prod(window) <= _EXACT)

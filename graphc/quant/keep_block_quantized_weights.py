@@ -212,9 +212,7 @@ def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
 
 
 def _looked_up(table: Any, places: Any) -> Any:
-    """Look up rows of bytes; 4-bit rows are stored with their two halves in one byte's
-    nibbles.
-    """
+    """Look up rows of bytes; 4-bit rows have their halves in the nibbles of a byte."""
     op, half = relax.op, table.shape[1] // 2
     if table.max(initial=0) >= FEW or table.shape[1] % 2:
         return op.take(relax.const(table), places, 0)

@@ -22,9 +22,7 @@ _INTEGERS = ("int32", "int16", *BYTES)
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of values times factors plus a constant; each is a scalar or a vector along the
-    last axis.
-    """
+    """Values times factors, plus a constant: scalars or vectors along the last axis."""
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
@@ -54,9 +52,7 @@ class LinearSums:
         return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
-        """Return a value as a sum of values of these sizes, or of itself if it is not
-        arithmetic.
-        """
+        """Return a value as a sum of values of these sizes, or else of itself."""
         constant = numbers_along_last(value)
         if constant is not None:
             return Linear((), constant)
@@ -67,9 +63,7 @@ class LinearSums:
         return Linear(linear.terms, linear.constant, linear.inside | {value})
 
     def inner(self, value: Any, *operators: str) -> Any | None:
-        """Return the call of one of these operators that computes a value, if it has one
-        reader.
-        """
+        """Return the call of these operators that computes a value with one reader."""
         return self._g.producer(value, *operators) if self._g.read_once(value) else None
 
     def _expand(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:

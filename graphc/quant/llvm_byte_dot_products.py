@@ -1,7 +1,6 @@
-"""Sum products of unsigned weight bytes and signed input bytes per block, as LLVM functions.
+"""Sum products of unsigned weight bytes and signed input bytes per block, in LLVM.
 
-A float input becomes two signed bytes, scaled by the largest input of its block: an integer of
-13 to 15 bits.
+A float input becomes two signed bytes: an integer of 13 to 15 bits, scaled by its block.
 """
 
 import struct
@@ -26,9 +25,7 @@ class Instruction:
     steps: tuple[str, ...]
 
     def high(self, bits: int) -> int:
-        """Return the largest upper byte of an input for which 16-bit sums of pairs do not
-        overflow.
-        """
+        """Return the largest upper byte of an input whose sums of pairs fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def low_bits(self, bits: int) -> int:
@@ -67,10 +64,7 @@ class Function:
 
 
 def split(by: Instruction, block: int, bits: int) -> Function:
-    """Build the function that splits a block of inputs into upper and lower bytes.
-
-    It also stores the scale of the integers, and their sum.
-    """
+    """Build the function that splits inputs into two bytes, and stores their scale and sum."""
     low = by.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, most = f"<{block} x float>", f"<{block} x i32>", _real(by.most(bits))
@@ -189,9 +183,7 @@ class _Body:
 
 
 def _multiply(by: Instruction) -> str:
-    """Return the instruction as a function; with three steps, pairs are summed in 16 bits
-    first.
-    """
+    """Return the instruction as a function; three steps sum pairs in 16 bits first."""
     lanes = by.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
@@ -220,9 +212,7 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 
 def plain(text: str) -> str:
-    """Return LLVM functions rewritten without processor-specific instructions, with the same
-    results.
-    """
+    """Return LLVM text without processor-specific instructions and with the same results."""
     for by in INSTRUCTIONS.values():
         text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
     return text

@@ -1,4 +1,4 @@
-"""Express products and convolutions as sums over contiguous data, as an instruction reads it."""
+"""Express products and convolutions as sums over contiguous data, as instructions read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,9 +106,7 @@ def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 
 
 def of_planes(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
-    """Return a convolution of few channels stored as planes, which reads along each plane's
-    rows.
-    """
+    """Return a convolution of few channels in planes, which reads along a plane's rows."""
     high, wide, channels, _ = weights.shape
     missing = -wide % by.each
     filled = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))

@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """value = (data - zero) * scale, with scale and zero point per index of `axis` or for all."""
+    """value = (data - zero) * scale; scale and zero point per index of `axis`, or for all."""
 
     data: Any
     scale: Any

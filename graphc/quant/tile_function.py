@@ -101,9 +101,7 @@ def _arguments(tiled: TiledSums) -> str:
 
 
 def _rows(tiled: TiledSums) -> list[str]:
-    """Return the rows of each tile. The last tiles have fewer rows, at least one; it may be
-    unused.
-    """
+    """Return the rows of each tile; the last tiles have fewer, at least one, even if unused."""
     at = len(tiled.sums.result) - 2
     left = f"{tiled.rows} - vi{at} * {tiled.block}"
     below = f"T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above}))"

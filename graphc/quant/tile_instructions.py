@@ -1,12 +1,10 @@
-"""Instructions of x86 that multiply tiles (AMX), as LLVM functions: 16 rows of 64 bytes
-each.
+"""Multiply tiles by x86 instructions (AMX), as LLVM functions: 16 rows of 64 bytes each.
 
-The kernel grants the tile registers to a process only on request. The code requests them
-once, wherever it is loaded; if they are refused, callers compute without tiles.
+The kernel grants tile registers to a process only on request. The code requests them once,
+wherever it is loaded; if they are refused, callers compute without tiles.
 
-The schedule rule splits the work by columns of weights among the cores, with rows that
-read them in turn. Consumers of a product run on each 2 x 2 tiles of sums while these are
-in cache.
+The schedule rule shares columns of weights among the cores, with rows that read them in turn.
+Consumers run on each 2 x 2 tiles of sums while these are in cache.
 """
 
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class TileInstruction:
 
     @property
     def function(self) -> str:
-        """Name of the function that sums two data tiles times two weight tiles over a window."""
+        """Name of the function that sums two data tiles times two weight tiles."""
         return f"{RULE}_{self.intrinsic}"
 
     @property
@@ -71,9 +69,7 @@ class TileInstruction:
 
     @property
     def plain(self) -> str:
-        """The LLVM text of a replacement for any processor, which reports that it has no
-        tiles.
-        """
+        """The LLVM text for any processor, which reports that it has no tiles."""
         return f"""
 define linkonce_odr i32 @{ALLOWED}() {{
   ret i32 0
@@ -85,10 +81,9 @@ define linkonce_odr void @{self.function}({_GIVEN}) {{
 
 
 def _multiply(function: str, feature: str, intrinsic: str) -> str:
-    """Return the LLVM function that multiplies tiles.
+    """Return the LLVM function that multiplies tiles: 0-3 sums, 4-5 data, 6-7 weights.
 
-    Tiles 0 to 3 are sums, 4 and 5 data, 6 and 7 weights. The configuration has two bytes for
-    the length of each tile's rows, and one byte for their number.
+    The configuration has two bytes per tile for its row length, one for its row count.
     """
     first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
     sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))

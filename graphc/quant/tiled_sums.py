@@ -1,8 +1,7 @@
 """Divide a product into tiles: two tiles of rows are multiplied by two of columns at once.
 
-The two tiles of rows are consecutive in a row of the result, or lie in two rows of an image
-that is no wider than a tile. The last tiles have fewer rows. Sums beyond the last row or
-column are unused.
+The tiles of rows are consecutive, or lie in two rows of an image no wider than a tile. The
+last tiles have fewer rows. Sums beyond the last row or column are unused.
 """
 
 import re
@@ -14,7 +13,7 @@ from graphc.quant.dot_product_function import DotInstruction, Sums
 from graphc.quant.tile_instructions import BYTES, COLUMNS, FACTORS, ROWS, TileInstruction
 
 WIDTH = FACTORS * COLUMNS  # columns at once
-LEAST_BYTES = 32  # fewest bytes of a data row in a tile
+LEAST_BYTES = 32  # fewest rows of a block: with fewer, reading weights dominates
 LEAST_ROWS = 8  # fewest rows of a block: with fewer, reading weights takes longer than multiplying
 
 
@@ -106,7 +105,7 @@ class TiledSums:
 
 
 def tiled(sums: Sums, by: DotInstruction) -> TiledSums | None:
-    """Return the sums as tiles, or None if the target lacks tiles or they would be too empty."""
+    """Return the sums as tiles, or None if the target lacks them or they are too empty."""
     instruction = tile_instructions.BY_TYPE.get(by.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None

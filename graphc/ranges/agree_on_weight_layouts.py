@@ -1,9 +1,9 @@
 """Choose one layout for weights that several functions read, so that they are stored once.
 
-Every schedule re-lays weights for its own loops, and the points of a range have different
-schedules. Mostly they differ only in how the same order of numbers is shaped, and in how many
-columns are read at a time. A function that reads few columns can also read them from a wider
-group, because the columns of a group are contiguous.
+Every schedule re-lays weights for its own loops, and a range's points have different
+schedules. Mostly they differ only in the shape of one order of numbers, and in how many
+columns are read at a time. A function that reads few columns can read them from a wider group,
+because a group's columns are contiguous.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,9 +39,7 @@ class Relaid(NamedTuple):
 
 
 def agreed(mods: Sequence[Any]) -> list[Any]:
-    """Return the scheduled modules with as few layouts per weight as keep vector reads
-    contiguous.
-    """
+    """Return the modules with as few layouts per weight as keep vector reads contiguous."""
     found = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
@@ -76,9 +74,7 @@ def fits(own: Layout, other: Layout) -> bool:
 
 
 def _choose(layouts: Mapping[Place, Layout]) -> dict[Place, Layout]:
-    """Choose layouts, the widest first; among equals that of the first module, the smallest
-    point.
-    """
+    """Choose layouts, the widest first; among equals that of the smallest point."""
     chosen: list[Layout] = []
     found = {}
     for place in sorted(layouts, key=lambda place: (-_run(layouts[place]), place)):

@@ -1,10 +1,9 @@
-"""Build one library for a range of shapes: functions for some sizes (points), and a general
-`main`.
+"""Build one library for a range of shapes: functions for some sizes (points), and a `main`.
 
 `main` follows the first rule that covers its inputs' sizes. The rule's point computes them:
-inputs are padded with zeros to the point's sizes, and the padding is cut from the results.
-Alternatively the point computes the first part of a dimension, as much as it can, and `main`
-is called again for the rest. Larger sizes are an error.
+inputs are padded with zeros to the point's sizes, and results are cropped. Alternatively the
+point computes the first part of a dimension, as much as it can, and `main` is called again for
+the rest. Larger sizes are an error.
 
 A dimension whose range begins at 0 grows, as a cache does: points leave its size open.
 """
@@ -43,9 +42,7 @@ class Range(TypedDict):
 
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
-    """Return the inputs' axes in calling order: sizes, or names of dimensions that no shape
-    binds.
-    """
+    """Return the inputs' axes in calling order: sizes, or names of unbound dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -70,7 +67,7 @@ def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """Return the sizes at which a point is imported: two if it leaves a length open, else one."""
+    """Return the sizes at which a point is imported: two if it leaves a length open."""
     if not (open_ := grows(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
@@ -91,10 +88,7 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
 
 
 def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """Express each axis of a tensor by dimensions, given its shapes at some sizes.
-
-    An axis is None if no expression fits.
-    """
+    """Express a tensor's axes by dimensions, given shapes at some sizes; None if impossible."""
     return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
 
 
@@ -157,9 +151,7 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add the function that computes inputs by a rule: with padding, and in parts if
-        `first`.
-        """
+        """Add the function that pads inputs to a point; with `first`, in parts."""
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
@@ -180,9 +172,7 @@ class _Dispatcher:
             return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
 
     def _fits(self, point: int) -> Any:
-        """Add the function for inputs of exactly a point's sizes, without copies; others are
-        an error.
-        """
+        """Add the function for exactly a point's sizes, without copies."""
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         with builder.function(f"fits{label(at)}", params, private=True):
@@ -276,9 +266,7 @@ def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
 
 
 def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
-    """Return the index of the first rule that covers the sizes, or the number of rules if none
-    does.
-    """
+    """Return the index of the first rule that covers the sizes, or the number of rules."""
     place: Any = tirx.const(len(rules), "int64")
     for number, rule in reversed(list(enumerate(rules))):
         bounds = [sizes[name] <= most for name, most in rule["upto"].items()]

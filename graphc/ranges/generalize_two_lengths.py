@@ -1,8 +1,8 @@
-"""Build one module for all lengths of a dimension that grows, such as the length of a cache.
+"""Build one module for all lengths of a dimension that grows, such as a cache's.
 
-TVM's importer computes with known shapes. So the network is imported at two lengths, and
-whatever differs between the two modules is written as a function of the length: sizes, and
-constants that depend on it.
+TVM's importer computes with known shapes. So the network is imported at two lengths, and what
+differs between the two modules is written as a function of the length: sizes, and constants
+that depend on it.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
 def grown(first: Any, second: Any = None, name: str = "") -> Any:
-    """Return the module for every length, given those at two lengths; a single module is
-    returned as is.
+    """Return the module for every length, given those at two; a single one as it is.
 
     Raises ValueError if their differences do not follow evenly from the length.
     """
@@ -152,8 +151,8 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Return integers as steps along each axis, growth with the length, and a first value;
-    else None.
+    """Return steps along each axis, growth with the length and first value of integers, or
+    None.
     """
     if first.dtype.kind not in "iu" or not first.size:
         return None
@@ -199,7 +198,7 @@ def _numbers(first: Any, second: Any, length: Any) -> Any:
 
 
 def _two_values(first: Any, second: Any, length: Any) -> Any:
-    """Return the function if rows are one value up to an index and then another, as in masks."""
+    """Return the function if rows are one value up to an index, then another (masks)."""
     if not first.shape:
         return None
     front = first.flat[0]

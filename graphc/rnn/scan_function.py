@@ -1,5 +1,4 @@
-"""Build recurrent layers as tensor functions: a block steps through a sequence with its state
-in cache.
+"""Build recurrent layers as functions: blocks step through sequences with state in cache.
 
 The inputs' contribution is computed before, as one product over all steps. Weights of the
 state are packed so that a step reads them once in order: some vectors of hidden units at a
@@ -90,7 +89,7 @@ class Scan:
 
 
 def function(scan: Scan) -> Any:
-    """Build the tensor function of a layer, with a block per direction and group of sequences."""
+    """Build the function of a layer, with a block per direction and group of sequences."""
     shapes = {**scan.shapes, **scan.results}
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
@@ -110,9 +109,7 @@ def main({buffers}) -> None:
 
 
 def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
-    """Return the region that a block accesses: its direction, its sequences and all other
-    indices.
-    """
+    """Return what a block accesses: its direction, its sequences, all other indices."""
     direction, rows = "vd", f"vn * {scan.rows}:vn * {scan.rows} + {scan.rows}"
     places = [f"0:{size}" for size in shape]
     match name:
@@ -222,7 +219,7 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
 
 
 def _start(scan: Any, row: int, at: int) -> str:
-    """Return the initial sum; a GRU that resets late adds its inputs to the hidden gate later."""
+    """Return the initial sum; a GRU that resets late adds inputs to the hidden gate later."""
     apart = scan.kind == "GRU" and scan.late and at % scan.gates == 2
     return f"O[vd, b, {at}, i]" if apart else _input(scan, row, at)
 
@@ -243,9 +240,7 @@ def _time(scan: Any) -> str:
 
 
 def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
-    """List each vector of units of each sequence: its gates' sums, state index and last gate's
-    input.
-    """
+    """List each vector of units: its gates' sums, its state index, its last gate's input."""
     length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):

@@ -1,7 +1,7 @@
 """Mark element-wise functions whose rows do not fill TVM's vectors.
 
-TVM fuses all axes and splits them in vectors of 64. If a vector extends beyond a row, every
-index is computed and every number is loaded separately. The schedule rule `line` makes vectors
+TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
+index is computed and each number is loaded separately. The schedule rule `line` makes vectors
 that end where a row does.
 """
 
@@ -49,9 +49,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
 
 def width(row: int, lanes: int) -> int:
-    """Return the largest divisor of a row, up to WIDEST, that is whole or half vectors; else
-    0.
-    """
+    """Return the largest divisor of a row, up to WIDEST, of whole or half vectors; else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
     return max(next((fitting for fitting in filled if fitting), [0]))

@@ -1,9 +1,8 @@
-"""Mark reductions along rows, over leading axes and of windows for a vectorising schedule
-rule.
+"""Mark reductions along rows, over leading axes and of windows for vectorisation.
 
-TVM's own rules only vectorise results, and only without an inner loop over terms. This rule
-vectorises what is contiguous in memory: terms of a row, or neighbouring results. If results
-are few, it splits the terms among the cores.
+TVM's rules only vectorise results, and only without an inner loop over terms. This rule
+vectorises what is contiguous: terms of a row, or neighbouring results. If results are few, it
+splits the terms among the cores.
 """
 
 from math import prod
@@ -66,9 +65,7 @@ def beside(block: Any) -> int:
 
 
 def _fills(block: Any, lanes: int) -> bool:
-    """Return whether that axis splits into at least half vectors; TVM is better at prime
-    lengths.
-    """
+    """Return whether that axis splits into half vectors; TVM is better at prime lengths."""
     size = int(block.iter_vars[beside(block)].dom.extent)
     return any(size % factor == 0 for factor in range(max(2, lanes // 2), VECTORS * lanes + 1))
 
