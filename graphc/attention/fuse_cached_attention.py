@@ -117,13 +117,13 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return self._at(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
-def _is_heads_in_order(seen: Any, places: Any, count: int, transposed: bool) -> bool:
+def _is_heads_in_order(viewed: Any, places: Any, count: int, transposed: bool) -> bool:
     batch, heads, length, numbers = places.shape
     if count % (batch * heads):
         return False
     expected = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
     expected = expected.swapaxes(1, 2) if transposed else expected
-    return bool(seen.size == expected.size and np.array_equal(seen.reshape(expected.shape), expected))
+    return bool(viewed.size == expected.size and np.array_equal(viewed.reshape(expected.shape), expected))
 
 
 def _mask(mask: Any) -> list[Any]:
@@ -158,8 +158,8 @@ def _scores(weights: Any, g: Graph) -> Scores:
 def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
     """Return the product of all scalars that multiply a value, and the call before them."""
     scale = 1.0
-    while value is not None and (found := _scaled(value, g)) is not None:
-        scale, value = scale * found[0], g.producer(found[1])
+    while value is not None and (scaled := _scaled(value, g)) is not None:
+        scale, value = scale * scaled[0], g.producer(scaled[1])
     return scale, value
 
 
@@ -210,7 +210,7 @@ def cached_attention_function(
     few, all_ = (f"0:{batch}, 0:{heads}, 0:{length}, 0:{numbers}" for length in (each, "n"))
     b, g = f"vj // {heads * blocks}", f"vj // {blocks} % {heads}"
     query, at = f"vj % {blocks} * {block} + r", f"p * {PIECE} + t"
-    given, read, added = _masked(masks[0], (b, g, query, at), each // rows, rows) if masks else ("", "", "")
+    param, read, added = _masked(masks[0], (b, g, query, at), each // rows, rows) if masks else ("", "", "")
     dot = [
         _vector(
             f"a[r, i] = a[r, i] + q[{b}, {g}, {query}, {c * wide} + i] * k[{b}, {g}, {at}, {c * wide} + i]",
@@ -231,7 +231,7 @@ def main(
     q: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
     k: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
     v: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
-    {given}y: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
+    {param}y: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}, "tirx.is_scheduled": True}})
     for job in T.parallel({batch * heads * blocks}):
@@ -307,7 +307,7 @@ def _polynomial() -> str:
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:
-    """Return statements that reduce a row's vector into its first place."""
+    """Return statements that reduce a row's vector into its first element."""
     statements, half = [], wide // 2
     while half:
         one, other = f"{name}[r, i]", f"{name}[r, {half} + i]"

@@ -157,10 +157,10 @@ class WinogradPlan:
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
-        moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
+        bytes_moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
         fetched = (products * size - KERNEL**2 * BYTES[shape.dtype]) * pairs
         saved = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
-        return saved - OPERATIONS_A_BYTE * moved - OPERATIONS_A_FAR_BYTE * fetched
+        return saved - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
 def best(shape: Shape) -> WinogradPlan | None:

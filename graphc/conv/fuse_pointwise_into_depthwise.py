@@ -95,9 +95,7 @@ def _is_pointwise(call: Any) -> bool:
 
 
 def _is_simple(call: Any) -> bool:
-    """Return whether the operands after the first are constant: scalars or one value per
-    channel.
-    """
+    """Return whether operands after the first are constants: scalars or one per channel."""
     channels = call.ty.shape[-1]
     return all(
         isinstance(second, tvm.ir.GenericConst)
@@ -189,9 +187,7 @@ def strips(schedule: Any, block: Any) -> list[Any]:
 
 
 def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
-    """Tile the depthwise convolution and its consumer; return the group loop and inner
-    extents.
-    """
+    """Tile the depthwise convolution and its consumer; return group loop and inner extents."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)
@@ -223,7 +219,7 @@ def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
 
 
 def _three(vectors: int) -> list[int]:
-    """Split a number of vectors in three factors: groups, tiles per group, vectors per tile."""
+    """Split a number of vectors into three factors: groups, tiles per group, vectors per tile."""
     inner = largest_factor(vectors, VECTORS)
     tiles = largest_factor(vectors // inner, 2)
     return [vectors // inner // tiles, tiles, inner]

@@ -72,18 +72,18 @@ def _joins_groups(g: Graph, value: Any) -> bool:
     return bool(call.args) and _joins_groups(g, call.args[0])
 
 
-def _view(groups: tuple[int, ...], whole: tuple[int, ...]) -> Any:
-    axes = [f"i{at}" for at in range(len(whole))]
+def _view(groups: tuple[int, ...], joined: tuple[int, ...]) -> Any:
+    axes = [f"i{at}" for at in range(len(joined))]
     *outer, last = (f"v{axis}" for axis in axes)
     source = ", ".join([*outer, f"{last} // {groups[-1]}", f"{last} % {groups[-1]}"])
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({pad_conv_to_vectors.shape(groups)}, "float32"),
-    y: T.Buffer({pad_conv_to_vectors.shape(whole)}, "float32"),
+    y: T.Buffer({pad_conv_to_vectors.shape(joined)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
-    for {", ".join(axes)} in T.grid{pad_conv_to_vectors.shape(whole)}:
+    for {", ".join(axes)} in T.grid{pad_conv_to_vectors.shape(joined)}:
         with T.sblock("joined"):
             {", ".join([*outer, last])} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             y[{", ".join([*outer, last])}] = x[{source}]

@@ -53,7 +53,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
 
 def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
-    """Split a value in the per-channel constants added last, and the value before them."""
+    """Split a value into the per-channel constants added last and the value before them."""
     call = g.producer(value, "relax.add") if g.read_once(value) else None
     affine, links = affine_chain(call, g) if call is not None else (nothing(value.ty.ndim), [])
     last = value.ty.ndim - 1

@@ -154,11 +154,11 @@ def filling(sizes: Sizes) -> str:
 
 def inside(sizes: Sizes) -> tuple[str, str]:
     """Return, as TVMScript, whether a padded index lies in the data, and its index there."""
-    within, moved = [], []
+    within, indices = [], []
     for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
         within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
-        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
-    return " and ".join(within), ", ".join(moved)
+        indices.append(f"vi{at} - {first}" if first else f"vi{at}")
+    return " and ".join(within), ", ".join(indices)
 
 
 def names(axes: list[str], before: str = "") -> str:

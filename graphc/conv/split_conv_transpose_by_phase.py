@@ -113,7 +113,7 @@ class Deconvolution:
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether images fill vectors and multiplying padding is cheaper than a tensor."""
+        """Return whether to interleave: images fill vectors, and padding costs little."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.strided and self.whole and (self.groups > 1 or cheap)
@@ -178,9 +178,7 @@ def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return a tap's clamped input and weight indices, and the conditions that they are in
-    range.
-    """
+    """Return a tap's clamped input and weight indices, and the conditions for validity."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",

@@ -81,15 +81,15 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
         return axes
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:
-        kept = [axis.kept for axis in facts]
-        pairs = zip(facts, kept, strict=True)
+        trimmed = [axis.kept for axis in facts]
+        pairs = zip(facts, trimmed, strict=True)
         begins = [(old.before - new.before) // old.dilation for old, new in pairs]
-        places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
+        places = (slice(low, low + axis.taps) for low, axis in zip(begins, trimmed, strict=True))
         weights = g.array(call.args[1])
         return convolution(
             call,
             call.args[0],
             g.constant(np.ascontiguousarray(weights[(..., *places)])),
-            padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
-            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
+            padding=[*(axis.before for axis in trimmed), *(axis.after for axis in trimmed)],
+            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in trimmed],
         )

@@ -23,8 +23,8 @@ def _between(x: Any, least: float, most: float) -> Any:
 
 def _hard_swish(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
     (x,) = inputs
-    moved = builder.normalize(_op.add(x, _number(3, x)))
-    return _op.multiply(x, _op.divide(_between(moved, 0, 6), _number(6, x)))
+    shifted = builder.normalize(_op.add(x, _number(3, x)))
+    return _op.multiply(x, _op.divide(_between(shifted, 0, 6), _number(6, x)))
 
 
 def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:

@@ -22,11 +22,11 @@ def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
         raise ValueError("its blocks are not of one size")
     op, cut = relax.op, (*data.shape[:axis], blocks, block, *data.shape[axis + 1 :])
-    broadcast_shape = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
+    spread = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
     numbers = builder.emit(op.astype(relax.const(np.ascontiguousarray(data).reshape(cut)), "float32"))
     if zero is not None and zero.any():
-        numbers = builder.emit(op.subtract(numbers, relax.const(zero.astype("float32").reshape(broadcast_shape))))
-    numbers = builder.emit(op.multiply(numbers, relax.const(scale.astype("float32").reshape(broadcast_shape))))
+        numbers = builder.emit(op.subtract(numbers, relax.const(zero.astype("float32").reshape(spread))))
+    numbers = builder.emit(op.multiply(numbers, relax.const(scale.astype("float32").reshape(spread))))
     return builder.emit(op.reshape(numbers, data.shape))
 
 

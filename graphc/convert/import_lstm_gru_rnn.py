@@ -24,10 +24,10 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     scan = _scan(kind, data, recurrent, attrs)
     lengths = array_of(rest[_SEQUENCE_LENGTHS - 1], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
-    plain = _PLAIN[scan.kind] * len(scan.backwards)
+    defaults = _PLAIN[scan.kind] * len(scan.backwards)
     ragged = rest[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
     unsupported = {
-        "activations " + ", ".join(functions): functions != plain and not scan.rectified,
+        "activations " + ", ".join(functions): functions != defaults and not scan.rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
         "peepholes": rest[_PEEPHOLES - 1] is not None,

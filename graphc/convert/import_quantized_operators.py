@@ -40,9 +40,7 @@ class Node:
         return self.emit(self.builder.normalize(result))
 
     def scalar(self, value: Any) -> Any:
-        """Return a constant scale or zero point, as a scalar if it has one element; else the
-        value.
-        """
+        """Return a constant scale or zero point of one element as a scalar, else the value."""
         array = self.array(value)
         if array is not None:
             return relax.const(array.reshape(()) if array.size == 1 else array)
@@ -91,7 +89,7 @@ def _broadcastable(zero: Any, column: bool) -> Any:
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QuantizeLinear and DequantizeLinear: by our converter for blocks, else by TVM's."""
+    """Convert QuantizeLinear and DequantizeLinear: by our converter if blocked, else TVM's."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return import_block_quantized_weights.dequantize(builder, inputs, node.attrs, params)
@@ -222,8 +220,8 @@ def _along_outputs(node: Node, weights: Any, zero: Any) -> Any:
     """Reshape zero points of a convolution's weights so that they broadcast along outputs."""
     if zero is None or not zero.ty.ndim or int(zero.ty.shape[0]) == 1:
         return zero
-    places, constant = (-1, *[1] * _last(weights)), node.array(zero)
-    return node.emit(relax.op.reshape(zero, places)) if constant is None else relax.const(constant.reshape(places))
+    places, array = (-1, *[1] * _last(weights)), node.array(zero)
+    return node.emit(relax.op.reshape(zero, places)) if array is None else relax.const(array.reshape(places))
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:

@@ -32,7 +32,7 @@ class Graph:
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call that binds a variable, if it has one of these operators (none: any)."""
+        """Return the call that binds a variable, if it has one of these operators (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -59,7 +59,7 @@ class Graph:
         return relax.const(tvm.runtime.tensor(array))
 
     def reader_count(self, value: Any) -> int:
-        """Return the number of readers of a variable; the network's output counts as one."""
+        """Return the number of readers of a variable, including the network's output."""
         return len(self._readers.get(value, ()))
 
     def readers(self, value: Any) -> list[Any]:

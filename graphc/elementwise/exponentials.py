@@ -50,8 +50,8 @@ def cosh(once: Once, x: Any) -> Any:
 def _exp_with_exponent(once: Once, x: Any, more: int) -> Any:
     """Return exp(x) * 2**more, which may be finite where exp(x) is not."""
     bounded = once(within(x, _LEAST, _MOST))
-    whole, exponent = rounded(once, bounded * real(1 / log(2)))
-    rest = once(bounded - whole * real(LOG_TWO[0]) - whole * real(LOG_TWO[1]))
+    integer, exponent = rounded(once, bounded * real(1 / log(2)))
+    rest = once(bounded - integer * real(LOG_TWO[0]) - integer * real(LOG_TWO[1]))
     factor = rest * rest * polynomial(rest, _EXP) + rest + real(1)
     exponent = once(exponent + more)
     # The exponent itself may be out of range; both halves are in range.

@@ -22,8 +22,8 @@ def log(once: Once, x: Any) -> Any:
     exponent, z = split(once, x)
     square = once(z * z)
     tail = square * z * polynomial(z, _LOG) + exponent * real(LOG_TWO[1])
-    found = exponent * real(LOG_TWO[0]) + (z + (tail - square * real(0.5)))
-    finite = tirx.Select(x < real(ENDLESS), found, x)  # passes NaN and infinity on
+    result = exponent * real(LOG_TWO[0]) + (z + (tail - square * real(0.5)))
+    finite = tirx.Select(x < real(ENDLESS), result, x)  # passes NaN and infinity on
     positive = tirx.Select(x < real(0), real(float("nan")), finite)
     return tirx.Select(tirx.EQ(x, real(0)), real(-ENDLESS), positive)
 
@@ -59,6 +59,6 @@ def _log_of_sum(once: Once, size: Any, inner: Any) -> Any:
 def _log1p(once: Once, x: Any) -> Any:
     """Return log(1 + x), corrected for the rounding error of the sum."""
     sum_ = once(x + real(1))
-    found = once(log(once, sum_))
-    corrected = found + (x - (sum_ - real(1))) / sum_
-    return tirx.Select(tirx.all(sum_ > real(0), sum_ < real(ENDLESS)), corrected, found)
+    result = once(log(once, sum_))
+    corrected = result + (x - (sum_ - real(1))) / sum_
+    return tirx.Select(tirx.all(sum_ > real(0), sum_ < real(ENDLESS)), corrected, result)

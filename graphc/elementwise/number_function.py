@@ -101,12 +101,10 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(once: Once, value: Any) -> tuple[Any, Any]:
-    """Split a positive number into its exponent, and its mantissa in [sqrt(0.5), sqrt(2))
-    minus 1.
-    """
+    """Split a positive number into an exponent and a mantissa around 1, from which 1 is taken."""
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
-    whole = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
-    exponent = once(tirx.shift_right(whole - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
-    mantissa = of_bits(whole - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))
+    pattern = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
+    exponent = once(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
+    mantissa = of_bits(pattern - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))
     scale = tirx.Cast("float32", exponent) - tirx.Select(small, real(MANTISSA_BITS), real(0))
     return once(scale), once(mantissa - real(1))

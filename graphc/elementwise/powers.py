@@ -30,40 +30,40 @@ _EXPONENTS: Final = 278  # largest difference between the exponents of two float
 
 def power(once: Once, base: Any, exponent: Any) -> Any:
     """Return base**exponent, with the limits of IEEE 754."""
-    whole = tirx.EQ(tirx.trunc(exponent), exponent)
+    is_whole = tirx.EQ(tirx.trunc(exponent), exponent)
     half = once(exponent * real(0.5))
     is_nan = tirx.any(
-        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(whole)),  # undefined
+        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(is_whole)),  # undefined
         tirx.all(tirx.isnan(base), tirx.NE(exponent, real(0))),
         tirx.all(tirx.isnan(exponent), tirx.NE(base, real(1))),
     )
     is_1 = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
     product = tirx.Select(is_1, _double(0), _wide(exponent) * _log2(once, once(magnitude(base))))
-    found = _exp2(once, once(tirx.Select(is_nan, _double(float("nan")), product)))
-    odd = tirx.all(whole, tirx.NE(tirx.trunc(half), half))
+    result = _exp2(once, once(tirx.Select(is_nan, _double(float("nan")), product)))
+    odd = tirx.all(is_whole, tirx.NE(tirx.trunc(half), half))
     sign = tirx.Select(odd, bits(base), tirx.const(0, "int32")) & tirx.const(-(2**31), "int32")
-    return of_bits(bits(tirx.Cast("float32", found)) ^ sign)
+    return of_bits(bits(tirx.Cast("float32", result)) ^ sign)
 
 
 def _log2(once: Once, size: Any) -> Any:
-    whole = once(tirx.reinterpret("int64", _wide(size)))
+    word = once(tirx.reinterpret("int64", _wide(size)))
     root = tirx.reinterpret("int64", _double(0.5**0.5))
-    exponent = once(tirx.shift_right(whole - root, _long(_MANTISSA)))
-    part = whole - tirx.shift_left(exponent, _long(_MANTISSA))
+    exponent = once(tirx.shift_right(word - root, _long(_MANTISSA)))
+    part = word - tirx.shift_left(exponent, _long(_MANTISSA))
     z = once(tirx.reinterpret("float64", part) - _double(1))
     t = once(z / (z + _double(2)))
-    found = tirx.Cast("float64", tirx.Cast("int32", exponent)) + t * polynomial(once(t * t), _LOG2)
-    finite = tirx.Select(size < real(ENDLESS), found, _double(ENDLESS))
+    result = tirx.Cast("float64", tirx.Cast("int32", exponent)) + t * polynomial(once(t * t), _LOG2)
+    finite = tirx.Select(size < real(ENDLESS), result, _double(ENDLESS))
     return tirx.Select(size > real(0), finite, _double(-ENDLESS))
 
 
 def _exp2(once: Once, value: Any) -> Any:
     # In this order of min and max, NaN stays NaN.
     bounded = once(tirx.max(_double(_LEAST), tirx.min(_double(_MOST), value)))
-    whole = once(tirx.nearbyint(bounded))
-    exponent = tirx.reinterpret("int64", whole + _double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
+    nearest = once(tirx.nearbyint(bounded))
+    exponent = tirx.reinterpret("int64", nearest + _double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
     scale = tirx.reinterpret("float64", tirx.shift_left(exponent, _long(_MANTISSA)))
-    return polynomial(once(bounded - whole), _EXP2) * scale
+    return polynomial(once(bounded - nearest), _EXP2) * scale
 
 
 def remainder(once: Once, dividend: Any, divisor: Any) -> Any:
@@ -75,9 +75,9 @@ def remainder(once: Once, dividend: Any, divisor: Any) -> Any:
         times = tirx.nearbyint(rest * (inverse * _double(1 / scale)))
         rest = once(rest - times * (unit * _double(scale)))
     left = tirx.Cast("float32", tirx.Select(rest < _double(0), rest + unit, rest))
-    whole = tirx.all(magnitude(divisor) > real(0), magnitude(dividend) < real(ENDLESS))
-    found = tirx.Select(whole, with_sign(left, dividend), real(float("nan")))
-    fewer = tirx.Select(magnitude(dividend) < magnitude(divisor), dividend, found)
+    is_valid = tirx.all(magnitude(divisor) > real(0), magnitude(dividend) < real(ENDLESS))
+    result = tirx.Select(is_valid, with_sign(left, dividend), real(float("nan")))
+    fewer = tirx.Select(magnitude(dividend) < magnitude(divisor), dividend, result)
     return tirx.Select(tirx.isnan(divisor), divisor, fewer)
 
 

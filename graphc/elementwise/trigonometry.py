@@ -63,37 +63,37 @@ class Angle:
 def sin(once: Once, x: Any) -> Any:
     """Return the sine."""
     angle = _angle(once, magnitude(x))
-    found = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
-    return _negated(found, angle.quarters, bits(x))
+    result = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
+    return _negated(result, angle.quarters, bits(x))
 
 
 def cos(once: Once, x: Any) -> Any:
     """Return the cosine."""
     angle = _angle(once, magnitude(x))
-    found = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
-    return _negated(found, angle.quarters + 1, tirx.const(0, "int32"))
+    result = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
+    return _negated(result, angle.quarters + 1, tirx.const(0, "int32"))
 
 
 def tan(once: Once, x: Any) -> Any:
     """Return the tangent."""
     angle = _angle(once, magnitude(x))
-    found = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
-    return _negated(tirx.Select(angle.is_odd(), real(-1) / found, found), tirx.const(0, "int32"), bits(x))
+    result = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
+    return _negated(tirx.Select(angle.is_odd(), real(-1) / result, result), tirx.const(0, "int32"), bits(x))
 
 
 def _negated(value: Any, quarters: Any, sign: Any) -> Any:
     """Negate the value in the third and fourth quarter, and once more if `sign` is set."""
-    turned = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
-    return of_bits(bits(value) ^ turned ^ (sign & tirx.const(-(2**31), "int32")))
+    flip = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
+    return of_bits(bits(value) ^ flip ^ (sign & tirx.const(-(2**31), "int32")))
 
 
 def _angle(once: Once, x: Any) -> Angle:
     """Return the angle of a non-negative number; its rest is NaN for NaN and infinity."""
-    turned = once(_quarter_turns(once, bits(x)))
+    turns = once(_quarter_turns(once, bits(x)))
     small = x < real(pi / 4)
-    nearest = tirx.shift_right(turned + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
+    nearest = tirx.shift_right(turns + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
     quarters = tirx.Select(small, tirx.const(0, "int32"), tirx.Cast("int32", nearest))
-    parts = once(tirx.shift_left(turned, tirx.const(2, "int64")))
+    parts = once(tirx.shift_left(turns, tirx.const(2, "int64")))
     high = tirx.Cast("float32", tirx.Cast("int32", tirx.shift_right(parts, tirx.const(_WORD, "int64"))))
     below = tirx.Cast("int32", tirx.shift_right(parts, tirx.const(1, "int64"))) & 0x7FFFFFFF
     low = tirx.Cast("float32", below)
@@ -103,11 +103,11 @@ def _angle(once: Once, x: Any) -> Angle:
     return Angle(once(quarters), chosen_rest, once(chosen_rest * chosen_rest))
 
 
-def _quarter_turns(once: Once, whole: Any) -> Any:
+def _quarter_turns(once: Once, word: Any) -> Any:
     """Return a number in quarter turns modulo 4: 2 integer bits and 62 fraction bits."""
-    exponent = tirx.shift_right(whole, tirx.const(MANTISSA_BITS, "int32")) - BIAS
+    exponent = tirx.shift_right(word, tirx.const(MANTISSA_BITS, "int32")) - BIAS
     first = once(exponent + _OFFSET)
-    mantissa = once(tirx.Cast("uint32", (whole & 0x7FFFFF) | 0x800000))
+    mantissa = once(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
     words = [once(_word(first, at)) for at in range(4)]
     shift = once(tirx.Cast("uint32", first & (_WORD - 1)))
     high, middle, low = (_shifted(one, two, shift) for one, two in pairwise(words))
@@ -167,10 +167,10 @@ def atan(once: Once, x: Any) -> Any:
     steep, middle = size > real(1 / _EIGHTH), size > real(_EIGHTH)
     above = tirx.Select(steep, real(-1), tirx.Select(middle, size - real(1), size))
     below = tirx.Select(steep, size, tirx.Select(middle, size + real(1), real(1)))
-    turned = once(above / below)
+    reduced = once(above / below)
     start = tirx.Select(steep, real(pi / 2), tirx.Select(middle, real(pi / 4), real(0)))
-    square = once(turned * turned)
-    return with_sign(start + (turned + turned * square * polynomial(square, _ATAN)), x)
+    square = once(reduced * reduced)
+    return with_sign(start + (reduced + reduced * square * polynomial(square, _ATAN)), x)
 
 
 def _arc(once: Once, size: Any) -> tuple[Any, Any]:

@@ -58,8 +58,8 @@ def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusiv
     outer, steps, inner = shape
     place = f"vo * {rows} + r, s, vc * {wide} + i"
     region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
-    added, given = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
-    first, second = (given, added) if exclusive else (added, given)
+    added, stored = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
+    first, second = (stored, added) if exclusive else (added, stored)
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> None:

@@ -97,9 +97,9 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
     mods = compile_network.import_models(model, manifest, target)
-    found, missing = compile_network.count_hits(mods, directory, target)
-    export_checks.all_found(manifest, found, missing, args)
-    report: dict[str, object] = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
+    tuned, missing = compile_network.count_hits(mods, directory, target)
+    export_checks.all_found(manifest, tuned, missing, args)
+    report: dict[str, object] = {"workloads_found": len(tuned), "workloads": len(tuned) + len(missing)}
     report["threads"] = target_machine.threads()
     library = args.output or f"{scratch}/model.so"
     built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)

@@ -204,7 +204,7 @@ def pool_options(target: Any) -> list[str]:
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Return random inputs by name; integers respect `ranges`, and masks show a first place."""
+    """Return random inputs by name; integers respect `ranges`, no mask hides everything."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])

@@ -50,5 +50,5 @@ def _assembly(name: str, content: str) -> str:
 
 def _assembler() -> list[str]:
     """Return the command of an assembler; empty if none is found."""
-    found = ([path, *rest] for name, *rest in ASSEMBLERS if (path := shutil.which(name)))
-    return next(found, [])
+    commands = ([path, *rest] for name, *rest in ASSEMBLERS if (path := shutil.which(name)))
+    return next(commands, [])

@@ -145,12 +145,12 @@ def _describe(specs: Sequence[Spec]) -> str:
 def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
     """Raise Refused if tasks lack a schedule, since TVM would silently compile slow loops."""
     unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
-    summary = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
+    text = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
     if not unexpected or (found and args.allow_missing):
-        sys.stderr.write(f"warning: {summary}\n" if missing else "")
+        sys.stderr.write(f"warning: {text}\n" if missing else "")
     elif found:
         raise Refused(
-            summary, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+            text, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
         )
     else:
         raise Refused(

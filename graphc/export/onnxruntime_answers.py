@@ -44,7 +44,7 @@ def worst_error(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
 
 
 def relative_error(ours: Any, theirs: Any) -> float:
-    """Return the largest difference over the largest value; infinite for other shapes or NaNs."""
+    """Return largest difference over largest value; infinite if shapes or NaNs differ."""
     left, right = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
     finite = np.isfinite(right)
     if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):

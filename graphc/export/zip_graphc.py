@@ -18,7 +18,7 @@ def write_archive(directory: Path) -> list[Path]:
     archive, script = directory / ARCHIVE, directory / SCRIPT
     with ZipFile(archive, "w") as archive_file:
         for name, content in _sources(files("graphc"), "graphc"):
-            archive_file.writestr(ZipInfo(name), content, ZIP_DEFLATED)  # ZipInfo's default date is always 1980
+            archive_file.writestr(ZipInfo(name), content, ZIP_DEFLATED)  # ZipInfo's default date is 1980
     script.write_bytes((files("graphc.export") / SCRIPT).read_bytes())
     return [archive, script]
 

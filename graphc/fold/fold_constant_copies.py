@@ -33,7 +33,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def copied(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return the function's outputs, its last buffers. Raises Leave if it not only copies."""
+    """Return the outputs, the function's last buffers. Raises Leave if it not only copies."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
@@ -73,7 +73,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """Evaluate an expression over all iterations at once. Raises Leave if it is no copy's."""
+    """Evaluate an expression over all iterations at once. Raises Leave if unsupported."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):

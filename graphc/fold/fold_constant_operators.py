@@ -87,7 +87,7 @@ class FoldRemainingConstants(ReportingPass):
 
 
 def _has_constant_results(function: Any) -> bool:
-    """Return whether an expression has only constant operands; branches may contain some."""
+    """Return whether an expression has only constant operands, or may in branches."""
     values = [binding.value for block in function.body.blocks for binding in block.bindings]
     return any(
         isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))

@@ -61,7 +61,7 @@ def _in_order(source: Any, chain: Sequence[Any]) -> bool:
 
 
 def _regrouped(axes: Axes, sizes: Sequence[int]) -> Axes | None:
-    """Regroup the pieces in axes of other sizes; None if a piece would span two axes."""
+    """Regroup the pieces into axes of other sizes; None if a piece would span two axes."""
     pieces = [piece for axis in axes for piece in axis if piece[1] > 1]
     grouped: Axes = []
     for size in sizes:

@@ -36,7 +36,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Return the chain from a concatenation to a call that only itself reads, or None."""
+    """Return the chain from a concatenation to this call; None if others read in between."""
     limits: list[str] = []
     while (limit := _limit(call, g)) is not None:
         limits.insert(0, limit)
@@ -73,7 +73,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return readers that do not compute the call themselves; None for non-calls."""
+    """Return readers that need the call's stored result; None for a reader that is no call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader

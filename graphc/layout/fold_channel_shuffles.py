@@ -66,7 +66,7 @@ def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
 
 
 def gathered(channels: Sequence[Origin]) -> Any:
-    """Concatenate the runs of channels to one value."""
+    """Concatenate the runs of channels into one value."""
     parts = []
     for source, first, end in runs(channels):
         is_all = (first, end) == (0, sizes_of(source)[CHANNELS])
@@ -104,20 +104,20 @@ def _places(call: Any, g: Graph) -> Places:
 def _shuffled_places(call: Any, g: Graph) -> Places:
     """Return the channel permutation of a reshape, a transpose and a reshape."""
     transpose = g.producer(call.args[0], _TRANSPOSE)
-    split_channels = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
-    if split_channels is None or not known(split_channels) or sizes_of(split_channels.args[0]) != sizes_of(call):
+    grouped = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
+    if grouped is None or not known(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
         return None, ()
     batch, channels, *image = sizes_of(call)
-    sizes, axes = sizes_of(split_channels), permutation(transpose)
-    before, behind = _leading_axes(sizes, batch), _leading_axes(sizes[::-1], prod(image))
-    if before is None or behind is None:
+    sizes, axes = sizes_of(grouped), permutation(transpose)
+    before, after = _leading_axes(sizes, batch), _leading_axes(sizes[::-1], prod(image))
+    if before is None or after is None:
         return None, ()
-    axis_order, end = list(range(len(sizes))), len(sizes) - behind
+    axis_order, end = list(range(len(sizes))), len(sizes) - after
     if (*axis_order[:before], *axis_order[end:]) != (*axes[:before], *axes[end:]):
         return None, ()
-    moved = [axis - before for axis in axes[before:end]]
-    places = np.arange(channels).reshape(sizes[before:end]).transpose(moved)
-    return split_channels.args[0], places.ravel().tolist()
+    order = [axis - before for axis in axes[before:end]]
+    places = np.arange(channels).reshape(sizes[before:end]).transpose(order)
+    return grouped.args[0], places.ravel().tolist()
 
 
 def _leading_axes(sizes: Sequence[int], numbers: int) -> int | None:

@@ -78,13 +78,13 @@ def _lookup(call: Any, g: Graph) -> RowPart:
 
 def _from_either_end(where: Any, numbers: Any, rows: int, g: Graph) -> bool:
     """Return whether the choice is x + rows if x < 0, else x."""
-    less, added = g.producer(where.args[0], "relax.less"), g.producer(where.args[1], "relax.add")
-    if less is None or added is None:
+    comparison, added = g.producer(where.args[0], "relax.less"), g.producer(where.args[1], "relax.add")
+    if comparison is None or added is None:
         return False
-    same = less.args[0].same_as(numbers) and added.args[0].same_as(numbers)
+    same = comparison.args[0].same_as(numbers) and added.args[0].same_as(numbers)
     return same and all(
         g.is_constant(call.args[1]) and call.args[1].ty.ndim == 0 and g.array(call.args[1]) == number
-        for call, number in ((less, 0), (added, rows))
+        for call, number in ((comparison, 0), (added, rows))
     )
 
 

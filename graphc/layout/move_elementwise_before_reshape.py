@@ -46,7 +46,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
 
 def _from_function(g: Graph, value: Any) -> bool:
-    """Return whether a tensor function computes the value, or operators moved behind one."""
+    """Return whether a tensor function computes the value, before any moved operators."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)

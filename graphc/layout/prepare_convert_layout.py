@@ -66,8 +66,8 @@ def _shift(index: Any, var: Any) -> int | None:
     """Return by how much an index is shifted against an axis; None if it is anything else."""
     if isinstance(index, Var):
         return 0 if index.same_as(var) else None
-    plain = isinstance(index, Sub) and isinstance(index.b, IntImm) and index.a.same_as(var)
-    return int(index.b) if plain else None
+    is_difference = isinstance(index, Sub) and isinstance(index.b, IntImm) and index.a.same_as(var)
+    return int(index.b) if is_difference else None
 
 
 LEAKY = "relax.nn.leakyrelu"

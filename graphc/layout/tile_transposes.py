@@ -53,9 +53,9 @@ def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     start = [f"v{axis} * {TILE}" if axis in tiled else f"v{axis}" for axis in range(len(sizes))]
     to = list(start)
     to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
-    whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
+    block = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
-    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, whole))
+    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, block))
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
@@ -65,7 +65,7 @@ def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "f
             {", ".join(f"v{axis}" for axis in range(len(sizes)))}, v_once = T.axis.remap(
                 "{"S" * (len(sizes) + 1)}", [{", ".join(loops)}, once])
             T.reads(x[{region}])
-            T.writes(y[{", ".join(whole)}])
+            T.writes(y[{", ".join(block)}])
             for i in T.unroll({TILE}):
                 for j in T.vectorized({TILE}):
                     y[{", ".join(to)}] = x[{place}]

@@ -38,7 +38,8 @@ class PermutedProduct:
 class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     """Fuses transposes of results and factors with products of two computed factors.
 
-    With `lanes` such products get sizes that can be tiled for vectors of so many numbers.
+    With `lanes`, these products also get sizes that can be tiled for vectors of so many
+    numbers.
     """
 
     name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)

@@ -30,8 +30,8 @@ class Product:
 def tileable(product: Product, lanes: int) -> Product:
     """Return the product with rows and columns padded to sizes that can be tiled."""
     rows, columns = product.sizes["i"], product.sizes["j"]
-    whole = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
-    return replace(product, whole={**product.sizes, **whole})
+    padded = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
+    return replace(product, whole={**product.sizes, **padded})
 
 
 def function(product: Product) -> Any:

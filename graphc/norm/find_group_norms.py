@@ -43,8 +43,8 @@ class FindGroupNorms(Pass[GroupNorm]):
             if before is None:
                 raise Leave("no reshape is before the norm")
             rows, sizes = sizes_of(before), sizes_of(call)
-            alike = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
-            if not alike or sizes[1] % rows[1]:
+            is_grouped = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+            if not is_grouped or sizes[1] % rows[1]:
                 raise Leave("the rows of the norm are no groups of channels")
             return GroupNorm(before.args[0], rows[1], normed.epsilon)
         normed = _normed(g, call)

@@ -92,13 +92,13 @@ def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
 def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape) -> Any:
     """Build the function that computes each channel's scale and shift."""
     channels = (image.channels,)
-    given = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
-    return _function(_SCALES.format(n=image), given, scales)
+    inputs = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
+    return _function(_SCALES.format(n=image), inputs, scales)
 
 
-def _function(body: str, given: dict[str, Shape], result: Shape) -> Any:
+def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
     """Build a function with one block per index of the result's leading axes."""
-    shapes = {**given, "y": result}
+    shapes = {**inputs, "y": result}
     over = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
@@ -109,7 +109,7 @@ def main({buffers}) -> None:
     for {loops}, once in T.grid({", ".join(map(str, result[: len(over)]))}, 1):
         with T.sblock("part"):
             {axes}, v_once = T.axis.remap("{"S" * (len(over) + 1)}", [{loops}, once])
-            T.reads({", ".join(_region(key, shape, 1) for key, shape in given.items())})
+            T.reads({", ".join(_region(key, shape, 1) for key, shape in inputs.items())})
             T.writes({_region("y", result, len(over))})
 {indent(body, " " * 12)}
 """)

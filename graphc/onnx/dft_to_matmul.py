@@ -1,4 +1,4 @@
-"""Replace Fourier transforms, which TVM lacks, by products: ONNX's reference of the identity."""
+"""Replace Fourier transforms by products with matrices from ONNX's reference evaluator."""
 
 from math import prod
 
@@ -25,10 +25,10 @@ def transform(form: NodeRewriter) -> None:
     others = [sizes[at] for at in order[:-2]]
     rows = form.write("Transpose", form.node.input[0], perm=order)
     rows = form.write("Reshape", rows, form.whole(prod(others), -1))
-    found = form.write("MatMul", rows, form.constant(matrix))
-    found = form.write("Reshape", found, form.whole(*others, *spectrum.shape[1:]))
+    result = form.write("MatMul", rows, form.constant(matrix))
+    result = form.write("Reshape", result, form.whole(*others, *spectrum.shape[1:]))
     inverse_order = [order.index(at) for at in range(len(sizes))]
-    form.write("Transpose", found, perm=inverse_order, name=form.node.output[0])
+    form.write("Transpose", result, perm=inverse_order, name=form.node.output[0])
 
 
 def short_transforms(form: NodeRewriter) -> None:
@@ -49,13 +49,13 @@ def short_transforms(form: NodeRewriter) -> None:
 
     signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
     strides = [int(np.ravel(step)[0])]
-    found = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
-    found = form.write("Reshape", found, form.whole(sizes[0], bins, 2, -1))
-    form.write("Transpose", found, perm=[0, 3, 1, 2], name=form.node.output[0])
+    result = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
+    result = form.write("Reshape", result, form.whole(sizes[0], bins, 2, -1))
+    form.write("Transpose", result, perm=[0, 3, 1, 2], name=form.node.output[0])
 
 
 def _axis(form: NodeRewriter) -> int | None:
-    """Return the axis of a DFT, None if unknown: an attribute before opset 20, then an input."""
+    """Return a DFT's axis or None: an attribute before opset 20, an input (or -2) since."""
     if form.opset < 20:
         return int(form.attribute("axis", 1))
     axis = form.value(2)

@@ -22,16 +22,16 @@ def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
     }
 
 
-def _product(attrs: Mapping[str, Any], given: Given) -> Given:
-    if not given[0] or "N" not in attrs:
+def _product(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    if not inputs[0] or "N" not in attrs:
         return ()
-    kind, sizes = given[0]
+    kind, sizes = inputs[0]
     return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
-def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
+def _rows(attrs: Mapping[str, Any], inputs: Given) -> Given:
     """Infer GatherBlockQuantized: scales give type and sizes, except along blocks."""
-    typed = [each for each in given[:3] if each]
+    typed = [each for each in inputs[:3] if each]
     if len(typed) < 3:
         return ()
     (_, table), (_, places), (kind, scales) = typed
@@ -41,26 +41,26 @@ def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
     return [(kind, (*wide[:axis], *places, *wide[axis + 1 :]))]
 
 
-def _alike(_: Mapping[str, Any], given: Given) -> Given:
+def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
     """Infer results like the first input: the first, and the optional sum (the fourth)."""
-    return [given[0], None, None, given[0]]
+    return [inputs[0], None, None, inputs[0]]
 
 
-def _attention(attrs: Mapping[str, Any], given: Given) -> Given:
+def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     """Infer MultiHeadAttention: rows of queries with all heads' values; grown caches."""
-    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*given, None, None, None)[:3]
+    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
         return ()
     heads_of = [_by_heads(each, heads) for each in (keys, values)]
-    past = (*given, *[None] * 8)[6:8]
+    past = (*inputs, *[None] * 8)[6:8]
     caches = [_behind(before, each) for before, each in zip(past, heads_of, strict=True)]
     kind, sizes = query
     return [(kind, (*sizes[:2], heads * heads_of[1][1][-1])), *caches]
 
 
-def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
+def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
     """Infer Attention, with one input for queries, keys and values, and one cache for both."""
-    data, weights, past = given[0], given[1], (*given, *[None] * 5)[4]
+    data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
     if not (data and weights):
         return ()
     (kind, (*rows, _)), heads = data, int(attrs["num_heads"])
@@ -70,9 +70,9 @@ def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
     return [(kind, (*rows, values)), cache]
 
 
-def _embedding(_: Mapping[str, Any], given: Given) -> Given:
+def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
     """Infer EmbedLayerNormalization: table rows, a count per sequence, and the sum."""
-    places, table = given[0], given[2]
+    places, table = inputs[0], inputs[2]
     if not (places and table):
         return ()
     rows = table[0], (*places[1], table[1][-1])

@@ -51,18 +51,18 @@ def opset_of(model: ModelProto) -> int:
     return max((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=1)
 
 
-def _needs_expansion(node: NodeProto, known: Container[str]) -> bool:
+def _needs_expansion(node: NodeProto, supported: Container[str]) -> bool:
     several = len([name for name in node.output if name]) > 1
-    is_supported = node.op_type in known and node.op_type not in _NAMESAKES
+    is_supported = node.op_type in supported and node.op_type not in _NAMESAKES
     return not node.domain and not (is_supported and not (several and node.op_type in _ONE_RESULT))
 
 
-def _functions(model: ModelProto, known: Container[str]) -> Iterator[FunctionProto]:
+def _functions(model: ModelProto, supported: Container[str]) -> Iterator[FunctionProto]:
     """Yield a function for each node to expand that ONNX defines; make the node call it."""
     opset = opset_of(model)
     types = types_of(model)
     for at, node in enumerate(model.graph.node):
-        function = _definition(node, opset, types) if _needs_expansion(node, known) else None
+        function = _definition(node, opset, types) if _needs_expansion(node, supported) else None
         if function is not None:
             function.domain, function.name = _DOMAIN, f"{node.op_type}_{at}"
             del function.opset_import[:]  # the body uses the model's opset
@@ -77,10 +77,10 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
         return None
     schema: Any = defs.get_schema(node.op_type, opset, "")
     if schema.has_context_dependent_function:
-        given = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
+        input_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
         since = max(at for at in schema.context_dependent_function_opset_versions if at <= opset)
         written = schema.get_context_dependent_function_with_opset_version(
-            since, node.SerializeToString(), given
+            since, node.SerializeToString(), input_types
         )
     elif schema.has_function:
         since = max(at for at in schema.function_opset_versions if at <= opset)

@@ -51,8 +51,8 @@ def scored(form: NodeRewriter, query: str, keys: str) -> str:
 def attended(form: NodeRewriter, scores: str, values: str) -> None:
     """Write the node's result: values weighted by softmax of the scores, heads joined."""
     weights = form.write("Softmax", scores, axis=-1)
-    found = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
-    form.write("Reshape", found, form.whole(0, 0, -1), name=form.node.output[0])
+    result = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
+    form.write("Reshape", result, form.whole(0, 0, -1), name=form.node.output[0])
 
 
 def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
@@ -64,10 +64,10 @@ def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
             for name, count in zip(form.node.input[:3], counts, strict=True)
         ]
     else:
-        whole = form.write("Reshape", form.node.input[0], form.whole(0, 0, heads + 2 * groups, -1))
+        packed = form.write("Reshape", form.node.input[0], form.whole(0, 0, heads + 2 * groups, -1))
         ends = (0, heads, heads + groups, heads + 2 * groups)
         parts = [
-            form.write("Slice", whole, form.whole(low), form.whole(high), form.whole(2))
+            form.write("Slice", packed, form.whole(low), form.whole(high), form.whole(2))
             for low, high in pairwise(ends)
         ]
     return [form.write("Transpose", part, perm=[0, 2, 1, 3]) for part in parts]

@@ -18,7 +18,7 @@ def attention(form: NodeRewriter) -> None:
     _refuse_if(
         form,
         mask_at=4,
-        said={
+        unsupported={
             "queries, keys and values in one": not (form.given(1) and form.given(2)),
             "caches that are longer than what is in them": form.given(8) or form.given(9),
             "scores as a result": form.has(3),
@@ -36,7 +36,7 @@ def packed_attention(form: NodeRewriter) -> None:
     _refuse_if(
         form,
         mask_at=3,
-        said={
+        unsupported={
             "rotations": bool(form.attribute("do_rotary", 0)),
             "caches that are longer than what is in them": form.given(6),
         },
@@ -47,14 +47,14 @@ def packed_attention(form: NodeRewriter) -> None:
     widths = form.attribute("qkv_hidden_sizes", None) or [(form.sizes(1) or (0,))[-1] // 3] * 3
     ends, last = (0, *accumulate(widths)), form.whole(2)
     parts = [form.write("Slice", projected, *map(form.whole, each), last) for each in pairwise(ends)]
-    query, *caches = (_cut(form, part) for part in parts)
+    query, *added = (_cut(form, part) for part in parts)
     if form.given(4):
         past = (form.write("Gather", form.node.input[4], form.constant(np.int64(at))) for at in range(2))
-        caches = [form.write("Concat", before, each, axis=2) for before, each in zip(past, caches, strict=True)]
+        added = [form.write("Concat", before, each, axis=2) for before, each in zip(past, added, strict=True)]
     if form.has(1):
-        both = [_wide(form, each, 0) for each in caches]
+        both = [_wide(form, each, 0) for each in added]
         form.write("Concat", *both, axis=0, name=form.node.output[1])
-    keys, values = caches
+    keys, values = added
     _attend(form, query, keys, values, mask_at=3)
 
 
@@ -70,15 +70,15 @@ def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int
     attended(form, scores, values)
 
 
-def _refuse_if(form: NodeRewriter, mask_at: int, said: Mapping[str, bool]) -> None:
+def _refuse_if(form: NodeRewriter, mask_at: int, unsupported: Mapping[str, bool]) -> None:
     data, mask = form.sizes(0), form.sizes(mask_at) if form.given(mask_at) else ()
     odd = mask is not None and (len(mask) > 3 or (len(mask) == 1 and mask != (data or ())[:1]))
-    said = {
-        **said,
+    unsupported = {
+        **unsupported,
         "inputs of unknown sizes": data is None or mask is None,
         "a mask that is none of lengths, of places, or of places for each row": odd,
     }
-    if wrong := [what for what, has in said.items() if has]:
+    if wrong := [what for what, has in unsupported.items() if has]:
         raise ValueError(f"its {form.node.op_type} has {wrong[0]}")
 
 
@@ -96,7 +96,7 @@ def _biased(form: NodeRewriter, names: Any) -> list[str]:
 
 
 def _by_heads(form: NodeRewriter, name: str, at: int) -> str:
-    """Write data as [batch, heads, rows, numbers]; keys and values may already be so."""
+    """Write data as [batch, heads, rows, numbers]; keys and values may have this form."""
     return name if len(form.sizes(at) or ()) == 4 else _cut(form, name)
 
 

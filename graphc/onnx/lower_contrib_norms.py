@@ -9,7 +9,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """Lower SimplifiedLayerNormalization, an RMS norm. Raises ValueError for other axes."""
+    """Lower SimplifiedLayerNormalization, an RMS norm over the last axis. Raises ValueError."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has(1):
@@ -18,7 +18,7 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """Lower SkipSimplifiedLayerNormalization, an RMS norm of a sum that may be an output."""
+    """Lower SkipSimplifiedLayerNormalization, an RMS norm of a sum. Raises ValueError."""
     data, skip, scale, *bias = form.node.input
     if form.has(1) or form.has(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
@@ -29,7 +29,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """Lower SkipLayerNormalization, a layer norm of a sum that may be an output."""
+    """Lower SkipLayerNormalization, a layer norm of a sum. Raises ValueError."""
     data, skip = form.node.input[:2]
     if form.has(1) or form.has(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")
@@ -54,11 +54,11 @@ def embedding(form: NodeRewriter) -> None:
         form.write("Identity", summed, name=form.node.output[2])
     if form.has(1):
         mask = form.node.input[7] if form.given(7) else form.write("Sub", ids, ids)
-        whole = form.write("Cast", mask, to=TensorProto.INT32)
+        counts = form.write("Cast", mask, to=TensorProto.INT32)
         if form.opset < 13:
-            form.write("ReduceSum", whole, axes=[1], keepdims=0, name=form.node.output[1])
+            form.write("ReduceSum", counts, axes=[1], keepdims=0, name=form.node.output[1])
         else:
-            form.write("ReduceSum", whole, form.whole(1), keepdims=0, name=form.node.output[1])
+            form.write("ReduceSum", counts, form.whole(1), keepdims=0, name=form.node.output[1])
     _norm(form, summed, scale_at=5)
 
 

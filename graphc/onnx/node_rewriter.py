@@ -43,16 +43,16 @@ class NodeRewriter:
         self.nodes: list[NodeProto] = []
 
     def attribute(self, name: str, default: Any) -> Any:
-        found = next((each for each in self.node.attribute if each.name == name), None)
-        return default if found is None else helper.get_attribute_value(found)
+        match = next((each for each in self.node.attribute if each.name == name), None)
+        return default if match is None else helper.get_attribute_value(match)
 
     def has(self, output: int) -> bool:
         return len(self.node.output) > output and bool(self.node.output[output])
 
     def kind(self, at: int) -> int:
         """Return an input's element type; 0 if it is unknown."""
-        known = self._known.types.get(self.node.input[at])
-        return 0 if known is None else known.tensor_type.elem_type
+        value_type = self._known.types.get(self.node.input[at])
+        return 0 if value_type is None else value_type.tensor_type.elem_type
 
     @property
     def opset(self) -> int:
@@ -87,9 +87,9 @@ class NodeRewriter:
 
     def write(self, operator: str, *given: str, name: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its result."""
-        found = name or f"{self._name}/step_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(given), [found], **attributes))
-        return found
+        result = name or f"{self._name}/step_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, list(given), [result], **attributes))
+        return result
 
     def again(self, given: Sequence[str] = (), found: Sequence[str] = (), **attributes: Any) -> None:
         """Add a copy of the node with changes; an attribute of None is removed."""
@@ -105,15 +105,15 @@ class NodeRewriter:
         self.nodes.append(copy)
 
     def reference(self, *given: Any, without: str) -> Any:
-        """Return ONNX's reference result of the node, without one attribute."""
+        """Return the node's result in ONNX's reference evaluator, without an attribute."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", given, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)
         copy.input[:] = names
         del copy.attribute[:]
         copy.attribute.extend(each for each in self.node.attribute if each.name != without)
-        imports = [helper.make_opsetid("", self.opset)]
-        function = helper.make_function("", "one", [n for n in names if n], list(copy.output), [copy], imports)
+        opsets = [helper.make_opsetid("", self.opset)]
+        function = helper.make_function("", "one", [n for n in names if n], list(copy.output), [copy], opsets)
         feed = {name: value for name, value in zip(names, given, strict=True) if name}
         first: Sequence[Any] = ReferenceEvaluator(function).run(None, feed, {})  # type: ignore[assignment]
         return first[0]

@@ -81,7 +81,7 @@ def _parse(data: mmap.mmap, file: Path) -> ModelProto:
 
 
 def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
-    """Split a model into other fields, its light graph, and (tensor, offset, size) of weights."""
+    """Split a model into other fields, a light graph, and weights as (tensor, offset, size)."""
     rest, graph, heavy = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):
         if number != protobuf_fields.GRAPH:

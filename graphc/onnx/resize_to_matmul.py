@@ -1,4 +1,4 @@
-"""Replace resizes that TVM lacks by a product per axis: ONNX's reference of the identity."""
+"""Replace resizes that TVM lacks by products with matrices from ONNX's reference evaluator."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -40,24 +40,24 @@ def _resize_matrices(
         if target == unchanged:
             continue
         both = np.array([target, unchanged], targets.dtype)
-        given = (both, None) if scaled else (None, both)
-        matrix = form.reference(np.eye(sizes[axis], dtype="float32"), None, *given, without="axes")
+        target_inputs = (both, None) if scaled else (None, both)
+        matrix = form.reference(np.eye(sizes[axis], dtype="float32"), None, *target_inputs, without="axes")
         matrices.append((axis, np.asarray(matrix, "float32")))
     return matrices
 
 
 def _along(form: NodeRewriter, data: str, axis: int, ndim: int, matrix: Any) -> str:
     weights = form.constant(np.ascontiguousarray(matrix.T if axis != ndim - 2 else matrix))
-    found: str
+    result: str
     if axis == ndim - 2:
-        found = form.write("MatMul", weights, data)
+        result = form.write("MatMul", weights, data)
     elif axis == ndim - 1:
-        found = form.write("MatMul", data, weights)
+        result = form.write("MatMul", data, weights)
     else:
         order = [at for at in range(ndim) if at != axis] + [axis]
         product = form.write("MatMul", form.write("Transpose", data, perm=order), weights)
-        found = form.write("Transpose", product, perm=[order.index(at) for at in range(ndim)])
-    return found
+        result = form.write("Transpose", product, perm=[order.index(at) for at in range(ndim)])
+    return result
 
 
 def _is_plain_resize(form: NodeRewriter, sizes: Sequence[int]) -> bool:

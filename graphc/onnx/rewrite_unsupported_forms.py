@@ -26,14 +26,14 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model with such forms rewritten, or itself. Raises ValueError for others."""
+    """Rewrite such forms of a model, if it has any. Raises ValueError for unsupported ones."""
     nodes = model.graph.node
     matches = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
     if not matches:
         return model
-    known, rewriters = Known(model), {}
+    facts, rewriters = Known(model), {}
     for at, rule in matches:
-        form = NodeRewriter(nodes[at], known)
+        form = NodeRewriter(nodes[at], facts)
         rule(form)
         if form.nodes:
             rewriters[at] = form
@@ -43,8 +43,8 @@ def rewrite(model: ModelProto) -> ModelProto:
 def _rule(node: NodeProto) -> Callable[[NodeRewriter], None] | None:
     """Return the rule for one of ONNX's operators or onnxruntime's; None if there is none."""
     onnx_rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
-    is_contrib = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
-    return onnx_rule or (lower_contrib_operators.RULES.get(node.op_type) if is_contrib else None)
+    custom = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
+    return onnx_rule or (lower_contrib_operators.RULES.get(node.op_type) if custom else None)
 
 
 def _with(model: ModelProto, rewriters: Mapping[int, NodeRewriter]) -> ModelProto:
@@ -78,10 +78,10 @@ def _is_inf(form: NodeRewriter) -> None:
     above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
     if above and below:
         return
-    (data,), (found,) = form.node.input, form.node.output
+    (data,), (result,) = form.node.input, form.node.output
     if not above and not below:
         raise ValueError("its IsInf looks for neither side")
-    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=found)
+    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=result)
 
 
 def _transposed_convolution(form: NodeRewriter) -> None:
@@ -94,12 +94,12 @@ def _transposed_convolution(form: NodeRewriter) -> None:
     strides, dilations = form.attribute("strides", ones), form.attribute("dilations", ones)
     added = form.attribute("output_padding", [0 for _ in axes])
     full = [strides[a] * (sizes[a + 2] - 1) + added[a] + (kernel[a + 2] - 1) * dilations[a] + 1 for a in axes]
-    cut = [size - asked for size, asked in zip(full, output_sizes, strict=True)]
+    cut = [size - target for size, target in zip(full, output_sizes, strict=True)]
     upper = form.attribute("auto_pad", b"NOTSET") == b"SAME_UPPER"
     before = [each // 2 if upper else each - each // 2 for each in cut]
     after = [each - first for each, first in zip(cut, before, strict=True)]
     if min(cut) < 0:  # zeros after the computed output
-        added = [given - min(0, each) for given, each in zip(added, cut, strict=True)]
+        added = [extra - min(0, each) for extra, each in zip(added, cut, strict=True)]
         before, after = ([max(0, each) for each in side] for side in (before, after))
     form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=added)
 
@@ -110,12 +110,12 @@ def _power(form: NodeRewriter) -> None:
     if not base or not exponent or (base == exponent and base not in _WHOLE):
         return
     computed = TensorProto.DOUBLE if base in _WHOLE else base
-    given = [form.write("Cast", name, to=computed) for name in form.node.input]
+    operands = [form.write("Cast", name, to=computed) for name in form.node.input]
     if base in _WHOLE:
-        power = form.write("Pow", *given)
+        power = form.write("Pow", *operands)
         form.write("Cast", power, name=form.node.output[0], to=base)
     else:
-        form.write("Pow", *given, name=form.node.output[0])
+        form.write("Pow", *operands, name=form.node.output[0])
 
 
 def _length(form: NodeRewriter) -> None:
@@ -137,8 +137,8 @@ def _one_hot(form: NodeRewriter) -> None:
     count, axis = int(np.ravel(depth)[0]), form.attribute("axis", -1) % (len(sizes) + 1)
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
-    whole = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-    wide = form.write("Unsqueeze", whole, form.whole(axis))
+    indices = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
+    wide = form.write("Unsqueeze", indices, form.whole(axis))
     places = np.arange(count, dtype="int64").reshape(shape)
     here = form.write("Equal", wide, form.constant(places))
     from_the_end = form.write("Equal", wide, form.constant(places - count))
@@ -153,7 +153,7 @@ def _one_hot(form: NodeRewriter) -> None:
 
 
 def _require_constant_limits(form: NodeRewriter) -> None:
-    """Raise ValueError unless NonMaxSuppression's limits are constant; TVM ignores others."""
+    """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
     limits = [at for at, name in enumerate(form.node.input) if at > 1 and name]
     if any(form.value(at) is None for at in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
@@ -175,8 +175,8 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod with the divisor's sign as fmod=1, which handles infinities, plus a
-    fix.
+    """Rewrite float Mod with the divisor's sign (fmod=0) as fmod=1 plus a correction; fmod=1
+    handles infinities.
     """
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
@@ -201,21 +201,21 @@ def _sum(form: NodeRewriter) -> None:
 def _boolean_extremum(form: NodeRewriter) -> None:
     """Compute the maximum or minimum of booleans as integers."""
     if form.kind(0) == TensorProto.BOOL:
-        whole = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
-        found = form.node.output[0]
-        form.again([whole, *form.node.input[1:]], [f"{found}/whole"])
-        form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
+        integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
+        result = form.node.output[0]
+        form.again([integers, *form.node.input[1:]], [f"{result}/whole"])
+        form.write("Cast", f"{result}/whole", to=TensorProto.BOOL, name=result)
 
 
 def _largest(form: NodeRewriter) -> None:
-    """Cast integers of a TopK that TVM cannot sort to int64. Raises ValueError for uint64."""
-    kind, (found, *places) = form.kind(0), form.node.output
+    """Cast a TopK's integers to int64 if TVM cannot sort them. Raises ValueError for uint64."""
+    kind, (values, *places) = form.kind(0), form.node.output
     if kind == TensorProto.UINT64:
         raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
     if kind in _UNSORTED:
         wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
         form.again([wide, *form.node.input[1:]], [f"{wide}/largest", *places])
-        form.write("Cast", f"{wide}/largest", name=found, to=kind)
+        form.write("Cast", f"{wide}/largest", name=values, to=kind)
 
 
 def _norm_over_all_axes(form: NodeRewriter) -> None:

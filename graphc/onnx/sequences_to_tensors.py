@@ -32,16 +32,16 @@ def unsqueeze(walk: Any, tensor: str, axis: int, to: str) -> None:
 
 
 def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
-    found: list[str] | None = walk.sequences.get(node.input[0])
-    return found
+    tensors: list[str] | None = walk.sequences.get(node.input[0])
+    return tensors
 
 
 def _place(walk: Any, node: NodeProto, at: int, default: int) -> int | None:
     """Return an index given as an input; None if it is unknown."""
     if len(node.input) <= at or not node.input[at]:
         return default
-    found = walk.value(node.input[at])
-    return None if found is None else int(np.ravel(found)[0])
+    index = walk.value(node.input[at])
+    return None if index is None else int(np.ravel(index)[0])
 
 
 def _construct(walk: Any, node: NodeProto) -> bool:
@@ -50,56 +50,56 @@ def _construct(walk: Any, node: NodeProto) -> bool:
 
 
 def _identity(walk: Any, node: NodeProto) -> bool:
-    known = _known_sequence(walk, node)
-    if known is not None:
-        walk.sequences[node.output[0]] = known
-    return known is not None
+    tensors = _known_sequence(walk, node)
+    if tensors is not None:
+        walk.sequences[node.output[0]] = tensors
+    return tensors is not None
 
 
 def _insert(walk: Any, node: NodeProto) -> bool:
-    known = _known_sequence(walk, node)
-    place = None if known is None else _place(walk, node, 2, len(known))
-    if known is None or place is None:
+    tensors = _known_sequence(walk, node)
+    place = None if tensors is None else _place(walk, node, 2, len(tensors))
+    if tensors is None or place is None:
         return False
-    place = place if place >= 0 else len(known) + place
-    walk.sequences[node.output[0]] = [*known[:place], node.input[1], *known[place:]]
+    place = place if place >= 0 else len(tensors) + place
+    walk.sequences[node.output[0]] = [*tensors[:place], node.input[1], *tensors[place:]]
     return True
 
 
 def _erase(walk: Any, node: NodeProto) -> bool:
-    known = _known_sequence(walk, node)
-    place = None if known is None else _place(walk, node, 1, len(known) - 1)
-    if known is None or place is None:
+    tensors = _known_sequence(walk, node)
+    place = None if tensors is None else _place(walk, node, 1, len(tensors) - 1)
+    if tensors is None or place is None:
         return False
-    walk.sequences[node.output[0]] = [each for at, each in enumerate(known) if at != place % len(known)]
+    walk.sequences[node.output[0]] = [each for at, each in enumerate(tensors) if at != place % len(tensors)]
     return True
 
 
 def _element(walk: Any, node: NodeProto) -> bool:
-    known, place = _known_sequence(walk, node), _place(walk, node, 1, 0)
-    if known is None or place is None or not -len(known) <= place < len(known):
+    tensors, place = _known_sequence(walk, node), _place(walk, node, 1, 0)
+    if tensors is None or place is None or not -len(tensors) <= place < len(tensors):
         return False
-    walk.node(helper.make_node("Identity", [known[place]], [node.output[0]]))
+    walk.node(helper.make_node("Identity", [tensors[place]], [node.output[0]]))
     return True
 
 
 def _length(walk: Any, node: NodeProto) -> bool:
-    known = _known_sequence(walk, node)
-    if known is not None:
-        walk.know(node.output[0], np.array(len(known), "int64"))
-    return known is not None
+    tensors = _known_sequence(walk, node)
+    if tensors is not None:
+        walk.know(node.output[0], np.array(len(tensors), "int64"))
+    return tensors is not None
 
 
 def _concatenate(walk: Any, node: NodeProto) -> bool:
-    known, attributes = _known_sequence(walk, node), _attributes(node)
-    if not known:
+    tensors_, attributes = _known_sequence(walk, node), _attributes(node)
+    if not tensors_:
         return False
     if attributes.get("new_axis", 0):
-        parts = [f"{node.output[0]}/part_{at}" for at in range(len(known))]
-        for tensor, part in zip(known, parts, strict=True):
+        parts = [f"{node.output[0]}/part_{at}" for at in range(len(tensors_))]
+        for tensor, part in zip(tensors_, parts, strict=True):
             unsqueeze(walk, tensor, attributes["axis"], part)
-        known = parts
-    walk.node(helper.make_node("Concat", known, [node.output[0]], axis=attributes["axis"]))
+        tensors_ = parts
+    walk.node(helper.make_node("Concat", tensors_, [node.output[0]], axis=attributes["axis"]))
     return True
 
 

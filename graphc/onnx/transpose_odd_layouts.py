@@ -12,16 +12,16 @@ def batch_first(form: NodeRewriter) -> None:
     if not form.attribute("layout", 0):
         return
     transposed_inputs = (0, _FIRST_STATE, _FIRST_STATE + 1)
-    given = [
+    inputs = [
         form.write("Transpose", name, perm=[1, 0, 2]) if at in transposed_inputs and name else name
         for at, name in enumerate(form.node.input)
     ]
     names = [f"{name}/layout" if name else "" for name in form.node.output]
-    form.again(given, names, layout=None)
+    form.again(inputs, names, layout=None)
     orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
-    for name, found, order in zip(names, form.node.output, orders, strict=False):
+    for name, output, order in zip(names, form.node.output, orders, strict=False):
         if name:
-            form.write("Transpose", name, perm=order, name=found)
+            form.write("Transpose", name, perm=order, name=output)
 
 
 def space_to_depth(form: NodeRewriter) -> None:

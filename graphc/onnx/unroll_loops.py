@@ -38,12 +38,12 @@ def graphs(node: NodeProto) -> Iterator[GraphProto]:
 
 def reads(node: NodeProto) -> set[str]:
     """Return every name that a node reads, also inside its graphs."""
-    found = {*node.input}
+    names = {*node.input}
     for graph in graphs(node):
-        found.update(value.name for value in graph.output)
+        names.update(value.name for value in graph.output)
         for inner in graph.node:
-            found |= reads(inner)
-    return found
+            names |= reads(inner)
+    return names
 
 
 def _branch(walk: Any, node: NodeProto) -> None:
@@ -78,15 +78,15 @@ def _loop(walk: Any, node: NodeProto) -> None:
 
 
 def _scan(walk: Any, node: NodeProto) -> None:
-    given = {attribute.name: attribute for attribute in node.attribute}
-    count = given["num_scan_inputs"].i
+    options = {attribute.name: attribute for attribute in node.attribute}
+    count = options["num_scan_inputs"].i
     states, sequences = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
-    axes = list(given["scan_input_axes"].ints) if "scan_input_axes" in given else [0] * count
+    axes = list(options["scan_input_axes"].ints) if "scan_input_axes" in options else [0] * count
     directions = [
         d
         for name in ("scan_input_directions", "scan_output_directions")
-        if name in given
-        for d in given[name].ints
+        if name in options
+        for d in options[name].ints
     ]
     steps = walk.size(sequences[0], axes[0])
     if steps is None or any(directions):
@@ -95,20 +95,20 @@ def _scan(walk: Any, node: NodeProto) -> None:
     for step in range(steps):
         at = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
-        for name, whole, axis in zip(slices, sequences, axes, strict=True):
-            walk.node(helper.make_node("Gather", [whole, at], [name], axis=axis))
+        for name, sequence, axis in zip(slices, sequences, axes, strict=True):
+            walk.node(helper.make_node("Gather", [sequence, at], [name], axis=axis))
         results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
     _name(walk, node.output, states)
     outputs = node.output[len(states) :]
-    places = list(given["scan_output_axes"].ints) if "scan_output_axes" in given else [0] * len(outputs)
+    places = list(options["scan_output_axes"].ints) if "scan_output_axes" in options else [0] * len(outputs)
     _stack(walk, outputs, collected, places)
 
 
 def _graph(node: NodeProto, name: str) -> GraphProto:
-    found: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
-    return found
+    graph: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
+    return graph
 
 
 def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
@@ -152,8 +152,8 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
 
 def _own(graph: GraphProto) -> set[str]:
     """Return the names that a graph defines."""
-    given = {value.name for value in (*graph.input, *graph.initializer)}
-    return given | {name for node in graph.node for name in node.output if name}
+    names = {value.name for value in (*graph.input, *graph.initializer)}
+    return names | {name for node in graph.node for name in node.output if name}
 
 
 def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:

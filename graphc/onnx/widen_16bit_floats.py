@@ -17,12 +17,12 @@ _TYPES = ("to", "dtype", "output_dtype")  # attributes that hold a data type
 
 def array(tensor: TensorProto) -> Any:
     """Return a tensor's elements, 16-bit floats as float32."""
-    found = read_with_weights_on_disk.array(tensor)
-    return found.astype("float32") if tensor.data_type in NARROW else found
+    numbers = read_with_weights_on_disk.array(tensor)
+    return numbers.astype("float32") if tensor.data_type in NARROW else numbers
 
 
 def widened(model: ModelProto) -> ModelProto:
-    """Return the model with 16-bit floats only at its ends; itself if it has branches."""
+    """Return the model with 16-bit floats only at its ends; itself if it has none or branches."""
     kinds = {attribute.type for node in model.graph.node for attribute in node.attribute}
     if not _narrow(model) or AttributeProto.GRAPH in kinds:
         return model
@@ -32,12 +32,12 @@ def widened(model: ModelProto) -> ModelProto:
     del graph.node[:], graph.value_info[:]
     constants = {tensor.name for tensor in graph.initializer}  # old files list them as inputs, too
     ends = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)}
-    moved = {name: f"{name}/wide" for name, kind in ends.items() if kind in NARROW and name not in constants}
-    inputs = [value.name for value in graph.input if value.name in moved]
-    graph.node.extend(_cast(name, moved[name], TensorProto.FLOAT) for name in inputs)
-    graph.node.extend(_renamed(node, moved) for node in model.graph.node)
-    outputs = [value.name for value in graph.output if value.name in moved and value.name not in inputs]
-    graph.node.extend(_cast(moved[name], name, ends[name]) for name in outputs)
+    wide = {name: f"{name}/wide" for name, kind in ends.items() if kind in NARROW and name not in constants}
+    inputs = [value.name for value in graph.input if value.name in wide]
+    graph.node.extend(_cast(name, wide[name], TensorProto.FLOAT) for name in inputs)
+    graph.node.extend(_renamed(node, wide) for node in model.graph.node)
+    outputs = [value.name for value in graph.output if value.name in wide and value.name not in inputs]
+    graph.node.extend(_cast(wide[name], name, ends[name]) for name in outputs)
     return result
 
 
@@ -55,16 +55,16 @@ def _named(nodes: Iterable[NodeProto]) -> Iterable[int]:
         yield from (each.t.data_type for each in node.attribute if each.type == AttributeProto.TENSOR)
 
 
-def _cast(name: str, found: str, kind: int) -> NodeProto:
-    return helper.make_node("Cast", [name], [found], to=kind)
+def _cast(name: str, result: str, kind: int) -> NodeProto:
+    return helper.make_node("Cast", [name], [result], to=kind)
 
 
-def _renamed(node: NodeProto, moved: dict[str, str]) -> NodeProto:
+def _renamed(node: NodeProto, wide: dict[str, str]) -> NodeProto:
     """Copy the node with wide inputs, outputs and types."""
     copy = NodeProto()
     copy.CopyFrom(node)
-    copy.input[:] = [moved.get(name, name) for name in node.input]
-    copy.output[:] = [moved.get(name, name) for name in node.output]
+    copy.input[:] = [wide.get(name, name) for name in node.input]
+    copy.output[:] = [wide.get(name, name) for name in node.output]
     for each in copy.attribute:
         if each.name in _TYPES and each.i in NARROW:
             each.i = TensorProto.FLOAT

@@ -53,7 +53,7 @@ def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
     lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
     each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
     split = _filled(product, weights).reshape(product.blocks, -1, *each, product.vectors, lanes)
-    ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # order of axes: vectors, blocks, steps, (halves,) lanes, quad
+    ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
     if nibbles:
         ordered = ordered[..., 0, :, :] | (ordered[..., 1, :, :] << llvm_byte_dot_products.NIBBLES)
     return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
@@ -71,7 +71,9 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def function(product: BlockQuantizedMatmul) -> Any:
-    """Build the tensor function, which quantises float inputs to bytes; TVM can fuse after it."""
+    """Build the tensor function, which quantises inputs to bytes; TVM can fuse operators after
+    it.
+    """
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -81,18 +83,18 @@ def function(product: BlockQuantizedMatmul) -> Any:
     )
     of_rows, spatial = graph_rewriting.numbers(product.rows), "S" * len(rows)
     each = graph_rewriting.numbers((*product.rows, product.blocks))
-    whole = every == outputs
-    result = "y" if whole else "z"
+    is_full = every == outputs
+    result = "y" if is_full else "z"
     split = llvm_byte_dot_products.split(product.by, block, product.bits)
     total = llvm_byte_dot_products.total(product.by, block, product.bits)
     place = f"{_number(row, product.rows)} * {2 * block * product.blocks} + vk * {2 * block}"
     inputs = f'T.tvm_access_ptr(T.type_annotation("int8"), q.data, {place}, {2 * block}, '
-    vector, known = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
+    vector, has_one_zero = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
     sums = f"{result}[{row}, {vector}]"
     of_lanes = f"vj, vk, T.ramp(0, 1, {lanes})"
     start = (
         f"T.broadcast(t[{row}, vk] * T.int32({-(product.zero or 0)}), {lanes})"
-        if known
+        if has_one_zero
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
     beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
@@ -102,7 +104,7 @@ def main(
     x: T.Buffer(({of_rows}, T.int64({product.blocks * block})), "float32"),
     w: T.Buffer(({graph_rewriting.numbers((product.vectors, product.blocks, product.bytes))}), "uint8"),
     s: T.Buffer(({beside_weights}), "float32"),
-    {"" if known else f'u: T.Buffer(({beside_weights}), "uint8"),'}
+    {"" if has_one_zero else f'u: T.Buffer(({beside_weights}), "uint8"),'}
     y: T.Buffer(({of_rows}, T.int64({outputs})), "float32"),
 ) -> None:
     T.func_attr({{
@@ -112,7 +114,7 @@ def main(
     q = T.sblock_alloc_buffer(({each}, T.int64({2 * block})), "int8")
     d = T.sblock_alloc_buffer(({each}), "float32")
     t = T.sblock_alloc_buffer(({each}), "int32")
-    {"" if whole else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
     for {", ".join(rows)}, k in T.grid({each}):
         with T.sblock("split"):
             {row}, vk = T.axis.remap("{spatial}S", [{", ".join(rows)}, k])
@@ -134,7 +136,7 @@ def main(
             T.reads(
                 q[{row}, vk, 0 : {2 * block}], d[{row}, vk], t[{row}, vk],
                 w[vj, vk, 0 : {product.bytes}], s[vj, vk, 0 : {lanes}],
-                {"" if known else f"u[vj, vk, 0 : {lanes}],"}
+                {"" if has_one_zero else f"u[vj, vk, 0 : {lanes}],"}
             )
             T.writes({result}[{row}, vj * {lanes} : vj * {lanes} + {lanes}])
             T.sblock_attr({{
@@ -152,7 +154,7 @@ def main(
                 T.address_of(w[vj, vk, 0]),
                 {inputs}1),
             )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
-{"" if whole else _taken(rows, row, of_rows, outputs)}""")
+{"" if is_full else _taken(rows, row, of_rows, outputs)}""")
 
 
 def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:

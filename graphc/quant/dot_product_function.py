@@ -106,8 +106,8 @@ def packed(by: DotInstruction, weights: Any) -> Any:
     """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
     *kernel, inputs, outputs = weights.shape
     missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
-    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
-    split = whole.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
+    padded = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
+    split = padded.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
 
 
@@ -127,9 +127,9 @@ def dot(by: DotInstruction, sums: Sums) -> Any:
     place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
-    whole = outputs % by.lanes == 0
+    is_full = outputs % by.lanes == 0
     every = graph_rewriting.numbers((*sizes, graph_rewriting.whole_vectors(outputs, by.lanes)))
-    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
+    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
     packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
@@ -139,7 +139,7 @@ def main(
     y: T.Buffer(({graph_rewriting.numbers(sums.result)}), "{by.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(extents)}):
         with T.sblock("dot"):
             {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
@@ -147,7 +147,7 @@ def main(
             with T.init():
                 {z} = T.{by.sums}(0)
             {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
-{"" if whole else taken(sums.result)}""")
+{"" if is_full else taken(sums.result)}""")
 
 
 def taken(result: tuple[int, ...]) -> str:

@@ -35,12 +35,14 @@ class FuseDequantize(Pass[Linear]):
 def _is_part(g: Graph) -> bool:
     """Return whether the sum's only reader continues it and is itself rewritten."""
     reader = g.only_reader(g.variable, *ARITHMETIC)
-    outer_sum = LinearSums(g).of(reader) if reader is not None and known(reader) else None
-    return outer_sum is not None and g.variable in outer_sum.inside and outer_sum.is_of_sizes(sizes_of(reader))
+    total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
+    return total is not None and g.variable in total.inside and total.is_of_sizes(sizes_of(reader))
 
 
 def _counts(value: Any, g: Graph) -> bool:
-    """Return whether values are bytes or sums of byte products; other integers may be indices."""
+    """Return whether values are bytes or sums of their products; other integers may be
+    indices.
+    """
     if value.ty.dtype in BYTES:
         return True
     return value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None

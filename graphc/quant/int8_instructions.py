@@ -1,6 +1,6 @@
 """Instructions of x86 that add products of four bytes to each number of a 32-bit vector.
 
-Use `vpdpbusd`, or two `vpmaddwd` without it. `vpmaddubsw` also multiplies bytes, but sums
+They are `vpdpbusd`, or two `vpmaddwd` without it. `vpmaddubsw` also multiplies bytes, but sums
 pairs in 16 bits, which may overflow. Data is unsigned, weights are signed.
 """
 

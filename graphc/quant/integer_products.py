@@ -52,9 +52,9 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
             raise Leave(f"its channels fill no vectors of {NARROWEST}")
         value = call.args[0]
         data, zero = g.producer(value, "relax.astype"), np.zeros(())
-        subtraction = None if data is None else g.producer(data.args[0], "relax.subtract")
-        if subtraction is not None and g.is_constant(subtraction.args[1]) and subtraction.args[1].ty.ndim == 0:
-            data, zero = g.producer(subtraction.args[0], "relax.astype"), g.array(subtraction.args[1])
+        offset = None if data is None else g.producer(data.args[0], "relax.subtract")
+        if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:
+            data, zero = g.producer(offset.args[0], "relax.astype"), g.array(offset.args[1])
         if data is None or data.args[0].ty.dtype not in BYTES:
             raise Leave("its data is no bytes")
         return DepthwiseBytes(data.args[0], zero, width)
@@ -177,11 +177,11 @@ def _matmul_fits(call: Any, weights: Any) -> bool:
 
 def _convolution_fits(call: Any, weights: Any) -> bool:
     attrs = call.attrs
-    plain = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
-    depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
-    whole = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
+    is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+    is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
+    is_dense = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
     rows = weights.shape[1] % QUAD == 0 or int(attrs.dilation[1]) == 1
-    return bool(plain and ((depthwise and weights.shape[1] == 1) or (whole and rows)))
+    return bool(is_onnx and ((is_depthwise and weights.shape[1] == 1) or (is_dense and rows)))
 
 
 def _fills_vectors(outputs: int) -> bool:

@@ -51,14 +51,14 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
         return stored.transposed if permutation(call) == (1, 0) else stored
     if (call := g.producer(matrix, "relax.reshape")) is not None:
         stored = _decoded(call.args[0], 3, g)
-        matrix, sizes, scale_shape = sizes_of(call), stored.data.shape, stored.scale.shape
-        if matrix == (sizes[0] * sizes[1], sizes[2]) and scale_shape[1] == 1:
-            axis, scale_shape = 0, (sizes[0], 1, sizes[2])
-        elif matrix == (sizes[0], sizes[1] * sizes[2]) and scale_shape[2] == 1:
-            axis, scale_shape = 1, (*sizes[:2], 1)
+        matrix, sizes, shape = sizes_of(call), stored.data.shape, stored.scale.shape
+        if matrix == (sizes[0] * sizes[1], sizes[2]) and shape[1] == 1:
+            axis, shape = 0, (sizes[0], 1, sizes[2])
+        elif matrix == (sizes[0], sizes[1] * sizes[2]) and shape[2] == 1:
+            axis, shape = 1, (*sizes[:2], 1)
         else:
             raise Leave(_UNEVEN)
-        scale, zero = (np.broadcast_to(each, scale_shape).squeeze(axis + 1) for each in (stored.scale, stored.zero))
+        scale, zero = (np.broadcast_to(each, shape).squeeze(axis + 1) for each in (stored.scale, stored.zero))
         return BlockQuantizedWeights(stored.data.reshape(matrix), scale, zero, axis)
     return _decoded(matrix, 2, g)
 
@@ -98,8 +98,8 @@ def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuan
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0
     places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)
-    shifted_zero = np.broadcast_to(zero, places).astype("float32") + sign
-    if scale.dtype != np.float32 or (shifted_zero != np.rint(shifted_zero)).any() or shifted_zero.min() < 0 or shifted_zero.max() > 255:
+    zeros = np.broadcast_to(zero, places).astype("float32") + sign
+    if scale.dtype != np.float32 or (zeros != np.rint(zeros)).any() or zeros.min() < 0 or zeros.max() > 255:
         raise Leave("its weights have scales that are not float32, or zero points that are no bytes")
     axis = 0
     if ndim == 2:  # a matrix without blocks: each column, or each row, is one block
@@ -107,12 +107,12 @@ def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuan
         if places[axis] != 1:
             raise Leave(_UNEVEN)
         places = (len(data), 1) if axis else (1, data.shape[1])
-    scale, shifted_zero = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, shifted_zero))
+    scale, zeros = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, zeros))
     unsigned = data.view("uint8") ^ np.uint8(sign)
-    return BlockQuantizedWeights(unsigned, scale, shifted_zero.astype("uint8"), axis)
+    return BlockQuantizedWeights(unsigned, scale, zeros.astype("uint8"), axis)
 
 
-_LONGEST, _LONG, _STEP = 256, 128, 8  # inputs per block: the most summed at once, the usual number, and the unit
+_LONGEST, _LONG, _STEP = 256, 128, 8  # inputs per block: most, usual, and unit
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,8 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
             *(block_quantized_matmul_function.beside(product, each) for each in repeated),
         ]
         function = block_quantized_matmul_function.function(product)
-        given = [data, *map(relax.const, constants)]
-        return g.call_function(f"int{product.bits}_blocks", function, given, call.ty)
+        arguments = [data, *map(relax.const, constants)]
+        return g.call_function(f"int{product.bits}_blocks", function, arguments, call.ty)
 
 
 def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:

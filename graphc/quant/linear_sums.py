@@ -101,10 +101,10 @@ def numbers_along_last(value: Any) -> Any | None:
     """Return a constant as a scalar or as a vector along the last axis, else None."""
     if not isinstance(value, tvm.ir.GenericConst):
         return None
-    found = value.value.numpy().astype("float64")
-    if found.size == 1:
-        return found.reshape(())
-    return found.reshape(-1) if found.shape[-1] == found.size else None
+    numbers = value.value.numpy().astype("float64")
+    if numbers.size == 1:
+        return numbers.reshape(())
+    return numbers.reshape(-1) if numbers.shape[-1] == numbers.size else None
 
 
 def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> Any:
@@ -118,7 +118,7 @@ def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> A
     return g.call_function(name, function, [*values, *factors], result)
 
 
-def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], dtype: str) -> Any:
+def _function(name: str, values: list[Any], template: str, sizes: tuple[int, ...], dtype: str) -> Any:
     """Build the function; TVM detects that it is element-wise and fuses it after products."""
     axes, numbers = [f"i{axis}" for axis in range(len(sizes))], graph_rewriting.numbers(sizes)
     place, last = ", ".join(f"v{axis}" for axis in axes), f"v{axes[-1]}"
@@ -137,5 +137,5 @@ def main({", ".join(buffers)}) -> None:
     for {", ".join(axes)} in T.grid({numbers}):
         with T.sblock("{name}"):
             {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = {whole.format(text)}
+            y[{place}] = {template.format(text)}
 """)

@@ -121,9 +121,9 @@ def total(by: Instruction, block: int, bits: int) -> Function:
                 way = half if bits == NIBBLES else step % 2
                 body.add((part, way), numbers, part * block + step * each + half * QUAD)
     upper, lower = body.sum(0), body.sum(1)
-    moved = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
-    both = body.put(f"add {vector} {moved}, {lower}")
-    found = body.put(f"add {vector} {both}, %start")
+    shifted = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
+    both = body.put(f"add {vector} {shifted}, {lower}")
+    result = body.put(f"add {vector} {both}, %start")
     return Function(
         name,
         f"""
@@ -131,7 +131,7 @@ def total(by: Instruction, block: int, bits: int) -> Function:
 define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
     alwaysinline nounwind{_features(by)} {{
   {f"{chr(10)}  ".join(body.lines)}
-  ret {vector} {found}
+  ret {vector} {result}
 }}
 !0 = !{{}}
 """,
@@ -160,8 +160,8 @@ class _Body:
     def nibbles(self, both: str) -> list[str]:
         """Split bytes into their lower and upper 4-bit numbers."""
         mask = _all("i32", self._by.lanes, 0x0F0F0F0F)
-        moved = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
-        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, moved)]
+        upper = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
+        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, upper)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
         """Add the products of weights and four inputs to a chain of sums."""
@@ -171,12 +171,12 @@ class _Body:
         spread = f"<{self._by.lanes} x i32> zeroinitializer"
         inputs = self.put(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
         before, vector = self._chains.get(chain, "zeroinitializer"), self._vector
-        given = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
-        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({given})")
+        arguments = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
+        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({arguments})")
 
     def sum(self, part: int) -> str:
         """Add up all chains of the upper (0) or lower (1) bytes."""
-        first, *others = (found for (of, _), found in self._chains.items() if of == part)
+        first, *others = (total for (of, _), total in self._chains.items() if of == part)
         for other in others:
             first = self.put(f"add {self._vector} {first}, {other}")
         return first

@@ -23,8 +23,8 @@ class QuantizeToArithmetic(Pass[None]):
     def check(self, call: Any, g: Graph) -> None:
         needed_instruction()
         decodes = operator_name(call) == "relax.dequantize"
-        real, whole = (call, call.args[0]) if decodes else (call.args[0], call)
-        if real.ty.dtype != "float32" or (not decodes and str(whole.ty.dtype) not in LIMITS):
+        real, integer = (call, call.args[0]) if decodes else (call.args[0], call)
+        if real.ty.dtype != "float32" or (not decodes and str(integer.ty.dtype) not in LIMITS):
             raise Leave(f"it makes {call.ty.dtype} of {call.args[0].ty.dtype}")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
@@ -43,10 +43,10 @@ def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
     data, divided = call.args[0], relax.op.divide(call.args[0], scale)
     if isinstance(scale, tvm.ir.GenericConst):
         divided = relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
-    whole = relax.op.round(divided)
-    moved = whole if zero is None else relax.op.add(whole, zero)
+    rounded = relax.op.round(divided)
+    shifted = rounded if zero is None else relax.op.add(rounded, zero)
     least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
-    clamped = relax.op.minimum(relax.op.maximum(moved, least), most)  # layout changes pass these operators but no clip
+    clamped = relax.op.minimum(relax.op.maximum(shifted, least), most)  # layouts pass these, not clips
     return relax.op.astype(relax.op.astype(clamped, "int32"), call.ty.dtype)
 
 
@@ -54,8 +54,8 @@ def _real(zero: Any, g: Graph) -> Any | None:
     """Return a zero point as a float, or None if it is zero."""
     if not g.is_constant(zero):
         return relax.op.astype(zero, "float32")
-    known = g.array(zero).astype("float32")
-    return relax.const(known) if known.any() else None
+    array = g.array(zero).astype("float32")
+    return relax.const(array) if array.any() else None
 
 
 def _along(call: Any, value: Any, g: Graph) -> Any:

@@ -36,8 +36,8 @@ class QuantizedValue:
 
     def like(self, other: "QuantizedValue") -> bool:
         """Return whether equal bytes of both stand for equal numbers."""
-        alike = self.dtype == other.dtype and self.same and other.same
-        return bool(alike and self.scale == other.scale and self.zero == other.zero)
+        is_comparable = self.dtype == other.dtype and self.same and other.same
+        return bool(is_comparable and self.scale == other.scale and self.zero == other.zero)
 
     def decode(self) -> Any:
         """Return the call that decodes the value to float32."""
@@ -47,10 +47,10 @@ class QuantizedValue:
 
 def quantized_value(value: Any, g: Graph) -> QuantizedValue | None:
     """Return what a value is decoded from, if scale and zero point are constants, else None."""
-    found = g.producer(value, "relax.dequantize")
-    if found is None or found.ty.dtype != "float32":
+    call = g.producer(value, "relax.dequantize")
+    if call is None or call.ty.dtype != "float32":
         return None
-    data, scale, zero = found.args
+    data, scale, zero = call.args
     if not (g.is_constant(scale) and g.is_constant(zero)):
         return None
-    return QuantizedValue(data, g.array(scale), g.array(zero), int(found.attrs.axis))
+    return QuantizedValue(data, g.array(scale), g.array(zero), int(call.attrs.axis))

@@ -20,8 +20,8 @@ from graphc.quant.tiled_sums import WIDTH, TiledSums
 def packed(tiled: TiledSums, weights: Any) -> Any:
     """Pack [..., inputs, outputs] for tiles, padded to an even number of tile columns."""
     missing = tiled.summed[-1] - weights.shape[-1]
-    whole = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
-    return dot_product_function.packed(tiled.by.numbers, whole)
+    padded = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
+    return dot_product_function.packed(tiled.by.numbers, padded)
 
 
 def call(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
@@ -36,7 +36,7 @@ def function(tiled: TiledSums, name: str) -> Any:
     sums, by = tiled.sums, tiled.by.numbers
     axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
     values = [f"v{axis}" for axis in axes]
-    whole = tiled.summed == sums.result
+    is_full = tiled.summed == sums.result
     data, result, every = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.summed))
     steps = (tiled.summed[-1] // by.lanes, *sums.kernel, sums.inputs // by.each, by.lanes, by.each)
     weights = graph_rewriting.numbers(steps)
@@ -48,20 +48,20 @@ def main(
     y: T.Buffer(({result}), "{by.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.loops)}):
         with T.sblock("tiles"):
             {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(steps[1:])}])
-            T.writes({_written("y" if whole else "z", tiled)})
+            T.writes({_written("y" if is_full else "z", tiled)})
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
                 "{graph_rewriting.OPERATOR}": "{name}",
                 "{graph_rewriting.TERMS}": {tiled.places * tiled.run},
                 "{graph_rewriting.WORK}": {2 * prod(sums.result) * tiled.places * tiled.run},
             }})
-{_body(tiled, "y" if whole else "z")}
-{"" if whole else dot_product_function.taken(sums.result)}""")
+{_body(tiled, "y" if is_full else "z")}
+{"" if is_full else dot_product_function.taken(sums.result)}""")
 
 
 def _body(tiled: TiledSums, result: str) -> str:
@@ -116,7 +116,7 @@ def _loops(tiled: TiledSums) -> str:
     rows = ["p", "r"] if tiled.paired else ["r"]
     place = ", ".join([*rows, "c"])
     window = [*sums.window, "ko", "ki"]
-    known = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
+    indices = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
     at = ", ".join(["vi0"] if sums.stacked else sums.window)
     w = _joined(f"vj * {FACTORS} + c // {COLUMNS}", at, f"ko, c % {COLUMNS}, ki")
     extents = (*(() if sums.stacked else sums.kernel), sums.inputs // by.each, by.each)
@@ -125,7 +125,7 @@ def _loops(tiled: TiledSums) -> str:
                     t[{place}] = T.{by.sums}(0)
                     for {", ".join(window)} in T.grid({graph_rewriting.numbers(extents)}):
                         t[{place}] = t[{place}] + (
-                            T.Cast("{by.sums}", x[{tiled.data(**known)}]) * T.Cast("{by.sums}", w[{w}])
+                            T.Cast("{by.sums}", x[{tiled.data(**indices)}]) * T.Cast("{by.sums}", w[{w}])
                         )"""
 
 

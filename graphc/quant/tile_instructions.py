@@ -43,7 +43,7 @@ done:
   ret i32 %out
 }}
 """
-_ROWS = {"sums and data above": (0, 1, 4), "below": (2, 3, 5), "weights": (6, 7)}  # tiles by their number of rows
+_ROWS = {"sums and data above": (0, 1, 4), "below": (2, 3, 5), "weights": (6, 7)}  # tiles by number of rows
 _GIVEN = (
     "ptr %x0, ptr %x1, i64 %x.row, i64 %x.place, i64 %places, i64 %steps, i64 %wide, "
     "ptr %w0, ptr %w1, ptr %z0, ptr %z1, i64 %z.row, i32 %rows0, i32 %rows1"

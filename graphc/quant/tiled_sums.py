@@ -79,8 +79,8 @@ class TiledSums:
         *others, rows, columns = self.sums.result
         if self.paired:
             others[-1] = whole_vectors(others[-1], FACTORS)
-        whole = rows if self.paired else self.blocks * self.block
-        return *others, whole, whole_vectors(columns, WIDTH)
+        padded_rows = rows if self.paired else self.blocks * self.block
+        return *others, padded_rows, whole_vectors(columns, WIDTH)
 
     @property
     def loops(self) -> tuple[int, ...]:
@@ -109,7 +109,7 @@ def tiled(sums: Sums, by: DotInstruction) -> TiledSums | None:
     instruction = tile_instructions.BY_TYPE.get(by.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
-    found = TiledSums(instruction, sums)
-    rows = found.block * (FACTORS if found.paired else 1)
+    tiling = TiledSums(instruction, sums)
+    rows = tiling.block * (FACTORS if tiling.paired else 1)
     columns = mostly_whole(sums.result[-1], WIDTH)
-    return found if found.step and rows >= LEAST_ROWS and columns else None
+    return tiling if tiling.step and rows >= LEAST_ROWS and columns else None

@@ -40,7 +40,7 @@ class Relaid(NamedTuple):
 
 def agreed(mods: Sequence[Any]) -> list[Any]:
     """Return the modules with as few layouts per weight as keep vector reads contiguous."""
-    found = {
+    relaid_by_place = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
         for var, function in mod.functions.items()
@@ -48,21 +48,21 @@ def agreed(mods: Sequence[Any]) -> list[Any]:
         for param, relaid in _relaid(function)
     }
     chosen: dict[Place, Layout] = {}
-    for group in _sharing(mods, found):
-        if len({found[place].digits for place in group}) > 1:
-            chosen |= _choose({place: found[place].layout for place in group})
-    return [_rewritten(mod, place, found, chosen) for place, mod in enumerate(mods)]
+    for group in _sharing(mods, relaid_by_place):
+        if len({relaid_by_place[place].digits for place in group}) > 1:
+            chosen |= _choose({place: relaid_by_place[place].layout for place in group})
+    return [_rewritten(mod, place, relaid_by_place, chosen) for place, mod in enumerate(mods)]
 
 
 def joined(digits: Layout) -> Layout:
     """Remove digits of a single value, and merge adjacent digits of the same index."""
-    found: list[Digit] = []
+    merged: list[Digit] = []
     for digit in digits:
-        if found and found[-1].axis == digit.axis and found[-1].low == digit.high:
-            found[-1] = Digit(digit.axis, digit.low, found[-1].high)
+        if merged and merged[-1].axis == digit.axis and merged[-1].low == digit.high:
+            merged[-1] = Digit(digit.axis, digit.low, merged[-1].high)
         elif digit.low < digit.high:
-            found.append(digit)
-    return tuple(found)
+            merged.append(digit)
+    return tuple(merged)
 
 
 def fits(own: Layout, other: Layout) -> bool:
@@ -76,14 +76,14 @@ def fits(own: Layout, other: Layout) -> bool:
 def _choose(layouts: Mapping[Place, Layout]) -> dict[Place, Layout]:
     """Choose layouts, the widest first; among equals that of the smallest point."""
     chosen: list[Layout] = []
-    found = {}
+    layout_by_place = {}
     for place in sorted(layouts, key=lambda place: (-_run(layouts[place]), place)):
         own = layouts[place]
         layout = next((each for each in chosen if fits(own, each)), None)
         if layout is None:
             chosen.append(own)
-        found[place] = layout or own
-    return found
+        layout_by_place[place] = layout or own
+    return layout_by_place
 
 
 def _run(layout: Layout) -> int:
@@ -115,8 +115,8 @@ def _digits(block: Any, store: Any) -> Layout:
     if len(indices) != len(axes) or not all(map(_same, indices, axes)):
         return ()
     digits = [_digit(index, axes, shape) for index in store.indices]
-    known = tuple(digit for digit in digits if digit is not None)
-    return known if len(known) == len(digits) and _whole(known, shape) else ()
+    valid = tuple(digit for digit in digits if digit is not None)
+    return valid if len(valid) == len(digits) and _whole(valid, shape) else ()
 
 
 def _same(index: Any, var: Any) -> bool:
@@ -152,12 +152,12 @@ def _whole(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
     return True
 
 
-def _sharing(mods: Sequence[Any], found: Mapping[Place, Relaid]) -> list[list[Place]]:
+def _sharing(mods: Sequence[Any], relaid_by_place: Mapping[Place, Relaid]) -> list[list[Place]]:
     """Group the parameters that receive the same weights, directly or through other groups."""
     groups: dict[Any, list[Place]] = {}
     for place, mod in enumerate(mods):
         for var, argument, param in _given(mod):
-            if (place, var, param) in found:
+            if (place, var, param) in relaid_by_place:
                 groups.setdefault(argument, []).append((place, var, param))
     group_of: dict[Place, list[Place]] = {}
     for places in groups.values():
@@ -181,10 +181,10 @@ def _given(mod: Any) -> Iterator[tuple[str, Any, int]]:
                     yield call.args[0].name_hint, argument, number
 
 
-def _rewritten(mod: Any, place: int, found: Mapping[Place, Relaid], chosen: Mapping[Place, Layout]) -> Any:
+def _rewritten(mod: Any, place: int, entries: Mapping[Place, Relaid], chosen: Mapping[Place, Layout]) -> Any:
     functions = dict(mod.functions.items())
     for var, function in functions.items():
-        changes = [(found[key], chosen[key]) for key in chosen if key[:2] == (place, var.name_hint)]
+        changes = [(entries[key], chosen[key]) for key in chosen if key[:2] == (place, var.name_hint)]
         for relaid, layout in changes:
             function = _with_layout(function, relaid, layout)
         functions[var] = function
@@ -203,8 +203,8 @@ def _with_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
     return schedule.mod["main"].with_attrs(function.attrs)
 
 
-def _value(wanted: Digit, digits: Layout, at: Sequence[Any]) -> Any:
+def _value(target: Digit, digits: Layout, at: Sequence[Any]) -> Any:
     """Return a digit of the index whose digits have the values `at`."""
     parts = zip(digits, at, strict=True)
-    index = sum(part * digit.low for digit, part in parts if digit.axis == wanted.axis)
-    return index % wanted.high // wanted.low
+    index = sum(part * digit.low for digit, part in parts if digit.axis == target.axis)
+    return index % target.high // target.low

@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """Which point computes inputs whose dimensions are at most `upto`."""
+    """The point that computes inputs whose dimensions are at most `upto`, and how it does so."""
 
     upto: Sizes
     point: int
@@ -78,13 +78,13 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
-    found = [least]
+    result = [least]
     for point in dynamic["points"]:
         half = {name: size // 2 + 1 for name, size in point.items()}
         sizes = long | {name: max(bounds[name][0], size) for name, size in half.items()}
-        if sizes not in found:
-            found.append(sizes)
-    return found
+        if sizes not in result:
+            result.append(sizes)
+    return result
 
 
 def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
@@ -104,9 +104,9 @@ def joined(mods: Sequence[Any], dynamic: Range) -> Any:
     parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
-    results_at_sizes = [found for mod, point in zip(mods, points, strict=True) for found in _results(mod, point, open_)]
-    sizes = [at for at, _ in results_at_sizes]
-    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in results_at_sizes), strict=True)]
+    entries = [pair for mod, point in zip(mods, points, strict=True) for pair in _results(mod, point, open_)]
+    sizes = [at for at, _ in entries]
+    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in entries), strict=True)]
     _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
     return relax.transform.Normalize()(builder.finalize())
 
@@ -319,8 +319,8 @@ def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
     length = first.shape[axis]
 
     def value(*at: Any) -> Any:
-        behind = [i - length if number == axis else i for number, i in enumerate(at)]
-        return tirx.if_then_else(at[axis] < length, first(*at), second(*behind))
+        rest = [i - length if number == axis else i for number, i in enumerate(at)]
+        return tirx.if_then_else(at[axis] < length, first(*at), second(*rest))
 
     return te.compute(shape, value, name="merged")
 

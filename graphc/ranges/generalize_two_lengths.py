@@ -32,8 +32,8 @@ def grown(first: Any, second: Any = None, name: str = "") -> Any:
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
     _Both(builder, length).main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
-    for made in (FuseCachedAttention, VectorizeCacheConcat):
-        mod = made(length, LENGTHS[0])(mod)
+    for pass_class in (FuseCachedAttention, VectorizeCacheConcat):
+        mod = pass_class(length, LENGTHS[0])(mod)
     return relax.transform.DeadCodeElimination()(mod)
 
 
@@ -88,10 +88,10 @@ class _Both:
         return [self._expr(*pair) for pair in zip(ones, others, strict=True)]
 
     def _call(self, one: Any, other: Any) -> Any:
-        alike = tvm_ffi.structural_equal(one.op, other.op) and tvm_ffi.structural_equal(
+        is_same_operator = tvm_ffi.structural_equal(one.op, other.op) and tvm_ffi.structural_equal(
             one.attrs, other.attrs
         )
-        if not alike or len(one.args) != len(other.args):
+        if not is_same_operator or len(one.args) != len(other.args):
             raise ValueError("what it computes changes with the length of its caches")
         types = [self._type(*pair) for pair in zip(one.ty_args, other.ty_args, strict=True)]
         return relax.Call(one.op, self._all(one.args, other.args), one.attrs, types)
@@ -151,7 +151,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Return steps along each axis, growth with the length and first value of integers, or
+    """Return the steps along axes, growth with the length and first value of integers, or
     None.
     """
     if first.dtype.kind not in "iu" or not first.size:
@@ -174,9 +174,9 @@ def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
 
 def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
     """Return a function from indices to a constant's numbers, or None if no rule fits."""
-    found = _numbers(first, second, length) or _two_values(first, second, length)
-    if found is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
-        return found
+    rule = _numbers(first, second, length) or _two_values(first, second, length)
+    if rule is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
+        return rule
     parts = [_rule_of_constant(first[..., n], second[..., n], length) for n in range(first.shape[-1])]
     return None if None in parts else lambda at: _chosen(at, parts)
 
@@ -190,10 +190,10 @@ def _chosen(at: Sequence[Any], parts: Sequence[Any]) -> Any:
 
 def _numbers(first: Any, second: Any, length: Any) -> Any:
     """Return the function if numbers are evenly spaced integers, such as positions."""
-    found = _affine(first, second)
-    if found is None:
+    affine = _affine(first, second)
+    if affine is None:
         return None
-    steps, grows, least = found
+    steps, grows, least = affine
     return lambda at: _sum(at, steps) + _in_terms(length, grows, least)
 
 
@@ -206,14 +206,14 @@ def _two_values(first: Any, second: Any, length: Any) -> Any:
     counts = [_leading(each, front, back) for each in (first, second)]
     if counts[0] is None or counts[1] is None:
         return None
-    given = [tirx.const(value.item(), str(first.dtype)) for value in (front, back)]
+    constants = [tirx.const(value.item(), str(first.dtype)) for value in (front, back)]
     if front == back:
-        return lambda _: given[0]
-    found = _affine(*counts)
-    if found is None:
+        return lambda _: constants[0]
+    affine = _affine(*counts)
+    if affine is None:
         return None
-    steps, grows, least = found
-    return lambda at: tirx.Select(at[-1] < _sum(at[:-1], steps) + _in_terms(length, grows, least), *given)
+    steps, grows, least = affine
+    return lambda at: tirx.Select(at[-1] < _sum(at[:-1], steps) + _in_terms(length, grows, least), *constants)
 
 
 def _leading(values: Any, front: Any, back: Any) -> Any:

@@ -142,7 +142,7 @@ def body(scan: Any) -> str:
     """Return the code of all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
-    kept = [f"{name} = {_buffer(length)}" for name in states]
+    buffers = [f"{name} = {_buffer(length)}" for name in states]
     sums = [
         f"{_sum(row, at)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for at in range(scan.packed[2])
     ]
@@ -150,14 +150,14 @@ def body(scan: Any) -> str:
     first = [f"{cell}[{_unit(scan)}] = {name}[vd, {_row(scan)}, j]" for name, cell in cells.items()]
     last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
     step = _indented(f"for s in range({scan.steps}):", _step(scan))
-    return "\n".join([*kept, *sums, _units(scan, first), step, _units(scan, last)])
+    return "\n".join([*buffers, *sums, _units(scan, first), step, _units(scan, last)])
 
 
 def _step(scan: Any) -> list[str]:
     parts = f"for b in range({scan.packed[1]}):"
     passes = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[scan.kind](scan)
-    given = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
-    return [*(_indented(parts, lines) for lines in passes), _units(scan, given)]
+    copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
+    return [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
 
 
 def _lstm(scan: Any) -> list[list[str]]:
