@@ -148,8 +148,8 @@ ATTENTION_AND_NORMS = Phase(
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),
-        # Before legalisation: replaces erf, exp, tanh and other softmaxes by forms that LLVM
-        # vectorises.
+        # Before legalisation: replaces erf, exp, tanh and other softmaxes by vectorisable
+        # forms.
         *_relax("FastMathTransform"),
     ),
 )
@@ -169,8 +169,8 @@ MARK_TASKS = Phase(
 )
 WEIGHTS = Phase(
     "weights",
-    # Weights are constants: LiftTransformParams would make a second function that callers have
-    # to run.
+    # Weights are constants: LiftTransformParams would make a function that callers have to
+    # run.
     "Re-lays weights as the schedules read them, at compile time.",
     (*_relax("SplitLayoutRewritePreproc"), *_own("copies"), *_relax("FoldConstant")),
 )

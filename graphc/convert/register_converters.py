@@ -69,5 +69,5 @@ def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._wrapped_indices(builder, indices, extent)
-    indices_, size = (value.value.numpy() for value in constants)
-    return relax.const(np.where(indices_ < 0, indices_ + size, indices_).astype(indices_.dtype))
+    numbers, size = (value.value.numpy() for value in constants)
+    return relax.const(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))

@@ -20,8 +20,7 @@ TERMS = "mallorn_terms"  # number of products that the block sums up
 SUGGESTS = "mallorn_suggests"  # the block's rule chooses tiles itself if there is no search
 MOST_LOADS = 1000  # loads in one expression: about ten times those of usual networks
 WIDEST = 64  # most numbers that MetaSchedule vectorises at once
-# TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with
-# the second.
+# TVM's pattern kinds: element-wise operators fuse after the first, nothing with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 

@@ -31,8 +31,8 @@ class Report:
     fired: int = 0
     left: Counter[str] = field(default_factory=Counter)  # by reason
     skipped: str = ""  # why the pass did not run
-    counts: bool = True  # errors that count as `left`
-    errors: Counter[str] = field(default_factory=Counter)  # the part of `left` due to errors, by error
+    counts: bool = True  # False if the pass does not count
+    errors: Counter[str] = field(default_factory=Counter)  # errors, by message; counted in `left`, too
 
     @property
     def matched(self) -> int:
@@ -48,8 +48,8 @@ class ReportingPass(ABC):
     """A pass that reports what it did. It keeps no state between rewritten things."""
 
     name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
-    rules: ClassVar[tuple[str, ...]] = ()  # CPU features; it needs one
-    targets: ClassVar[tuple[str, ...]] = ()  # CPU features of which it needs one; empty: it needs none
+    rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
+    targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
     must: ClassVar[bool] = False  # whether the module cannot be lowered without it
     needed_by: ClassVar[tuple[str, ...]] = ()  # TVM's passes that need it to run first

@@ -33,12 +33,12 @@ def power(once: Once, base: Any, exponent: Any) -> Any:
     is_whole = tirx.EQ(tirx.trunc(exponent), exponent)
     half = once(exponent * real(0.5))
     is_nan = tirx.any(
-        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(is_whole)),  # undefined
+        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(is_whole)),  # such powers are undefined
         tirx.all(tirx.isnan(base), tirx.NE(exponent, real(0))),
         tirx.all(tirx.isnan(exponent), tirx.NE(base, real(1))),
     )
-    is_1 = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
-    product = tirx.Select(is_1, _double(0), _wide(exponent) * _log2(once, once(magnitude(base))))
+    is_one = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
+    product = tirx.Select(is_one, _double(0), _wide(exponent) * _log2(once, once(magnitude(base))))
     result = _exp2(once, once(tirx.Select(is_nan, _double(float("nan")), product)))
     odd = tirx.all(is_whole, tirx.NE(tirx.trunc(half), half))
     sign = tirx.Select(odd, bits(base), tirx.const(0, "int32")) & tirx.const(-(2**31), "int32")

@@ -77,8 +77,7 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
 
     Raises Refused. The model is timed if this machine can run it, and checked if asked.
     """
-    # By default TVM uses half of an x86 processor's cores. It reads the variable once, at
-    # import.
+    # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity

@@ -49,7 +49,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
             raise Leave
         if not affine.channels():
             raise Leave("its constants are single numbers")
-        # Such chains cost nothing: TVM fuses them with their producer, whose task stays the
+        # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay the
         # same.
         kinds = {link.name in ("add", "subtract") for link in links}
         if len(links) == len(kinds) and all(link.name != "divide" for link in links):

@@ -25,7 +25,7 @@ class RowPart:
     source: Any
     columns: int
     first: int = 0
-    numbers: Any | None = None  # rows of `source`, per row; negative ones count from the end
+    numbers: Any | None = None  # numbers of rows in `source`; negative ones count from the end
     column: int = 0
 
 

@@ -15,8 +15,7 @@ from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
-# lowest n gives zero: masked values would otherwise become denormal and slow down later
-# products.
+# lowest n gives zero, because denormal results for masked values would slow down products.
 _POWERS = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")

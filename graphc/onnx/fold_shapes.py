@@ -32,8 +32,7 @@ from graphc.onnx import (
     unroll_loops,
 )
 
-# Larger results are computed at run time, so that masks and repeated weights do not bloat the
-# file.
+# Larger results are computed at run time, so that masks and repeats do not bloat the file.
 FOLDED_BYTES = 1 << 20
 # Shape inference reads values with at most this number of elements.
 SIZES = 1 << 10
@@ -74,8 +73,7 @@ class Folding:
             kind = input_types[name].tensor_type.elem_type
             self._types[name] = helper.make_tensor_type_proto(kind, shape)
         self.constants(model.graph.initializer)
-        # The file's declared sizes of inner values only hold for the input shapes that it
-        # declares.
+        # The sizes that a file declares for inner values hold for its own input shapes only.
         redone = any(_other_sizes(input_types[name], shape) for name, shape in bound_shapes.items())
         declared = () if redone else model.graph.value_info
         self._declared = {value.name: value.type for value in declared if sizes_of(value.type) is not None}

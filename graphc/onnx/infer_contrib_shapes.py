@@ -51,11 +51,11 @@ def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
         return ()
-    heads_of = [_by_heads(each, heads) for each in (keys, values)]
+    new_heads = [_by_heads(each, heads) for each in (keys, values)]
     past = (*inputs, *[None] * 8)[6:8]
-    caches = [_behind(before, each) for before, each in zip(past, heads_of, strict=True)]
+    caches = [_behind(before, each) for before, each in zip(past, new_heads, strict=True)]
     kind, sizes = query
-    return [(kind, (*sizes[:2], heads * heads_of[1][1][-1])), *caches]
+    return [(kind, (*sizes[:2], heads * new_heads[1][1][-1])), *caches]
 
 
 def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:

@@ -70,5 +70,5 @@ def _is_plain_resize(form: NodeRewriter, sizes: Sequence[int]) -> bool:
     scales = form.value(2)
     if scales is None or not scales.size or mode == b"nearest":
         return mode != b"cubic" or form.value(3) is None
-    sizes_ = [size * scale for size, scale in zip(sizes, scales, strict=True)]
-    return mode == b"linear" and all(abs(each - round(each)) < 1e-3 for each in sizes_) and min(sizes_) > 1
+    scaled = [size * scale for size, scale in zip(sizes, scales, strict=True)]
+    return mode == b"linear" and all(abs(each - round(each)) < 1e-3 for each in scaled) and min(scaled) > 1

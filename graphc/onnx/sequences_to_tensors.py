@@ -91,15 +91,15 @@ def _length(walk: Any, node: NodeProto) -> bool:
 
 
 def _concatenate(walk: Any, node: NodeProto) -> bool:
-    tensors_, attributes = _known_sequence(walk, node), _attributes(node)
-    if not tensors_:
+    tensors, attributes = _known_sequence(walk, node), _attributes(node)
+    if not tensors:
         return False
     if attributes.get("new_axis", 0):
-        parts = [f"{node.output[0]}/part_{at}" for at in range(len(tensors_))]
-        for tensor, part in zip(tensors_, parts, strict=True):
+        parts = [f"{node.output[0]}/part_{at}" for at in range(len(tensors))]
+        for tensor, part in zip(tensors, parts, strict=True):
             unsqueeze(walk, tensor, attributes["axis"], part)
-        tensors_ = parts
-    walk.node(helper.make_node("Concat", tensors_, [node.output[0]], axis=attributes["axis"]))
+        tensors = parts
+    walk.node(helper.make_node("Concat", tensors, [node.output[0]], axis=attributes["axis"]))
     return True
 
 

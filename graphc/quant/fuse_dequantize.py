@@ -40,9 +40,7 @@ def _is_part(g: Graph) -> bool:
 
 
 def _counts(value: Any, g: Graph) -> bool:
-    """Return whether values are bytes or sums of their products; other integers may be
-    indices.
-    """
+    """Return whether values are bytes or sums of their products, and not, say, indices."""
     if value.ty.dtype in BYTES:
         return True
     return value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None

@@ -15,8 +15,7 @@ from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant.linear_sums import Linear, LinearSums, call_linear, numbers_along_last
 
-# Added to a small number, it rounds the number to the nearest integer, ties to even, in the
-# low bits.
+# Added to a small number, it leaves the nearest integer, ties to even, in the low bits.
 _WHOLE = 1.5 * 2**23
 # Operators after the rounding in an encoding; the first is missing if the zero point is zero.
 _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")

@@ -65,8 +65,8 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
         arguments = [facts.data, zero, call.args[1]]
         sums = g.call_function("taps", parsed(text), arguments, call.ty)
-        # Subtract the zero point's share of the sums; margins hold it, too, so it is the same
-        # everywhere.
+        # Subtract the zero point's share of the sums, which is the same everywhere: margins
+        # hold it, too.
         weights = g.array(call.args[1])
         if not facts.zero:
             return sums

@@ -111,8 +111,7 @@ def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> A
     """Return the call of a function that computes a sum; `whole` formats it to the result."""
     values, sizes = [value for value, _ in sum_.terms], tuple(map(int, result.shape))
     function = _function(name, values, whole, sizes, str(result.dtype))
-    # The factors, then the constant, as vectors along the last axis: arguments of the
-    # function.
+    # Factors, then the constant, are arguments: vectors along the last axis.
     rows = *(by for _, by in sum_.terms), sum_.constant
     factors = [relax.const(np.broadcast_to(row, sizes[-1]).astype("float32")) for row in rows]
     return g.call_function(name, function, [*values, *factors], result)

@@ -46,7 +46,8 @@ def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
     rounded = relax.op.round(divided)
     shifted = rounded if zero is None else relax.op.add(rounded, zero)
     least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
-    clamped = relax.op.minimum(relax.op.maximum(shifted, least), most)  # layouts pass these, not clips
+    # Layout changes pass through these operators, but not through a clip.
+    clamped = relax.op.minimum(relax.op.maximum(shifted, least), most)
     return relax.op.astype(relax.op.astype(clamped, "int32"), call.ty.dtype)
 
 

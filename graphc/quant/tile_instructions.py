@@ -21,8 +21,7 @@ FACTORS = 2  # two tiles of data times two of weights at once
 ALLOWED = "mallorn_tiles_allowed"
 RULE = "mallorn_tiles"
 
-# 4131 is ARCH_REQ_XCOMP_PERM of arch_prctl, 18 the tile state. The answer is stored: 1 yes, 2
-# no.
+# 4131 is ARCH_REQ_XCOMP_PERM of arch_prctl, 18 the tile state. Answers: 1 for yes, 2 for no.
 _ASKING = f"""
 @{ALLOWED}_answer = linkonce_odr global i32 0
 define linkonce_odr i32 @{ALLOWED}() nounwind {{

@@ -13,8 +13,8 @@ from graphc.quant.dot_product_function import DotInstruction, Sums
 from graphc.quant.tile_instructions import BYTES, COLUMNS, FACTORS, ROWS, TileInstruction
 
 WIDTH = FACTORS * COLUMNS  # columns at once
-LEAST_BYTES = 32  # fewest rows of a block: with fewer, reading weights dominates
-LEAST_ROWS = 8  # fewest rows of a block: with fewer, reading weights takes longer than multiplying
+LEAST_BYTES = 32  # fewest bytes of a data row in a tile
+LEAST_ROWS = 8  # fewest rows of a block: with fewer, reading weights dominates
 
 
 @dataclass(frozen=True)

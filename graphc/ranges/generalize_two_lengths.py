@@ -17,7 +17,7 @@ from tvm import relax, te, tirx
 from graphc.attention.fuse_cached_attention import FuseCachedAttention
 from graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
 
-# Primes or composites that are unlikely as other sizes of a network; 1 would be broadcast.
+# Two lengths that are unlikely to occur as other sizes of a network; 1 would be broadcast.
 LENGTHS = (11, 18)
 MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
@@ -151,9 +151,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Return the steps along axes, growth with the length and first value of integers, or
-    None.
-    """
+    """Return integers as steps along axes, growth with length and first value; or None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first

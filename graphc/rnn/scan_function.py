@@ -14,8 +14,7 @@ import numpy as np
 
 from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
 
-# Vectors summed at the same time: enough to hide the latency of additions, few enough for
-# registers.
+# Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}
 FEWER = 12
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

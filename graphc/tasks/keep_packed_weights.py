@@ -9,10 +9,9 @@ from graphc.core.graph_rewriting import OPERATOR, RULE, collect
 from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
-# The operator of blocks that read several parts of a vector; TVM would lay it out for only one
-# part.
+# The operator of blocks that read several parts of a vector; TVM would lay it out for one.
 BY_PART = "concatenate"
-FREE = "layout_free_buffers"  # the function attribute that lists arguments which schedules may re-lay
+FREE = "layout_free_buffers"  # function attribute: arguments that schedules may re-lay
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
