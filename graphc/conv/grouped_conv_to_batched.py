@@ -63,7 +63,7 @@ class KeepJoinedGroupsApart(Pass[None]):
 
 
 def _joins_groups(g: Graph, value: Any) -> bool:
-    """Return whether a grouped product computes the value, perhaps before moved operators."""
+    """Return whether GroupedConvToBatched made the value, up to operators moved after it."""
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False

@@ -16,7 +16,7 @@ _NIBBLE = 4
 
 
 def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Decode bytes with a scale and zero point per block along an axis. Raises ValueError."""
+    """Decode bytes with a scale and zero point per block. Raises ValueError if uneven."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
@@ -31,7 +31,7 @@ def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
 
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert a DequantizeLinear of a constant with `block_size`. Raises ValueError."""
+    """Convert a blocked DequantizeLinear. Raises ValueError unless its inputs are constant."""
     data, scale, zero = (array_of(value, params) for value in padded(inputs, 3))
     if data is None or scale is None or (zero is None and padded(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
@@ -45,7 +45,7 @@ def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulNBits; 4-bit weights are stored two per byte. Raises ValueError."""
+    """Convert MatMulNBits. Raises ValueError unless weights are constant, of 4 or 8 bits."""
     x, *constants = padded(inputs, 6)
     values = [array_of(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
@@ -98,7 +98,7 @@ def _halves(numbers: Any) -> Any:
 
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert GatherBlockQuantized: decode a table and take its rows. Raises ValueError."""
+    """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
     data, indices, scale, zero = padded(inputs, 4)
     table, scales, zeros = (array_of(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))

@@ -81,7 +81,7 @@ def followers(name: str) -> list[Any]:
 
 
 def make_pass(step: Step) -> Any:
-    """Return the pass of a step, made with its arguments. Raises ValueError."""
+    """Return the pass of a step, made with its arguments. Raises ValueError if unknown."""
     name = step.get("pass") or step["call"]
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])
@@ -90,7 +90,7 @@ def make_pass(step: Step) -> Any:
 
 
 def defined(name: str) -> Any:
-    """Return the class or function that makes the named pass. Raises ValueError."""
+    """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     if name in OWN_PASSES:
         return _imported(OWN_PASSES[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:

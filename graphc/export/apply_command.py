@@ -73,10 +73,7 @@ def records(directory: Path, version: str, scratch: str) -> str:
 
 
 def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile, time and check the model with a directory's records; return the report.
-
-    Raises Refused. The model is timed if this machine can run it, and checked if asked.
-    """
+    """Compile, time and check the model with these records; return a report. Raises Refused."""
     # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})

@@ -72,7 +72,7 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
-    """Return the model after the recipe's first half as Relax modules by point (or `""`)."""
+    """Return Relax modules after the recipe's first half, by label of point (or empty)."""
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:

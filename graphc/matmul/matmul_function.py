@@ -65,7 +65,7 @@ def _grows(product: Product, axes: Sequence[str]) -> bool:
 
 
 def _canonical(product: Product, axes: Sequence[str]) -> list[str]:
-    """Return the axes as stack, then rows and inputs, or inputs and columns."""
+    """Return a factor's axes: the stack, then rows and inputs, or inputs and columns."""
     last = ["i", "k"] if "i" in axes else ["k", "j"]
     return [*(axis for axis in product.stack if axis in axes), *last]
 

@@ -32,7 +32,7 @@ def transform(form: NodeRewriter) -> None:
 
 
 def short_transforms(form: NodeRewriter) -> None:
-    """Replace an STFT by a convolution with its step as stride. Raises ValueError."""
+    """Replace an STFT by a convolution. Raises ValueError for complex or unknown frames."""
     sizes, step, window, length = form.sizes(0), *(form.value(at) for at in (1, 2, 3))
     if length is None and window is not None:
         length = len(window)

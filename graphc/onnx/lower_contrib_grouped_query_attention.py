@@ -12,7 +12,7 @@ END = 1 << 30  # beyond the end of every axis
 
 
 def attention(form: NodeRewriter) -> None:
-    """Lower GroupQueryAttention: query heads share cache heads. Raises ValueError."""
+    """Lower GroupQueryAttention. Raises ValueError for unsupported forms, such as sinks."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     unsupported = {
         "a bias of its scores": form.given(10),

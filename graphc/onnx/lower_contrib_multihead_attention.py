@@ -14,7 +14,7 @@ _HIDDEN = -10_000.0  # onnxruntime's default for `mask_filter_value`, added to h
 
 
 def attention(form: NodeRewriter) -> None:
-    """Lower MultiHeadAttention: each query head has a head of keys. Raises ValueError."""
+    """Lower MultiHeadAttention. Raises ValueError for unsupported inputs and masks."""
     _refuse_if(
         form,
         mask_at=4,
@@ -32,7 +32,7 @@ def attention(form: NodeRewriter) -> None:
 
 
 def packed_attention(form: NodeRewriter) -> None:
-    """Lower Attention, which first projects its single input. Raises ValueError."""
+    """Lower Attention. Raises ValueError for unsupported inputs, masks and rotations."""
     _refuse_if(
         form,
         mask_at=3,

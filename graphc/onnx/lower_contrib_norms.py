@@ -9,7 +9,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """Lower SimplifiedLayerNormalization, an RMS norm over the last axis. Raises ValueError."""
+    """Lower SimplifiedLayerNormalization. Raises ValueError for other axes and in training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has(1):
@@ -18,7 +18,7 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """Lower SkipSimplifiedLayerNormalization, an RMS norm of a sum. Raises ValueError."""
+    """Lower SkipSimplifiedLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip, scale, *bias = form.node.input
     if form.has(1) or form.has(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
@@ -29,7 +29,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """Lower SkipLayerNormalization, a layer norm of a sum. Raises ValueError."""
+    """Lower SkipLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip = form.node.input[:2]
     if form.has(1) or form.has(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")

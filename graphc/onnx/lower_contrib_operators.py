@@ -45,7 +45,7 @@ def _quick_gelu(form: NodeRewriter) -> None:
 
 
 def _product(form: NodeRewriter) -> None:
-    """Lower FusedMatMul: scale a factor and transpose matrices. Raises ValueError."""
+    """Lower FusedMatMul. Raises ValueError if it transposes batches or unknown shapes."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
     factors = []

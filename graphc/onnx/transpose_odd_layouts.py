@@ -55,7 +55,7 @@ def reverse_sequences(form: NodeRewriter) -> None:
 
 
 def from_columns(form: NodeRewriter) -> None:
-    """Lower Col2Im to a transposed convolution with the identity. Raises ValueError."""
+    """Lower Col2Im to a transposed convolution. Raises ValueError for unknown sizes."""
     sizes, image, block = form.sizes(0), form.value(1), form.value(2)
     if sizes is None or image is None or block is None:
         raise ValueError("the sizes of its Col2Im are not constant")

@@ -176,7 +176,7 @@ def _gru(scan: Any) -> list[list[str]]:
 
 
 def _late(scan: Any) -> list[str]:
-    """Reset the state after its product."""
+    """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), at, own in _cells(scan):
         lines += [_activate(scan, gate, 1) for gate in (z, r)]
@@ -186,7 +186,7 @@ def _late(scan: Any) -> list[str]:
 
 
 def _early(scan: Any) -> list[list[str]]:
-    """Reset the state before its product, which is a second pass."""
+    """Return both passes of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), at, _ in _cells(scan):
         gates += [_curve(scan, f"{z}[i]", f"w[{at}]", 1), _activate(scan, r, 1)]
@@ -204,7 +204,7 @@ def _rnn(scan: Any) -> list[list[str]]:
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
-    """Sum up the inputs' contribution to some gates and the product with a state."""
+    """Return lines that add the inputs' contribution to some gates and the state's product."""
     gate_set = set(gates)
     pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes
@@ -254,7 +254,7 @@ def _activate(scan: Any, gate: str, scale: int) -> str:
 
 
 def _curve(scan: Any, source: str, target: str, scale: int) -> str:
-    """Apply a sigmoid, or with a scale of 2 a hyperbolic tangent."""
+    """Return lines that apply a sigmoid or, with a scale of 2, a hyperbolic tangent."""
     return _SQUASHED.format(
         lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
     ).strip()
@@ -265,7 +265,7 @@ def _vector(scan: Any, line: str) -> str:
 
 
 def _units(scan: Any, lines: list[str]) -> str:
-    """Run lines for every unit of every sequence."""
+    """Return a loop that runs lines for every unit of every sequence."""
     return _indented(f"for m, j in T.grid({scan.rows}, {scan.hidden}):", lines)
 
 
