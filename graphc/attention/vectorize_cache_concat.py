@@ -12,7 +12,7 @@ from graphc.core.reporting_pass import Leave
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
-    """Copies caches of variable `length` and appended rows row by row; `sample` is one length."""
+    """Copies caches of variable `length` and new rows row by row; `sample` is one length."""
 
     name, match = "attention.vectorize_cache_concat", ("relax.concat",)
     any_size = True

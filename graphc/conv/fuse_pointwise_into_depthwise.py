@@ -219,7 +219,7 @@ def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
 
 
 def _three(vectors: int) -> list[int]:
-    """Split a number of vectors into three factors: groups, tiles per group, vectors per tile."""
+    """Split vectors into three factors: groups, tiles per group, vectors per tile."""
     inner = largest_factor(vectors, VECTORS)
     tiles = largest_factor(vectors // inner, 2)
     return [vectors // inner // tiles, tiles, inner]

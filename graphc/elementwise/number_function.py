@@ -101,7 +101,7 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(once: Once, value: Any) -> tuple[Any, Any]:
-    """Split a positive number into an exponent and a mantissa around 1, from which 1 is taken."""
+    """Split a positive number into an exponent and a mantissa around 1; return mantissa - 1."""
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     pattern = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = once(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))

@@ -1,4 +1,4 @@
-"""Lower onnxruntime's own operators, written by its optimiser and LLM tools, to standard ones."""
+"""Lower onnxruntime's own operators, which optimisers and LLM tools write, to standard ones."""
 
 from collections.abc import Callable, Mapping
 from math import sqrt

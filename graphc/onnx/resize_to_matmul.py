@@ -13,7 +13,7 @@ _PLACED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "t
 
 
 def resize(form: NodeRewriter) -> None:
-    """Replace a Resize unlike TVM's by products. Raises ValueError if it crops or sizes vary."""
+    """Replace a Resize unlike TVM's by products. Raises ValueError for crops, varying sizes."""
     sizes = form.sizes(0)
     if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return

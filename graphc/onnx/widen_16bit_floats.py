@@ -22,7 +22,7 @@ def array(tensor: TensorProto) -> Any:
 
 
 def widened(model: ModelProto) -> ModelProto:
-    """Return the model with 16-bit floats only at its ends; itself if it has none or branches."""
+    """Return the model with 16-bit floats only at its ends, or itself if it has branches."""
     kinds = {attribute.type for node in model.graph.node for attribute in node.attribute}
     if not _narrow(model) or AttributeProto.GRAPH in kinds:
         return model

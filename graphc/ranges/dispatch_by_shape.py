@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """The point that computes inputs whose dimensions are at most `upto`, and how it does so."""
+    """The point that computes inputs whose dimensions are at most `upto`, and its method."""
 
     upto: Sizes
     point: int
