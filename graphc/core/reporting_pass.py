@@ -52,7 +52,7 @@ class ReportingPass(ABC):
     targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
     must: ClassVar[bool] = False  # whether the module cannot be lowered without it
-    needed_by: ClassVar[tuple[str, ...]] = ()  # TVM's passes that need it to run first
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM can lower only after it
 
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
