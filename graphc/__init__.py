@@ -1,4 +1,4 @@
-"""The graph compiler: an ONNX file becomes tensor functions worth tuning; with their schedules, a library.
+"""The graph compiler: turns an ONNX file into tensor functions to tune, then into a library.
 
-It imports nothing of Mallorn's other rooms. An export carries it along as `graphc.zip`.
+It imports no other package of Mallorn. An export contains it as `graphc.zip`.
 """

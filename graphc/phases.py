@@ -1,6 +1,6 @@
-"""The phases of graph recipes, in order: which passes each runs, and what it is for. Loads no TVM at import.
+"""The phases of graph recipes in order: their passes and purposes. Loads no TVM at import.
 
-Passes decide which tasks exist: change a step and schedules that were tuned before match nothing.
+Passes determine which tasks exist: after a change of a step, stored schedules match no task.
 """
 
 from dataclasses import dataclass
@@ -12,34 +12,34 @@ from graphc.core.pass_registry import OWN_PASSES, defined, followers
 
 @dataclass(frozen=True)
 class PassEntry:
-    """A pass as people read of it."""
+    """The description of a pass that users read."""
 
     name: str
-    stored_name: str  # in recipes
+    stored_name: str  # the name in recipes
     purpose: str
     phases: tuple[str, ...]
-    after: tuple[str, ...]  # what comes earlier
+    after: tuple[str, ...]  # passes that must run earlier
 
 
 @dataclass(frozen=True)
 class PassStep:
-    """A pass by the name that recipes store, and what it is made with."""
+    """A pass by the name that recipes store, and its constructor's arguments."""
 
     name: str
-    args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} is what that returns
-    optional: bool = False  # skipped where TVM refuses it
+    args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} stands for its result
+    optional: bool = False  # skipped if TVM raises an error
 
 
 @dataclass(frozen=True)
 class Phase:
-    """Passes with one purpose, which a sentence says."""
+    """A list of passes with one purpose, described in a sentence."""
 
     name: str
     purpose: str
     steps: tuple[PassStep, ...]
 
 
-# The target's own number, wherever the recipe runs.
+# Computed from the target whenever the recipe runs.
 LANES = {"call": "mallorn.lanes", "args": []}
 
 
@@ -57,13 +57,13 @@ def _for_lanes(*names: str) -> tuple[PassStep, ...]:
 
 _CLEAN = _relax("DeadCodeElimination")
 _DISPATCH = (PassStep("relax.backend.DispatchSampling"), PassStep("relax.backend.DispatchSortScan"))
-# What compile_relax and the pipeline "zero" run before they look a task up.
+# The passes that compile_relax and the pipeline "zero" run before they look up tasks.
 _LEGALIZE = _relax("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
 _FOLD = _own("constants")
 _SIMPLIFY = (*_FOLD, *_relax("DecomposeOpsForInference", "CanonicalizeBindings"), *_FOLD)
 
-# Listing max_pool2d fails (NoDesiredLayout) and is not needed: pools follow the layout of what they read, and
-# so does a Clip that is an operator again.
+# Listing max_pool2d fails (NoDesiredLayout) and is unnecessary: pools follow the layout of
+# their inputs, and so does a Clip once it is an operator again.
 CHANNELS_LAST = {
     "relax.nn.conv1d": ["NWC", "WIO"],
     "relax.nn.conv2d": ["NHWC", "HWIO"],
@@ -91,7 +91,7 @@ LAYOUT = Phase(
         *_own("restore_clip", "passable", "reached", "shuffles"),
         *_for_lanes("find_norms"),
         *_CLEAN,
-        # Optional: the pass gives up on some models, such as a stack of five dimensions.
+        # Optional: the pass fails on some models, such as those with a 5-dimensional stack.
         PassStep("relax.transform.ConvertLayout", (CHANNELS_LAST,), optional=True),
         *_FOLD,
         *_relax("CanonicalizeBindings"),
@@ -148,7 +148,8 @@ ATTENTION_AND_NORMS = Phase(
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),
-        # Before legalisation: swaps erf, exp, tanh and other softmaxes for forms that LLVM vectorises.
+        # Before legalisation: replaces erf, exp, tanh and other softmaxes by vectorisable
+        # forms.
         *_relax("FastMathTransform"),
     ),
 )
@@ -168,7 +169,8 @@ MARK_TASKS = Phase(
 )
 WEIGHTS = Phase(
     "weights",
-    # Weights are constants: LiftTransformParams makes a second function that callers have to run.
+    # Weights are constants: LiftTransformParams would make a function that callers have to
+    # run.
     "Re-lays weights as the schedules read them, at compile time.",
     (*_relax("SplitLayoutRewritePreproc"), *_own("copies"), *_relax("FoldConstant")),
 )
@@ -183,8 +185,8 @@ def _on_cpu(*products: Phase) -> tuple[Phase, ...]:
     return (*first, *products, COPIES, ATTENTION_AND_NORMS, LOWER, MARK_TASKS)
 
 
-# By the name of a recipe: what runs before schedules are applied. CUDA's schedules tile NCHW convolutions and
-# re-lay nothing; fast forms of erf and exp exist in hardware.
+# By recipe name: the phases before schedules are applied. CUDA's schedules tile NCHW
+# convolutions and re-lay nothing, and GPUs have fast erf and exp.
 BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "tuned": _on_cpu(WINOGRAD, FLOAT_PRODUCTS),
     "direct": _on_cpu(FLOAT_PRODUCTS),
@@ -194,7 +196,7 @@ BEFORE_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "plain-gpu": (PLAIN_LOWER,),
     "tuned-gpu": (FOLD, PLAIN_LOWER),
 }
-# What runs after; nothing where a recipe is missing.
+# By recipe name: the phases after schedules are applied, if any.
 AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
     "plain-gpu": (GPU_SCHEDULES,),
     "tuned-gpu": (GPU_SCHEDULES,),
@@ -203,24 +205,24 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 
 
 def pass_table() -> list[PassEntry]:
-    """All passes, in the order of the first recipe and phase that runs them."""
+    """Return all passes, in order of the first recipe and phase that runs them."""
     return [
         PassEntry(
-            name=made.name,
+            name=pass_class.name,
             stored_name=name,
-            purpose=(getdoc(made) or "").partition("\n")[0],
+            purpose=(getdoc(pass_class) or "").partition("\n")[0],
             phases=tuple(phases),
-            after=made.after,
+            after=pass_class.after,
         )
         for name, phases in _phases_by_pass().items()
-        for made in (defined(name), *followers(name))
+        for pass_class in (defined(name), *followers(name))
     ]
 
 
 def _phases_by_pass() -> dict[str, dict[str, None]]:
-    found: dict[str, dict[str, None]] = {}
+    phases_by_pass: dict[str, dict[str, None]] = {}
     for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
         for step in phase.steps:
             if step.name in OWN_PASSES:
-                found.setdefault(step.name, {})[phase.name] = None
-    return found
+                phases_by_pass.setdefault(step.name, {})[phase.name] = None
+    return phases_by_pass

@@ -1,1 +1,1 @@
-"""Attention over caches that grow."""
+"""Passes on attention over caches that grow."""

@@ -1,7 +1,7 @@
-"""Attention over caches of any length, as one function that reads them once.
+"""Compute attention over caches of any length in one function that reads each cache once.
 
-TVM's kernels for sizes that it does not know are plain loops. Here queries that share a head's cache are
-computed together, in pieces of the cache whose scores stay in registers and the first cache.
+TVM's kernels for unknown sizes are plain loops. Here queries that share a cache's head are
+computed together, in pieces of the cache whose scores stay in registers and the L1 cache.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import permutation, sizes_at
 from graphc.core.reporting_pass import Leave
 
-PIECE, QUERIES = 64, 8  # of a cache, and that are computed together
-# Of float32, and of what e to that power is more than nothing.
+PIECE, QUERIES = 64, 8  # places of a cache per piece, and queries computed together
+# The lowest float32, and the lowest exponent for which exp is not 0.
 LOWEST, LEAST = -3.4028234663852886e38, -88.0
 
 
@@ -27,14 +27,14 @@ _VIEWS = ("relax.reshape", "relax.permute_dims", "relax.broadcast_to", "relax.ex
 
 
 class CacheView(NamedTuple):
-    """What a product reads through views: a tensor of [batch, heads, length, numbers], and its factor."""
+    """A cache of shape [batch, heads, length, numbers] that a product reads, and a scale."""
 
     tensor: Any
     scale: float
 
 
 class Scores(NamedTuple):
-    """The product of queries and keys, what is added to it, and its factor."""
+    """The product of queries and keys, the mask added to it, and its scale."""
 
     product: Any
     mask: Any | None
@@ -43,7 +43,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedAttention:
-    """What attention reads; `rows` are the queries of a head."""
+    """The inputs of an attention; `rows` is the number of queries per head."""
 
     scores: Scores
     keys: CacheView
@@ -52,7 +52,7 @@ class CachedAttention:
 
 
 class FuseCachedAttention(Pass[CachedAttention]):
-    """Computes attention over caches as long as `length` in one function; `sample` is one such length."""
+    """Fuses attention over caches of variable `length`; `sample` is one such length."""
 
     name, match = "attention.fuse_cached", (PRODUCT,)
     any_size = True
@@ -85,15 +85,15 @@ class FuseCachedAttention(Pass[CachedAttention]):
         function = cached_attention_function(shape, facts.rows, sizes, scale, facts.values.scale)
         query = relax.op.reshape(facts.scores.product.args[0], shape)
         arguments = [query, facts.keys.tensor, facts.values.tensor, *masks]
-        found = g.call_function("attention", function, arguments, relax.TensorType(shape, "float32"))
-        return relax.op.reshape(found, call.ty.shape)
+        attention = g.call_function("attention", function, arguments, relax.TensorType(shape, "float32"))
+        return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, transposed: bool) -> CacheView:
-        """The tensor that so many matrices are views of, if they are its heads in order."""
+        """Return the cache that a factor is a view of, heads in order. Raises Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
-            if (found := _scaled(value, g)) is not None:
-                scale, tensor = scale * found[0], found[1]
+            if (scaled := _scaled(value, g)) is not None:
+                scale, tensor = scale * scaled[0], scaled[1]
             elif operator_name(value) in _VIEWS:
                 views.append(value)
                 tensor = value.args[0]
@@ -102,28 +102,28 @@ class FuseCachedAttention(Pass[CachedAttention]):
         shape = self._at(tensor)
         if len(shape) != 4 or not self._grows(tensor) or tensor.ty.dtype != "float32":
             raise Leave("its keys or values are no cache of four axes")
-        places = seen = np.arange(prod(shape)).reshape(shape)
+        places = viewed_places = np.arange(prod(shape)).reshape(shape)
         for view in reversed(views):
-            seen = _viewed(seen, view, self._at(view))
-        if not _is_heads_in_order(seen, places, count, transposed):
+            viewed_places = _viewed(viewed_places, view, self._at(view))
+        if not _is_heads_in_order(viewed_places, places, count, transposed):
             raise Leave("its keys or values are no heads of a cache in order")
         return CacheView(tensor, scale)
 
     def _at(self, value: Any) -> list[int]:
-        """Its sizes at the sample's length."""
+        """Return a value's sizes at the sample length."""
         return sizes_at(value.ty.shape, self._length, self._sample)
 
     def _grows(self, value: Any) -> bool:
         return self._at(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
-def _is_heads_in_order(seen: Any, places: Any, count: int, transposed: bool) -> bool:
+def _is_heads_in_order(viewed: Any, places: Any, count: int, transposed: bool) -> bool:
     batch, heads, length, numbers = places.shape
     if count % (batch * heads):
         return False
     expected = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
     expected = expected.swapaxes(1, 2) if transposed else expected
-    return bool(seen.size == expected.size and np.array_equal(seen.reshape(expected.shape), expected))
+    return bool(viewed.size == expected.size and np.array_equal(viewed.reshape(expected.shape), expected))
 
 
 def _mask(mask: Any) -> list[Any]:
@@ -135,7 +135,7 @@ def _mask(mask: Any) -> list[Any]:
 
 def _scores(weights: Any, g: Graph) -> Scores:
     value = g.producer(weights)
-    if value is not None and operator_name(value) == "relax.where":  # rows that see nothing
+    if value is not None and operator_name(value) == "relax.where":  # guards rows that are masked completely
         value = g.producer(value.args[2])
     if value is None or operator_name(value) != "relax.nn.softmax":
         raise Leave("it weighs nothing by a softmax")
@@ -156,15 +156,15 @@ def _scores(weights: Any, g: Graph) -> Scores:
 
 
 def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
-    """All numbers that a tensor is multiplied with, and the call that computes it."""
+    """Return the product of all scalars that multiply a value, and the call before them."""
     scale = 1.0
-    while value is not None and (found := _scaled(value, g)) is not None:
-        scale, value = scale * found[0], g.producer(found[1])
+    while value is not None and (scaled := _scaled(value, g)) is not None:
+        scale, value = scale * scaled[0], g.producer(scaled[1])
     return scale, value
 
 
 def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
-    """A number that a tensor is multiplied with, and the tensor."""
+    """Return a scalar factor and the tensor that it multiplies, or None."""
     name = operator_name(value)
     if name not in ("relax.multiply", "relax.divide"):
         return None
@@ -184,7 +184,7 @@ def _viewed(places: Any, view: Any, shape: list[int]) -> Any:
     return np.broadcast_to(places, shape) if name == "relax.broadcast_to" else places.reshape(shape)
 
 
-# Of e to the power of a small number, after the first two terms.
+# Of exp(z) for small z, after the first two terms.
 POLYNOMIAL = (
     1.9875691500e-4,
     1.3981999507e-3,
@@ -193,13 +193,16 @@ POLYNOMIAL = (
     1.6666665459e-1,
     5.0000001201e-1,
 )
-_POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 23))'  # of 2
+_POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 23))'  # 2**e
 
 
 def cached_attention_function(
     shape: Any, rows: int, masks: list[list[int]], scale: float, after: float
 ) -> Any:
-    """Queries of [batch, heads of the cache, queries of a head, numbers]: `rows` of each head in order."""
+    """Build the function; queries are [batch, cache heads, queries per head, numbers].
+
+    The queries of a cache's head are `rows` queries of each head that shares it, in order.
+    """
     batch, heads, each, numbers = shape
     wide = gcd(numbers, vector_lanes.lanes())
     block = graph_rewriting.largest_factor(each, QUERIES)
@@ -207,7 +210,7 @@ def cached_attention_function(
     few, all_ = (f"0:{batch}, 0:{heads}, 0:{length}, 0:{numbers}" for length in (each, "n"))
     b, g = f"vj // {heads * blocks}", f"vj // {blocks} % {heads}"
     query, at = f"vj % {blocks} * {block} + r", f"p * {PIECE} + t"
-    given, read, added = _masked(masks[0], (b, g, query, at), each // rows, rows) if masks else ("", "", "")
+    param, read, added = _masked(masks[0], (b, g, query, at), each // rows, rows) if masks else ("", "", "")
     dot = [
         _vector(
             f"a[r, i] = a[r, i] + q[{b}, {g}, {query}, {c * wide} + i] * k[{b}, {g}, {at}, {c * wide} + i]",
@@ -228,7 +231,7 @@ def main(
     q: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
     k: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
     v: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
-    {given}y: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
+    {param}y: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}, "tirx.is_scheduled": True}})
     for job in T.parallel({batch * heads * blocks}):
@@ -285,7 +288,7 @@ def main(
 def _masked(
     sizes: list[int], places: tuple[str, str, str, str], heads: int, rows: int
 ) -> tuple[str, str, str]:
-    """What is added to scores: its parameter, what is read of it, and the term."""
+    """Return the mask's parameter, the region that is read, and the term added to scores."""
     batch, group, query, at = places
     length = "n" if sizes[3] != 1 else "1"
     shape = ", ".join([*map(str, sizes[:3]), length])
@@ -296,21 +299,21 @@ def _masked(
 
 
 def _polynomial() -> str:
-    """e to the power of z, which is near zero, as TVM's own fast form has it."""
+    """Return exp(z) for z near zero, by the polynomial of TVM's fast exp."""
     value = f"T.float32({POLYNOMIAL[0]})"
     for factor in POLYNOMIAL[1:]:
         value = f"({value} * z[r, i] + T.float32({factor}))"
     return f"({value} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
 
 
-def _halves(name: str, wide: int, how: str) -> list[str]:
-    """Statements that reduce a row's vector into its first place."""
-    found, half = [], wide // 2
+def _halves(name: str, wide: int, combine: str) -> list[str]:
+    """Return statements that reduce a row's vector into its first element."""
+    statements, half = [], wide // 2
     while half:
         one, other = f"{name}[r, i]", f"{name}[r, {half} + i]"
-        found.append(_vector(f"{one} = {how.format(one, other)}", half))
+        statements.append(_vector(f"{one} = {combine.format(one, other)}", half))
         half //= 2
-    return found
+    return statements
 
 
 def _vector(statement: str, wide: int) -> str:

@@ -1,6 +1,6 @@
-"""Caches with what comes behind them: copied row by row, heads side by side.
+"""Append to caches by copying whole rows, with heads in parallel.
 
-TVM asks of every number which part it belongs to, in plain loops.
+TVM's own form selects the part for every number, in plain loops.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from graphc.core.reporting_pass import Leave
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
-    """Copies caches as long as `length`, and what comes behind them, row by row; `sample` is one length."""
+    """Copies caches of variable `length` and new rows row by row; `sample` is one length."""
 
     name, match = "attention.vectorize_cache_concat", ("relax.concat",)
     any_size = True
@@ -40,7 +40,7 @@ class VectorizeCacheConcat(Pass[list[Any]]):
 
 def _function(sizes: list[int]) -> Any:
     batch, heads, rows, numbers = sizes
-    few, all_, whole = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
+    few, all_, grown = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
     at = f"vj // {heads}, vj % {heads}"
     return parsed(f"""
 n = TypeVar("n")
@@ -55,7 +55,7 @@ def main(
         with T.sblock("appended"):
             vj = T.axis.spatial({batch * heads}, job)
             T.reads(x[{all_}], z[{few}])
-            T.writes(y[{whole}])
+            T.writes(y[{grown}])
             T.sblock_attr({{"{OPERATOR}": "appended"}})
             for t in range(n):
                 for i in T.vectorized({numbers}): y[{at}, t, i] = x[{at}, t, i]

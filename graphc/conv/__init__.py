@@ -1,1 +1,1 @@
-"""Convolutions, pass by pass."""
+"""Passes on convolutions."""

@@ -1,9 +1,10 @@
-"""3x3 convolutions by Winograd's algorithm, in tiles of 4x4 or 2x2.
+"""Compute 3x3 convolutions by Winograd's algorithm, in output tiles of 4x4 or 2x2 pixels.
 
-The data is padded to whole tiles of 6x6 (4x4), which are transformed (pack), multiplied with transformed
-weights (36 or 16 matrix products) and transformed to tiles of 4x4 (2x2, unpack). Both transforms are unrolled
-per tile, with channels side by side. Bias and activation before it are applied while padding. Products may be
-bfloat16 in the smaller tiles only; the larger ones would amplify the rounding error.
+The data is padded to whole tiles. One function (pack) transforms input tiles of 6x6 or 4x4
+pixels, 36 or 16 matrix products multiply by transformed weights, and a second function
+(unpack) transforms the products to output tiles. Both are unrolled per tile, with channels
+innermost. A preceding bias and activation are fused with the padding. Only 2x2 tiles may use
+bfloat16 products; 4x4 tiles would amplify the rounding error.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,12 +26,12 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Form:
-    """Winograd's F(tile x tile, 3x3) as its three matrices."""
+    """The three matrices of Winograd's F(tile x tile, 3x3)."""
 
     pack: Matrix
     weights: Matrix
     unpack: Matrix
-    rounds: bool  # True if its factors may be rounded
+    rounds: bool  # whether the factors of its products may be bfloat16
 
     @property
     def tile(self) -> int:
@@ -77,18 +78,18 @@ LARGE = Form(
     rounds=False,
 )
 FORMS = (SMALL, LARGE)
-# Roughly the operations that a processor computes while it moves a byte through its caches, and from memory:
-# the saved products must outweigh the bytes of packed tiles and larger weights.
+# Arithmetic operations in the time of moving one byte through a processor's caches, and from
+# memory. Winograd must save more than packed tiles and larger weights cost.
 OPERATIONS_A_BYTE = 5
 OPERATIONS_A_FAR_BYTE = 11.5
 BYTES = {"float32": 4, "bfloat16": 2}
-SPEED = {"float32": 1, "bfloat16": 2}  # relative products per time
-PAIR, LANES = 2, 16  # inputs and outputs of the bfloat16 instruction
+SPEED = {"float32": 1, "bfloat16": 2}  # products per unit of time, relative to float32
+PAIR, LANES = 2, 16  # input and output channels per bfloat16 instruction
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A convolution's sizes, and the allowed type of its factors."""
+    """The sizes of a convolution and the lowest precision allowed for its factors."""
 
     batch: int
     height: int
@@ -108,14 +109,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """A convolution in one of the forms."""
+    """A convolution and the Winograd form that computes it."""
 
     shape: Shape
     form: Form
 
     @property
     def dtype(self) -> str:
-        """The type of the products' factors."""
+        """The data type of the products' factors."""
         return self.shape.dtype if self.form.rounds else "float32"
 
     @property
@@ -133,14 +134,14 @@ class WinogradPlan:
 
     @property
     def padded(self) -> tuple[int, int, int, int]:
-        """Rows and columns after padding to whole tiles."""
+        """The shape of the data after padding to whole tiles."""
         rim = self.form.span - self.form.tile
         high, wide = (count * self.form.tile + rim for count in (self.high, self.wide))
         return self.shape.batch, high, wide, self.shape.channels
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """The padding before and after each dimension."""
+        """Zeros to add before and after each dimension of the data."""
         shape, (_, high, wide, _) = self.shape, self.padded
         rows = shape.top, high - shape.height - shape.top
         return 0, 0, *rows, shape.left, wide - shape.width - shape.left, 0, 0
@@ -151,18 +152,18 @@ class WinogradPlan:
 
     @property
     def gain(self) -> float:
-        """The operations saved, minus the cost of the extra bytes moved."""
+        """Arithmetic operations saved, minus those that the extra memory traffic would cost."""
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
-        moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
+        bytes_moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
         fetched = (products * size - KERNEL**2 * BYTES[shape.dtype]) * pairs
         saved = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
-        return saved - OPERATIONS_A_BYTE * moved - OPERATIONS_A_FAR_BYTE * fetched
+        return saved - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
 def best(shape: Shape) -> WinogradPlan | None:
-    """The form with the largest gain; None if direct convolution is cheaper."""
+    """Return the plan with the largest gain, or None if direct convolution is cheaper."""
     plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
     return plan if plan.gain > 0 else None
 
@@ -174,7 +175,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
 
     def __init__(self, precision: str = "float32") -> None:
         super().__init__()
-        self.precision = precision  # the lowest of factors
+        self.precision = precision  # the lowest precision of the factors
 
     def check(self, call: Any, g: Graph) -> WinogradPlan:
         attrs = call.attrs
@@ -209,7 +210,7 @@ def _shape(call: Any, precision: str) -> Shape:
 
 
 def _transformed(form: Form, weights: Any) -> Any:
-    """The transformed weights, computed at compile time in float64."""
+    """Transform the weights at compile time, in float64."""
     matrix = np.array(form.weights)
     values = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
     return values.reshape(form.products, *weights.shape[2:]).astype("float32")
@@ -232,7 +233,10 @@ def _pack(plan: WinogradPlan) -> Any:
 
 @lru_cache
 def _unpack(plan: WinogradPlan) -> Any:
-    """Stores beyond the end go to the last row and column, where later ones overwrite them."""
+    """Build the function from products to output tiles.
+
+    Pixels beyond the image go to its last row and column, where later stores overwrite them.
+    """
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 
     def read(i: int, j: int) -> str:
@@ -259,7 +263,7 @@ def _function(
     store: Callable[[int, int, str], str],
     dtype: str = "float32",
 ) -> Any:
-    """A tensor function that stores matrix @ tile @ matrix.T for every tile and channel."""
+    """Build a function that stores matrix @ tile @ matrix.T for every tile and channel."""
     size, span = len(matrix), len(matrix[0])
     backwards = [(i, j) for i in reversed(range(size)) for j in reversed(range(size))]
     lines = [f"t{i}_{j}: T.let = {read(i, j)}" for i in range(span) for j in range(span)]
@@ -282,7 +286,7 @@ def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, 
 
 
 def _all_of(sizes: Sequence[int]) -> str:
-    """The full range of every dimension but the channels."""
+    """Return the full range of every dimension except the channels, as TVMScript."""
     return ", ".join(f"0:{size}" for size in sizes[:-1])
 
 

@@ -1,8 +1,9 @@
-"""A pointwise convolution and the depthwise one after it, computed by strips of rows and some channels.
+"""Compute a pointwise convolution and the depthwise one after it in one tensor function.
 
-Depthwise convolutions move more than they compute. The tensor between the two is the largest of such a
-network, so it is computed where it is read and stays in the nearest caches. The schedule rule `strips` makes
-one loop over strips of rows and groups of channels, which the cores share; `integer_products` names it, too.
+Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
+largest of such networks. So it is computed where it is read and stays in the caches. The
+schedule rule `strips` makes one parallel loop over strips of rows and groups of channels;
+`integer_products` uses the rule, too.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,10 @@ from graphc.core.graph_rewriting import (
 )
 from graphc.core.reporting_pass import Leave
 
-WIDTH = "mallorn.lanes"  # of a vector, where it is not the widest
+WIDTH = "mallorn.lanes"  # annotation: float32 numbers in a vector, if fewer than LANES
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
 
-# Operators allowed between the two, as text.
+# Operators allowed between the two convolutions, as TVMScript.
 _BETWEEN = {
     "relax.add": "({} + {})",
     "relax.multiply": "({} * {})",
@@ -40,7 +41,7 @@ _BETWEEN = {
 
 @dataclass(frozen=True)
 class Pair:
-    """Both convolutions and the operators between them, in order."""
+    """A pointwise and a depthwise convolution, and the operators between them in order."""
 
     pointwise: Any
     between: tuple[Any, ...]
@@ -48,7 +49,7 @@ class Pair:
 
     @property
     def arguments(self) -> list[Any]:
-        """Data, weights, the operands in between, and the second weights."""
+        """Data, pointwise weights, per-channel operands in between, and depthwise weights."""
         vectors = [second for call in self.between for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
@@ -79,7 +80,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
 
 
 def strip_rule(lanes: int) -> str:
-    """What a block says of its schedule rule."""
+    """Return the block attributes, as TVMScript, that select the schedule rule `strips`."""
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
     )
@@ -94,7 +95,7 @@ def _is_pointwise(call: Any) -> bool:
 
 
 def _is_simple(call: Any) -> bool:
-    """True for an operator with at most a constant scalar or a constant per channel."""
+    """Return whether operands after the first are constants: scalars or one per channel."""
     channels = call.ty.shape[-1]
     return all(
         isinstance(second, tvm.ir.GenericConst)
@@ -162,15 +163,15 @@ def main(
 """)
 
 
-# Limits of what a search may try, and what is taken before one.
-MAX_ROWS, CACHE_BYTES = 64, 1 << 18  # of a strip, and what is kept of it
-MAX_ROW, ROW = 16, 8  # results of a row that are summed side by side, in registers
-MAX_VECTORS, VECTORS = 8, 2  # of channels, beside them
-MAX_INPUTS, INPUTS = 64, 8  # of a pointwise sum, unrolled
+# For each pair: the limit of what a search may try, and the choice made without a search.
+MAX_ROWS, CACHE_BYTES = 64, 1 << 18  # rows of a strip, and bytes of it to keep in a cache
+MAX_ROW, ROW = 16, 8  # results of a row that are summed together in registers
+MAX_VECTORS, VECTORS = 8, 2  # vectors of channels that are summed with them
+MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 
 def strips(schedule: Any, block: Any) -> list[Any]:
-    """A strip of rows and some vectors of channels of everything, one behind the other."""
+    """Schedule all stages inside one loop over strips of rows and groups of channel vectors."""
     (padded,) = schedule.get_producers(block)
     pointwise = schedule.get_producers(padded)
     schedule = inline_all_but(schedule, [*pointwise, padded, block])
@@ -186,18 +187,18 @@ def strips(schedule: Any, block: Any) -> list[Any]:
 
 
 def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
-    """Of the depthwise convolution and what follows; the loop over channels, and the factors inside it."""
+    """Tile the depthwise convolution and its consumer; return group loop and inner extents."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)
     width = int(schedule.get(block).annotations.get(WIDTH, LANES))
     channels, lanes = schedule.split(channels, [extent_of(schedule, channels) // width, width])
-    wanted = _three(extent_of(schedule, channels))
-    factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, wanted)
+    default_factors = _three(extent_of(schedule, channels))
+    factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, default_factors)
     groups, tiles, vectors = schedule.split(channels, factors)
     _, high, wide, _ = schedule.get_loops(padded)
     channel_bytes = 4 * extent_of(schedule, high) * extent_of(schedule, wide)
-    strip_bytes = channel_bytes * wanted[1] * wanted[2] * width
+    strip_bytes = channel_bytes * default_factors[1] * default_factors[2] * width
     fitting = CACHE_BYTES * extent_of(schedule, rows) // strip_bytes
     strips, rows = split_in_two(schedule, rows, MAX_ROWS, fitting)
     parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
@@ -218,7 +219,7 @@ def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
 
 
 def _three(vectors: int) -> list[int]:
-    """Channels of a strip: as many vectors as are summed side by side, two such tiles of them."""
+    """Split vectors into three factors: groups, tiles per group, vectors per tile."""
     inner = largest_factor(vectors, VECTORS)
     tiles = largest_factor(vectors // inner, 2)
     return [vectors // inner // tiles, tiles, inner]

@@ -1,6 +1,6 @@
-"""Grouped convolutions get an axis of groups, which tiles of registers need.
+"""Compute grouped convolutions with an explicit axis of groups, which register tiles need.
 
-TVM's own read the data at `output // outputs * channels`, which fits no tile.
+TVM's own form indexes the data by `output // outputs * channels`, which cannot be tiled.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ class KeepJoinedGroupsApart(Pass[None]):
 
 
 def _joins_groups(g: Graph, value: Any) -> bool:
-    """True for what the pass above computes, and what was moved behind it."""
+    """Return whether GroupedConvToBatched made the value, up to operators moved after it."""
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False
@@ -72,18 +72,18 @@ def _joins_groups(g: Graph, value: Any) -> bool:
     return bool(call.args) and _joins_groups(g, call.args[0])
 
 
-def _view(groups: tuple[int, ...], whole: tuple[int, ...]) -> Any:
-    axes = [f"i{at}" for at in range(len(whole))]
+def _view(groups: tuple[int, ...], joined: tuple[int, ...]) -> Any:
+    axes = [f"i{at}" for at in range(len(joined))]
     *outer, last = (f"v{axis}" for axis in axes)
     source = ", ".join([*outer, f"{last} // {groups[-1]}", f"{last} % {groups[-1]}"])
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({pad_conv_to_vectors.shape(groups)}, "float32"),
-    y: T.Buffer({pad_conv_to_vectors.shape(whole)}, "float32"),
+    y: T.Buffer({pad_conv_to_vectors.shape(joined)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
-    for {", ".join(axes)} in T.grid{pad_conv_to_vectors.shape(whole)}:
+    for {", ".join(axes)} in T.grid{pad_conv_to_vectors.shape(joined)}:
         with T.sblock("joined"):
             {", ".join([*outer, last])} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             y[{", ".join([*outer, last])}] = x[{source}]
@@ -91,24 +91,24 @@ def main(
 
 
 def _whole(outputs: int, lanes: int) -> int:
-    """Rounded up to vectors, or a part of one that is a power of two, where little is padding."""
+    """Round up to whole vectors, or to a power of two below one, if little is padding."""
     vector = min(lanes, 1 << (outputs - 1).bit_length())
     pays = graph_rewriting.mostly_whole(outputs, vector)
     return graph_rewriting.whole_vectors(outputs, vector) if pays else outputs
 
 
 def _function(sizes: pad_conv_to_vectors.Sizes, count: int) -> Any:
-    """Sums all outputs of each group in a buffer and copies the wanted ones."""
+    """Build the function that sums all padded outputs of a group and copies the real ones."""
     places = range(len(sizes.kernel))
     result = ["n", *(f"i{at}" for at in places), "g", "o"]
     summed = [*(f"r{at}" for at in places), "c"]
-    channels, wanted = sizes.data[-1] // count, sizes.result[-1] // count
-    grown = sizes.filled != sizes.data
-    source = f"{'filled' if grown else 'x'}[vn, {pad_conv_to_vectors.read(sizes)}, vg * {channels} + vc]"
+    channels, outputs = sizes.data[-1] // count, sizes.result[-1] // count
+    padded = sizes.filled != sizes.data
+    source = f"{'filled' if padded else 'x'}[vn, {pad_conv_to_vectors.read(sizes)}, vg * {channels} + vc]"
     sums = (*sizes.sums[:-1], count, sizes.outputs)
     names, shape = pad_conv_to_vectors.names, pad_conv_to_vectors.shape
     kinds = "S" * len(result) + "R" * len(summed)
-    copied = (*sizes.result[:-1], count, wanted)
+    copied = (*sizes.result[:-1], count, outputs)
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -117,7 +117,7 @@ def main(
     y: T.Buffer({shape(copied)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{pad_conv_to_vectors.filling(sizes) if grown else ""}
+{pad_conv_to_vectors.filling(sizes) if padded else ""}
     z = T.sblock_alloc_buffer({shape(sums)}, "float32")
     for {names(result + summed)} in T.grid{shape((*sums, *sizes.kernel, channels))}:
         with T.sblock("sums"):

@@ -1,6 +1,6 @@
-"""Average pools before the pointwise convolution whose results they read.
+"""Move average pools before the pointwise convolutions whose results they read.
 
-Both are sums, and sums commute: a pool of two by two leaves the convolution a quarter of its products.
+Both operators are linear, so they commute: a 2 x 2 pool leaves a quarter of the products.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ POOL = "relax.nn.avg_pool2d"
 
 @dataclass(frozen=True)
 class PooledConvolution:
-    """The convolution, and the summands that follow it."""
+    """The pointwise convolution that a pool reads, and the constants added between them."""
 
     convolution: Any
     affine: ChannelAffine
@@ -37,7 +37,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
         before, after = sizes_of(call.args[0]), sizes_of(call)
         if after[1] * after[2] >= before[1] * before[2]:
             raise Leave("it leaves as many pixels")
-        affine, value = _behind(call.args[0], g)
+        affine, value = _split_added_constants(call.args[0], g)
         source = g.producer(value, "relax.nn.conv2d") if g.read_once(value) else None
         if source is None or not _is_pointwise(source):
             raise Leave("no pointwise convolution is before it, for it alone")
@@ -52,8 +52,8 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
         return relax.op.add(product, relax.const(facts.affine.shift.astype("float32")))
 
 
-def _behind(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
-    """What is added to a value behind which one looks, and that value."""
+def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
+    """Split a value into the per-channel constants added last and the value before them."""
     call = g.producer(value, "relax.add") if g.read_once(value) else None
     affine, links = affine_chain(call, g) if call is not None else (nothing(value.ty.ndim), [])
     last = value.ty.ndim - 1

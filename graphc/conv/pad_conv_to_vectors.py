@@ -1,7 +1,7 @@
-"""Convolutions are computed a little larger where their own sizes fit no vectors or no tiles of registers.
+"""Compute convolutions a little larger if their sizes fit neither vectors nor register tiles.
 
-24 channels are one vector and a half: as 32 they take two instructions where vectors of eight take three. A
-width of 37 has no factor that fits the registers, 39 has one.
+For example, 24 channels take three vectors of 8, but two of 16 if they are padded to 32. A
+width of 37 has no factor that makes a good register tile; 39 has one.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC",
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of a convolution; places are of one or two dimensions."""
+    """The sizes of a convolution over one or two spatial dimensions."""
 
     data: tuple[int, ...]
     kernel: tuple[int, ...]
     result: tuple[int, ...]
-    outputs: int  # as computed
-    width: int  # likewise
-    before: tuple[int, ...]  # zeros around the data
+    outputs: int  # output channels as computed, padding included
+    width: int  # columns as computed, padding included
+    before: tuple[int, ...]  # zeros before the data, per spatial dimension
     after: tuple[int, ...]
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -39,13 +39,13 @@ class Sizes:
 
     @property
     def around(self) -> tuple[int, ...]:
-        """The data between its zeros."""
+        """The shape of the data with its zeros."""
         sides = zip(self.before, self.data[1:-1], self.after, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The data between zeros, as far as the sums reach."""
+        """The shape of the data with zeros, enlarged to cover all that the padded sums read."""
         places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
         return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
@@ -76,7 +76,7 @@ class PadConvToVectors(Pass[Sizes]):
 
 
 def fits(call: Any) -> bool:
-    """True if a convolution is channels-last, of float32 numbers and with constant weights."""
+    """Return whether a convolution is channels-last and float32 with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     constant = isinstance(call.args[1], tvm.ir.GenericConst) and call.ty.dtype == "float32"
@@ -84,7 +84,7 @@ def fits(call: Any) -> bool:
 
 
 def sizes_of(call: Any, outputs: int) -> Sizes:
-    """Those of a call that computes so many outputs."""
+    """Return the sizes of a convolution that computes `outputs` output channels."""
     attrs, result = call.attrs, graph_rewriting.sizes_of(call)
     padding, places = tuple(map(int, attrs.padding)), len(result) - 2
     return Sizes(
@@ -101,12 +101,12 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
 
 
 def _function(sizes: Sizes) -> Any:
-    """Sums all outputs in a buffer and copies the wanted ones."""
+    """Build the function that computes all padded sums in a buffer and copies the real ones."""
     places = range(len(sizes.kernel))
     result = ["n", *(f"i{at}" for at in places), "o"]
     summed = [*(f"r{at}" for at in places), "c"]
-    grown = sizes.filled != sizes.data
-    source = f"{'filled' if grown else 'x'}[vn, {read(sizes)}, vc]"
+    is_padded = sizes.filled != sizes.data
+    source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, vc]"
     weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
     kinds = "S" * len(result) + "R" * len(summed)
     return graph_rewriting.parsed(f"""
@@ -117,7 +117,7 @@ def main(
     y: T.Buffer({shape(sizes.result)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{filling(sizes) if grown else ""}
+{filling(sizes) if is_padded else ""}
     z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
     for {names(result + summed)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
         with T.sblock("sums"):
@@ -133,13 +133,13 @@ def main(
 
 
 def read(sizes: Sizes) -> str:
-    """The places of the data that a sum is of."""
+    """Return the spatial indices of the data that a sum reads, as TVMScript."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
     return ", ".join(f"{_scaled(f'vi{at}', out)} + {_scaled(f'vr{at}', tap)}" for at, (out, tap) in steps)
 
 
 def filling(sizes: Sizes) -> str:
-    """The block that puts the data between zeros."""
+    """Return the block that copies the data between zeros, as TVMScript."""
     axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
     where, place = inside(sizes)
     value = f"T.if_then_else({where}, x[vn, {place}, vc], T.float32(0))"
@@ -153,16 +153,16 @@ def filling(sizes: Sizes) -> str:
 
 
 def inside(sizes: Sizes) -> tuple[str, str]:
-    """Which places between zeros are the data's, and where those are in it."""
-    within, moved = [], []
+    """Return, as TVMScript, whether a padded index lies in the data, and its index there."""
+    within, indices = [], []
     for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
         within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
-        moved.append(f"vi{at} - {first}" if first else f"vi{at}")
-    return " and ".join(within), ", ".join(moved)
+        indices.append(f"vi{at} - {first}" if first else f"vi{at}")
+    return " and ".join(within), ", ".join(indices)
 
 
 def names(axes: list[str], before: str = "") -> str:
-    """Axes in a list, each with something before it."""
+    """Join axis names with commas, each with the prefix `before`."""
     return ", ".join(before + axis for axis in axes)
 
 
@@ -171,5 +171,5 @@ def _scaled(axis: str, step: int) -> str:
 
 
 def shape(sizes: tuple[int, ...]) -> str:
-    """Sizes as a buffer has them."""
+    """Return sizes as the shape of a buffer in TVMScript."""
     return f"({graph_rewriting.numbers(sizes)})"

@@ -1,8 +1,9 @@
-"""Transposed convolutions without the zeros between their inputs.
+"""Compute transposed convolutions without multiplying the zeros between their inputs.
 
-With a stride of s the result is s x s interleaved images. Each is a plain convolution with every s-th weight,
-and one tensor function computes all in place. Where the weights do not divide evenly, or the channels fill no
-vectors, a pointwise convolution multiplies each input with each weight, and the result sums up its products.
+With a stride of s the result is s x s interleaved images, each a plain convolution with every
+s-th weight; one function computes all of them. If weights do not divide evenly or channels
+fill no vectors, a pointwise convolution multiplies inputs by weights, and a second function
+sums up.
 """
 
 from collections.abc import Callable
@@ -17,33 +18,33 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
-# Roughly the operations that a processor computes while one number is written and read again.
+# Arithmetic operations that a processor does while it writes and reads one number.
 OPERATIONS_A_NUMBER = 40
 
 
 @dataclass(frozen=True)
 class StridedAxis:
-    """One dimension of the images, and how the kernel moves along it."""
+    """One spatial dimension: its size, and how the kernel moves along it."""
 
     size: int
     kernel: int
     stride: int
-    cut: int  # from the beginning of the result
+    cut: int  # results cut off at the beginning
     result: int
 
     @property
     def taps(self) -> int:
-        """How many inputs a result needs, at most."""
+        """The largest number of inputs that a result reads."""
         return -(-self.kernel // self.stride)
 
     @property
     def steps(self) -> int:
-        """Results of one interleaved image."""
+        """Number of results in one interleaved image."""
         return -(-self.result // self.stride)
 
     @property
     def margins(self) -> tuple[int, int]:
-        """Zeros needed around the inputs."""
+        """Zeros needed before and after the inputs."""
         last = self.steps - 1 + (self.stride - 1 + self.cut) // self.stride
         return max(0, self.taps - 1 - self.cut // self.stride), max(0, last - self.size + 1)
 
@@ -53,26 +54,26 @@ class StridedAxis:
 
     @property
     def first(self) -> int:
-        """The padded input that the last tap reads where nothing is cut off."""
+        """Index of the padded input that the last tap reads if nothing is cut off."""
         return self.margins[0] - self.taps + 1
 
     @property
     def waste(self) -> float:
-        """Multiplications over those of the weights alone."""
+        """Multiplications computed, relative to the number of real weights."""
         return self.taps * self.stride / self.kernel
 
     def weights(self, kernels: Any, axis: int) -> Any:
-        """The weights of each interleaved image, in the order of the inputs, in place of an axis."""
-        wanted = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
+        """Replace the kernel axis by axes of interleaved images and of taps in input order."""
+        taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
                   for image in range(self.stride)]  # fmt: skip
         margins = [(0, 0)] * kernels.ndim
         margins[axis] = (0, self.taps * self.stride - self.kernel)
-        return np.take(np.pad(kernels, margins), wanted, axis=axis)
+        return np.take(np.pad(kernels, margins), taps, axis=axis)
 
 
 @dataclass(frozen=True)
 class Deconvolution:
-    """A transposed convolution, channels last."""
+    """The sizes of a channels-last transposed convolution."""
 
     batch: int
     inputs: int
@@ -91,13 +92,13 @@ class Deconvolution:
 
     @property
     def images(self) -> tuple[int, ...]:
-        """The interleaved images, whose steps and strides take turns."""
+        """The shape of the result with separate axes for steps and strides."""
         high, wide = self.high, self.wide
         return self.batch, high.steps, high.stride, wide.steps, wide.stride, self.outputs
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """Zeros around the inputs of a convolution that has no strides; negative where data are cut off."""
+        """Zeros around the inputs of a stride-1 convolution; negative values crop."""
         axes = self.high, self.wide
         before = (axis.kernel - 1 - axis.cut for axis in axes)
         return *before, *(axis.result + axis.cut - axis.size for axis in axes)
@@ -108,11 +109,11 @@ class Deconvolution:
 
     @property
     def whole(self) -> bool:
-        """True if all interleaved images are of one size."""
+        """True if all interleaved images have the same size."""
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """True if the images fill vectors, and multiplying by zeros costs less than another tensor."""
+        """Return whether to interleave: images fill vectors, and padding costs little."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.strided and self.whole and (self.groups > 1 or cheap)
@@ -122,7 +123,7 @@ INJECTIVE = 2  # TVM's pattern kind
 
 
 def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) -> Any:
-    """All interleaved images, each pixel of which is a sum over some inputs."""
+    """Build the function that computes all interleaved images directly."""
     high, wide, channels = sizes.high, sizes.wide, weights[4]
     row = f"vi + (va + {high.cut}) // {high.stride} + {high.first} + vr"
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
@@ -148,7 +149,7 @@ def main(
 
 
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
-    """Each result as the sum of what its inputs add to it."""
+    """Build the function that sums up the products that belong to each result."""
     high, wide = sizes.high, sizes.wide
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
     terms = " + ".join(_term(sizes, *tap, dtype) for tap in taps)
@@ -168,7 +169,7 @@ def main(
 
 
 def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
-    """What one input adds to a result; zero beyond the images and the kernel."""
+    """Return one tap's product as TVMScript; zero outside the image and the kernel."""
     row, weight_row, rows = _tap(sizes.high, "vi", down)
     column, weight_column, columns = _tap(sizes.wide, "vj", across)
     place = f"({weight_row} * {sizes.wide.kernel} + {weight_column}) * {sizes.outputs} + vo"
@@ -177,7 +178,7 @@ def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Which input and which weight a tap takes, both inside their ranges, and when they count."""
+    """Return a tap's clamped input and weight indices, and the conditions for validity."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",
@@ -188,7 +189,7 @@ def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]
     return f"T.max(0, T.min({place}, {axis.size - 1}))", f"T.min({weight}, {axis.kernel - 1})", conditions
 
 
-# The layouts that TVM lowers by itself: data, weights, and the way back.
+# The layouts that TVM can lower: permutations of data, weights and result, and names.
 _FIRST = {
     3: ([0, 2, 1], [1, 2, 0], [0, 2, 1], ("NCW", "IOW")),
     4: ([0, 3, 1, 2], [2, 3, 0, 1], [0, 2, 3, 1], ("NCHW", "IOHW")),
@@ -203,10 +204,10 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
-    must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them channels-first alone
+    must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
-        """How it is computed, and its sizes; None for what goes back to the layout that TVM lowers."""
+        """Return how to compute the call and its sizes; None to restore TVM's layout."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not known(call) or not g.is_constant(call.args[1]):
@@ -220,12 +221,12 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
         high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
         sizes = Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
-        way = _way(sizes, g.lanes)
+        way = _cheapest_way(sizes, g.lanes)
         return None if way is None else (way, sizes)
 
     def rewrite(self, call: Any, facts: tuple[Way, Deconvolution] | None, g: Graph) -> Any:
         if facts is None:
-            # The same operator in the layout that TVM lowers.
+            # Use the same operator in the layout that TVM lowers.
             data, weights, back, layouts = _FIRST[call.ty.ndim]
             attrs = {
                 name: getattr(call.attrs, name)
@@ -241,8 +242,8 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         return result if direct else relax.op.reshape(result, sizes_of(call))
 
 
-def _way(sizes: Deconvolution, lanes: int) -> Way | None:
-    """The best one; None if there is no better one than TVM's."""
+def _cheapest_way(sizes: Deconvolution, lanes: int) -> Way | None:
+    """Return the cheapest way to compute the convolution; None to leave it to TVM."""
     if sizes.interleaves(lanes):
         return _interleaved
     if sizes.strided:
@@ -251,7 +252,7 @@ def _way(sizes: Deconvolution, lanes: int) -> Way | None:
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
-    """The weights as height, width, inputs of a group and all outputs; dilated ones have zeros between."""
+    """Return weights as [height, width, inputs per group, all outputs]; dilation adds zeros."""
     weights = call.args[1].value.numpy()
     weights = weights if weights.ndim == 4 else weights[None]
     down, across = [1, *map(int, call.attrs.dilation)][-2:]
@@ -262,14 +263,14 @@ def _kernels(call: Any, sizes: Deconvolution) -> Any:
 
 
 def _data(call: Any) -> Any:
-    """The images, which have two dimensions."""
+    """Return the data with two spatial dimensions."""
     return call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
 
 
 def _convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
-    """Without strides it is a convolution with turned weights."""
-    turned = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
-    return relax.op.nn.conv2d(_data(call), turned, padding=sizes.margins, groups=sizes.groups, **_LAST)
+    """Compute it as a plain convolution with flipped weights; for stride 1."""
+    flipped = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
+    return relax.op.nn.conv2d(_data(call), flipped, padding=sizes.margins, groups=sizes.groups, **_LAST)
 
 
 def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
@@ -284,7 +285,7 @@ def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
 
 
 def _summed(call: Any, sizes: Deconvolution, g: Graph) -> Any:
-    """One product of each input and each weight, and their sums."""
+    """Multiply each input by each weight, then sum up the products of each result."""
     kernels = _kernels(call, sizes)
     pointwise = np.ascontiguousarray(kernels.transpose(2, 0, 1, 3)).reshape(1, 1, sizes.inputs, -1)
     products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)

@@ -1,6 +1,6 @@
-"""Convolutions without the weights that only ever meet padding.
+"""Remove weights of convolutions that are only ever multiplied by padding.
 
-Those of a wide dilation reach beyond a small image: of nine taps that lie 24 apart, one is left on 14 x 14.
+Taps of wide dilation miss a small image: of 9 taps at dilation 24, one reads 14 x 14 pixels.
 """
 
 from dataclasses import dataclass
@@ -22,18 +22,18 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class PaddedAxis:
-    """One dimension of the images, and how the kernel lies on it."""
+    """One spatial dimension of the data, and the kernel's taps and padding along it."""
 
     size: int
     taps: int
     dilation: int
     before: int
     after: int
-    last: int  # where the first tap is, at the last result
+    last: int  # index that the first tap reads at the last result
 
     @property
     def kept(self) -> "PaddedAxis":
-        """With the taps from the first to the last one that reach the data, and padding for those."""
+        """The axis with only the taps between the first and last that read data."""
         reach = [
             tap
             for tap in range(self.taps)
@@ -55,7 +55,7 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""
-    after = ("layout.prepare_convert_layout",)  # padding is the convolution's own
+    after = ("layout.prepare_convert_layout",)  # that pass folds pads into convolutions
 
     def check(self, call: Any, g: Graph) -> list[PaddedAxis]:
         if (call.attrs.data_layout, call.attrs.kernel_layout) != LAYOUTS[call.op.name]:
@@ -81,15 +81,15 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
         return axes
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:
-        kept = [axis.kept for axis in facts]
-        pairs = zip(facts, kept, strict=True)
+        trimmed = [axis.kept for axis in facts]
+        pairs = zip(facts, trimmed, strict=True)
         begins = [(old.before - new.before) // old.dilation for old, new in pairs]
-        places = (slice(low, low + axis.taps) for low, axis in zip(begins, kept, strict=True))
+        places = (slice(low, low + axis.taps) for low, axis in zip(begins, trimmed, strict=True))
         weights = g.array(call.args[1])
         return convolution(
             call,
             call.args[0],
             g.constant(np.ascontiguousarray(weights[(..., *places)])),
-            padding=[*(axis.before for axis in kept), *(axis.after for axis in kept)],
-            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in kept],
+            padding=[*(axis.before for axis in trimmed), *(axis.after for axis in trimmed)],
+            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in trimmed],
         )

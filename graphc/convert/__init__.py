@@ -1,1 +1,1 @@
-"""Nodes of ONNX into Relax, where TVM's importer lacks them or has them too narrow."""
+"""Converters of ONNX nodes that TVM's importer lacks or supports only in part."""

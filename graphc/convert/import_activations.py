@@ -1,7 +1,7 @@
-"""Activations and sums of several operands in operators that a change of layout passes through.
+"""Convert activations and n-ary sums to operators that a change of layout can pass through.
 
-TVM's importer makes clips, choices and stacks of them, which stand between transposes or end the change.
-A constant is the first operand of a maximum where what is no number shall stay so, and else the second.
+TVM's importer makes clips, selects and stacks of them, which block layout changes. If NaN must
+stay NaN, a constant is the first operand of a maximum, otherwise the second.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ def _between(x: Any, least: float, most: float) -> Any:
 
 def _hard_swish(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
     (x,) = inputs
-    moved = builder.normalize(_op.add(x, _number(3, x)))
-    return _op.multiply(x, _op.divide(_between(moved, 0, 6), _number(6, x)))
+    shifted = builder.normalize(_op.add(x, _number(3, x)))
+    return _op.multiply(x, _op.divide(_between(shifted, 0, 6), _number(6, x)))
 
 
 def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
@@ -35,7 +35,7 @@ def _hard_sigmoid(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 
 
 def _exponential(x: Any, height: float, width: float) -> Any:
-    """The number if it is positive, else the exponential function less one."""
+    """Return x if it is positive, otherwise height * (exp(x / width) - 1)."""
     negative = _op.minimum(_number(0, x), x)
     scaled = negative if width == 1 else _op.divide(negative, _number(width, x))
     curve = _op.subtract(_op.exp(scaled), _number(1, x))
@@ -49,7 +49,7 @@ def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
 
 
 def _where(mask: Any, x: Any) -> Any:
-    """The numbers where the mask holds; they are finite elsewhere."""
+    """Return x where the mask holds and 0 elsewhere; x must be finite there."""
     return _op.multiply(_op.astype(mask, x.ty.dtype), x)
 
 
@@ -68,8 +68,8 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     return _op.add(_where(_op.greater(x, above), high), _where(_op.less(x, below), low))
 
 
-def _in_turn(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
-    """The operands, two by two."""
+def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
+    """Return a converter that combines the operands from left to right."""
 
     def convert(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
         return reduce(lambda one, two: builder.normalize(operator(one, two)), inputs)
@@ -87,11 +87,11 @@ CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
     "Elu": lambda _, inputs, attrs, __: _exponential(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,
-    "Max": _in_turn(_op.maximum),
+    "Max": _left_to_right(_op.maximum),
     "Mean": _mean,
-    "Min": _in_turn(_op.minimum),
+    "Min": _left_to_right(_op.minimum),
     "Selu": _selu,
     "Shrink": _shrink,
-    "Sum": _in_turn(_op.add),
+    "Sum": _left_to_right(_op.add),
     "ThresholdedRelu": _thresholded_relu,
 }

@@ -1,6 +1,6 @@
-"""Weights of 8 or 4 bits with a scale for each block: MatMulNBits, GatherBlockQuantized, DequantizeLinear.
+"""Convert operators with 8- or 4-bit weights that have a scale per block.
 
-They are decoded by plain arithmetic of constants, block by block; `blocked.py` finds it again.
+Weights are decoded by arithmetic on constants, which KeepBlockQuantizedWeights matches later.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,36 +16,36 @@ _NIBBLE = 4
 
 
 def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """An array of bytes as real numbers; scales and zero points are fewer along the axis."""
+    """Decode bytes with a scale and zero point per block. Raises ValueError if uneven."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
         raise ValueError("its blocks are not of one size")
     op, cut = relax.op, (*data.shape[:axis], blocks, block, *data.shape[axis + 1 :])
-    each = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
-    found = builder.emit(op.astype(relax.const(np.ascontiguousarray(data).reshape(cut)), "float32"))
+    spread = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
+    numbers = builder.emit(op.astype(relax.const(np.ascontiguousarray(data).reshape(cut)), "float32"))
     if zero is not None and zero.any():
-        found = builder.emit(op.subtract(found, relax.const(zero.astype("float32").reshape(each))))
-    found = builder.emit(op.multiply(found, relax.const(scale.astype("float32").reshape(each))))
-    return builder.emit(op.reshape(found, data.shape))
+        numbers = builder.emit(op.subtract(numbers, relax.const(zero.astype("float32").reshape(spread))))
+    numbers = builder.emit(op.multiply(numbers, relax.const(scale.astype("float32").reshape(spread))))
+    return builder.emit(op.reshape(numbers, data.shape))
 
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """DequantizeLinear of a constant with `block_size`."""
+    """Convert a blocked DequantizeLinear. Raises ValueError unless its inputs are constant."""
     data, scale, zero = (array_of(value, params) for value in padded(inputs, 3))
     if data is None or scale is None or (zero is None and padded(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
     axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
     missing = scale.shape[axis] * block - data.shape[axis]
-    whole = np.pad(data, [(0, missing if at == axis else 0) for at in range(data.ndim)])
-    found = decoded(builder, whole, scale, zero, axis)
+    padded_data = np.pad(data, [(0, missing if at == axis else 0) for at in range(data.ndim)])
+    numbers = decoded(builder, padded_data, scale, zero, axis)
     if not missing:
-        return found
-    return builder.emit(relax.op.strided_slice(found, [axis], [0], [data.shape[axis]]))
+        return numbers
+    return builder.emit(relax.op.strided_slice(numbers, [axis], [0], [data.shape[axis]]))
 
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """MatMulNBits: weights of each output lie side by side, two in a byte if they are of 4 bits."""
+    """Convert MatMulNBits. Raises ValueError unless weights are constant, of 4 or 8 bits."""
     x, *constants = padded(inputs, 6)
     values = [array_of(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
@@ -65,19 +65,19 @@ def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     scale = scale.reshape(outputs, blocks).T
     zero = _zeros(zero, bits, outputs, blocks)
     missing = blocks * block - inputs_
-    real = str(x.ty.dtype)
+    dtype = str(x.ty.dtype)
     if missing:
         x = builder.emit(relax.op.nn.pad(x, (*[0] * (2 * int(x.ty.ndim) - 1), missing)))
-    if real != "float32":
+    if dtype != "float32":
         x = builder.emit(relax.op.astype(x, "float32"))
-    found = builder.emit(relax.op.matmul(x, decoded(builder, numbers, scale, zero, 0)))
+    result = builder.emit(relax.op.matmul(x, decoded(builder, numbers, scale, zero, 0)))
     if bias is not None:
-        found = builder.emit(relax.op.add(found, relax.const(bias.astype("float32"))))
-    return found if real == "float32" else builder.emit(relax.op.astype(found, real))
+        result = builder.emit(relax.op.add(result, relax.const(bias.astype("float32"))))
+    return result if dtype == "float32" else builder.emit(relax.op.astype(result, dtype))
 
 
 def _zeros(zero: Any, bits: int, outputs: int, blocks: int) -> Any:
-    """Zero points, [blocks, outputs]; packed as weights are, or real numbers."""
+    """Return zero points as [blocks, outputs]; they are packed like weights, or are floats."""
     if zero is None:
         return np.full((blocks, outputs), 1 << (bits - 1), "float32")
     if zero.dtype.kind == "u":
@@ -86,30 +86,30 @@ def _zeros(zero: Any, bits: int, outputs: int, blocks: int) -> Any:
 
 
 def _unpacked(rows: Any, bits: int, count: int) -> Any:
-    """The first numbers of each row of bytes; the lower half of a byte comes first."""
+    """Return the first `count` numbers in each row; 4-bit numbers begin with the lower half."""
     if bits == _BYTE:
         return rows[:, :count]
     return _halves(rows)[:, :count]
 
 
 def _halves(numbers: Any) -> Any:
-    """Two numbers for each byte, side by side along the last axis."""
+    """Split each byte into two numbers, adjacent along the last axis."""
     return np.stack([numbers & 0xF, numbers >> _NIBBLE], -1).reshape(*numbers.shape[:-1], -1)
 
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """GatherBlockQuantized: rows of a table, which are decoded."""
+    """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
     data, indices, scale, zero = padded(inputs, 4)
     table, scales, zeros = (array_of(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
         raise ValueError("its table is not constant")
-    whole = scales.shape[axis] * int(attrs.get("block_size", 128))
-    packed = bits == _NIBBLE and whole == 2 * table.shape[axis]  # a type of 4 bits comes as bytes, too
+    size = scales.shape[axis] * int(attrs.get("block_size", 128))
+    packed = bits == _NIBBLE and size == 2 * table.shape[axis]  # 4-bit types may also come as bytes
     if packed:
         table = _halves(table)
         zeros = None if zeros is None else _halves(zeros)[..., : scales.shape[-1]]
-    if whole != table.shape[axis]:
+    if size != table.shape[axis]:
         raise ValueError("its blocks are not of one size")
     if zeros is None and (packed or bits == _BYTE):
         zeros = np.full(scales.shape, 1 << (bits - 1), "float32")

@@ -1,4 +1,4 @@
-"""What TVM's importer lacks: LSTM, GRU and RNN of ONNX, each a product of its inputs and a scan."""
+"""Convert ONNX's LSTM, GRU and RNN, which TVM's importer lacks, to a product and a scan."""
 
 from functools import partial
 from typing import Any
@@ -24,21 +24,21 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     scan = _scan(kind, data, recurrent, attrs)
     lengths = array_of(rest[_SEQUENCE_LENGTHS - 1], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
-    plain = _PLAIN[scan.kind] * len(scan.backwards)
+    defaults = _PLAIN[scan.kind] * len(scan.backwards)
     ragged = rest[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
-    changed = {
-        "activations " + ", ".join(functions): functions != plain and not scan.rectified,
+    unsupported = {
+        "activations " + ", ".join(functions): functions != defaults and not scan.rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
         "peepholes": rest[_PEEPHOLES - 1] is not None,
         "sequences of different lengths": bool(ragged),
     }
-    if wrong := [what for what, has in changed.items() if has]:
+    if wrong := [what for what, has in unsupported.items() if has]:
         raise ValueError(f"its {scan.kind} has {wrong[0]}")
     if bias is None:
         bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
     own, states = np.split(bias[:, :, None], 2, axis=1)
-    packed = np.moveaxis(scan.pack(recurrent), 0, 2)  # directions x parts x states x sums x lanes
+    packed = np.moveaxis(scan.pack(recurrent), 0, 2)  # order of axes: directions, parts, states, sums, lanes
     factors = [_gates(builder, scan, data, weights, own, states)]
     factors.append(relax.const(np.ascontiguousarray(packed, dtype="float32")))
     zeros = relax.const(np.zeros(scan.shapes["H"], "float32"))
@@ -47,8 +47,8 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
         factors.append(relax.const(scan.pack(states)[0].astype("float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
     named = builder.add_func(scan_function.function(scan), f"{kind.lower()}_scan")
-    found = builder.emit(relax.call_tir(named, factors, result))
-    return relax.Tuple([builder.emit(relax.TupleGetItem(found, at)) for at in range(len(result))])
+    results = builder.emit(relax.call_tir(named, factors, result))
+    return relax.Tuple([builder.emit(relax.TupleGetItem(results, at)) for at in range(len(result))])
 
 
 def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
@@ -75,10 +75,10 @@ def _word(value: Any) -> str:
 
 
 def _gates(builder: Any, scan: Any, data: Any, weights: Any, own: Any, states: Any) -> Any:
-    """What the inputs of all steps bring to all gates."""
-    inputs, apart = int(data.ty.shape[-1]), scan.kind == "GRU" and scan.late
+    """Compute the inputs' contribution to all gates, for all steps at once."""
+    inputs, adds_later = int(data.ty.shape[-1]), scan.kind == "GRU" and scan.late
     offsets = scan.pack(own) + scan.pack(states)
-    if apart:
+    if adds_later:
         offsets[..., 2 :: scan.gates, :] -= scan.pack(states)[..., 2 :: scan.gates, :]
     flat = relax.op.reshape(data, (scan.steps * scan.batch, inputs))
     packed = scan.pack(weights).reshape(inputs, -1).astype("float32")

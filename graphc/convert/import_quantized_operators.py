@@ -1,7 +1,7 @@
-"""Quantised operators of ONNX and onnxruntime, as operators of real numbers between decoding and encoding.
+"""Convert quantised operators to float operators between dequantize and quantize.
 
-`relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Products that ask for
-integers as their result are products of integers at once.
+`relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Operators with
+integer results become products of integers directly.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,12 +15,12 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from graphc.convert import import_block_quantized_weights
 from graphc.convert.node_inputs import array_of, padded
 
-_NEWEST = 99  # opset: of converters that take what older ones take, and more
-_AFTER_ZERO_POINT = "int16"  # holds a byte less its zero point
+_NEWEST = 99  # opset whose converters also accept older forms
+_AFTER_ZERO_POINT = "int16"  # holds a byte minus its zero point
 
 
 class Node:
-    """One node while it is converted; constants are known as arrays."""
+    """One node during conversion, with access to its constants as arrays."""
 
     def __init__(self, builder: Any, attrs: Any, params: Any) -> None:
         self.builder, self.attrs, self.params = builder, dict(attrs), params
@@ -34,16 +34,16 @@ class Node:
         return array_of(value, self.params)
 
     def converted(self, kind: str, inputs: Sequence[Any]) -> Any:
-        """What the importer makes of the operator for real numbers."""
+        """Convert the inputs by the importer's converter for the float operator `kind`."""
         convert = onnx_frontend._get_convert_map()[kind].get_converter(_NEWEST)
-        found = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
-        return self.emit(self.builder.normalize(found))
+        result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
+        return self.emit(self.builder.normalize(result))
 
     def scalar(self, value: Any) -> Any:
-        """A scale or zero point; one that some tool wrote as a vector of one number is that number."""
-        known = self.array(value)
-        if known is not None:
-            return relax.const(known.reshape(()) if known.size == 1 else known)
+        """Return a constant scale or zero point of one element as a scalar, else the value."""
+        array = self.array(value)
+        if array is not None:
+            return relax.const(array.reshape(()) if array.size == 1 else array)
         return value
 
     def decoded(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
@@ -56,16 +56,16 @@ class Node:
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
     def shifted(self, data: Any, zero: Any, *, column: bool = False) -> Any:
-        """Bytes less their zero point: one number, or one a row, or one a column."""
-        known, values = self.array(zero), self.array(data)
-        if zero is None or (known is not None and not known.any()):
+        """Subtract the zero point from bytes: a scalar, or one per row or column."""
+        zeros, values = self.array(zero), self.array(data)
+        if zero is None or (zeros is not None and not zeros.any()):
             return data
-        if known is not None and values is not None:
-            less = values.astype("int16") - _beside(known, column)
-            fits = less.min(initial=0) >= -128 and less.max(initial=0) <= 127
-            return relax.const(less.astype("int8") if fits else less)
-        if known is not None:
-            zero = relax.const(_beside(known, column))
+        if zeros is not None and values is not None:
+            difference = values.astype("int16") - _broadcastable(zeros, column)
+            fits = difference.min(initial=0) >= -128 and difference.max(initial=0) <= 127
+            return relax.const(difference.astype("int8") if fits else difference)
+        if zeros is not None:
+            zero = relax.const(_broadcastable(zeros, column))
         wide = (self.emit(relax.op.astype(value, _AFTER_ZERO_POINT)) for value in (data, zero))
         return self.emit(relax.op.subtract(*wide))
 
@@ -80,8 +80,8 @@ def _type(value: Any) -> str:
     return str(value.ty.dtype)
 
 
-def _beside(zero: Any, column: bool) -> Any:
-    """A vector of zero points, so that it meets its rows; columns are met as they are."""
+def _broadcastable(zero: Any, column: bool) -> Any:
+    """Reshape zero points as int16 to broadcast along rows, or along columns if asked."""
     steps = zero.astype("int16")
     if zero.ndim == 1 < zero.size and not column:
         return steps[:, None]
@@ -89,7 +89,7 @@ def _beside(zero: Any, column: bool) -> Any:
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QuantizeLinear and DequantizeLinear, by TVM's own converters."""
+    """Convert QuantizeLinear and DequantizeLinear: by our converter if blocked, else TVM's."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return import_block_quantized_weights.dequantize(builder, inputs, node.attrs, params)
@@ -106,7 +106,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
 
 
 def _dynamic(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """DynamicQuantizeLinear: scale and zero point of what is there, whose range holds zero."""
+    """Convert DynamicQuantizeLinear: scale and zero point from the range of the data and 0."""
     return relax.Tuple(list(_measured(Node(builder, attrs, params), inputs[0])))
 
 
@@ -117,8 +117,8 @@ def _measured(node: Node, data: Any) -> tuple[Any, Any, Any]:
     span = emit(op.divide(emit(op.subtract(most, least)), number(255.0)))
     scale = emit(op.where(emit(op.equal(span, number(0.0))), number(1.0), span))
     zero = emit(op.round(emit(op.divide(emit(op.negative(least)), scale))))
-    whole = emit(op.add(emit(op.round(emit(op.divide(data, scale)))), zero))
-    return _byte(node, whole), scale, _byte(node, zero)
+    quantized = emit(op.add(emit(op.round(emit(op.divide(data, scale)))), zero))
+    return _byte(node, quantized), scale, _byte(node, zero)
 
 
 def _byte(node: Node, value: Any) -> Any:
@@ -126,7 +126,7 @@ def _byte(node: Node, value: Any) -> Any:
 
 
 def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QLinearConv. The bias is stored in the scale of the sums."""
+    """Convert QLinearConv; its bias is stored in the scale of the sums."""
     node = Node(builder, attrs, params)
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = padded(inputs, 9)
     factors = [node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero)]
@@ -136,16 +136,16 @@ def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _product(node: Node, *scales: Any) -> Any:
-    """The scale of a product, as an array."""
+    """Return a product's scale as an array. Raises ValueError if a scale is computed."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
         raise ValueError("it computes the scale of its bias")
-    found = of_data.reshape(-1) * of_weights.reshape(-1)
-    return (found.reshape(()) if found.size == 1 else found).astype("float32")
+    scale = of_data.reshape(-1) * of_weights.reshape(-1)
+    return (scale.reshape(()) if scale.size == 1 else scale).astype("float32")
 
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QLinearMatMul: one scale a tensor, or of the weights one a column."""
+    """Convert QLinearMatMul: one scale per tensor, or one per column of the weights."""
     node = Node(builder, attrs, params)
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = padded(inputs, 8)
     factors = node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, _last(b))
@@ -157,7 +157,7 @@ def _last(value: Any) -> int:
 
 
 def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QGemm; without an output's scale the result is real."""
+    """Convert QGemm; without a scale for the output its result is float."""
     node = Node(builder, attrs, params)
     a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = padded(inputs, 9)
     alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
@@ -165,12 +165,12 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     if c is not None:
         scale = _product(node, a_scale, b_scale) * np.float32(alpha)
         factors.append(node.decoded(c, relax.const(scale), None, _last(c)))
-    found = node.converted("Gemm", factors)
-    return found if y_scale is None else node.encoded(found, y_scale, y_zero)
+    result = node.converted("Gemm", factors)
+    return result if y_scale is None else node.encoded(result, y_scale, y_zero)
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QLinearSigmoid and its like: an input, its scale and zero point, the result's."""
+    """Convert unary QLinear operators: data, its scale and zero point, and the output's."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
     x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)
@@ -179,9 +179,9 @@ def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> An
 
 def _of_two(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    found = padded(inputs, 8)
-    factors = node.decoded(*found[:3]), node.decoded(*found[3:6])
-    return node.encoded(node.converted(kind, factors), *found[6:])
+    parameters = padded(inputs, 8)
+    factors = node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
+    return node.encoded(node.converted(kind, factors), *parameters[6:])
 
 
 def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
@@ -193,13 +193,13 @@ def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    condition, *found = padded(inputs, 9)
-    factors = condition, node.decoded(*found[:3]), node.decoded(*found[3:6])
-    return node.encoded(node.converted("Where", factors), *found[6:])
+    condition, *parameters = padded(inputs, 9)
+    factors = condition, node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
+    return node.encoded(node.converted("Where", factors), *parameters[6:])
 
 
 def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """MatMulInteger: a sum of products of integers, 32 bits wide."""
+    """Convert MatMulInteger: a 32-bit sum of products of integers."""
     return _integers(Node(builder, attrs, params), *padded(inputs, 4))
 
 
@@ -209,23 +209,23 @@ def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
 
 
 def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """ConvInteger: TVM's convolution adds up in the type of its factors."""
+    """Convert ConvInteger in int32, since TVM's convolution sums in the type of its factors."""
     node = Node(builder, attrs, params)
     x, w, x_zero, w_zero = padded(inputs, 4)
-    factors = node.shifted(x, x_zero), node.shifted(w, _of_outputs(node, w, w_zero))
+    factors = node.shifted(x, x_zero), node.shifted(w, _along_outputs(node, w, w_zero))
     return node.converted("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
 
-def _of_outputs(node: Node, weights: Any, zero: Any) -> Any:
-    """Zero points of a convolution's weights, so that they meet its outputs."""
+def _along_outputs(node: Node, weights: Any, zero: Any) -> Any:
+    """Reshape zero points of a convolution's weights so that they broadcast along outputs."""
     if zero is None or not zero.ty.ndim or int(zero.ty.shape[0]) == 1:
         return zero
-    places, known = (-1, *[1] * _last(weights)), node.array(zero)
-    return node.emit(relax.op.reshape(zero, places)) if known is None else relax.const(known.reshape(places))
+    places, array = (-1, *[1] * _last(weights)), node.array(zero)
+    return node.emit(relax.op.reshape(zero, places)) if array is None else relax.const(array.reshape(places))
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """MatMulIntegerToFloat."""
+    """Convert MatMulIntegerToFloat."""
     a, b, a_scale, b_scale, a_zero, b_zero, bias = padded(inputs, 7)
     node = Node(builder, attrs, params)
     return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
@@ -233,12 +233,12 @@ def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -> Any:
     scale = node.emit(relax.op.multiply(node.scalar(a_scale), node.scalar(b_scale)))
-    found = node.emit(relax.op.multiply(node.emit(relax.op.astype(sums, "float32")), scale))
-    return found if bias is None else node.emit(relax.op.add(found, bias))
+    result = node.emit(relax.op.multiply(node.emit(relax.op.astype(sums, "float32")), scale))
+    return result if bias is None else node.emit(relax.op.add(result, bias))
 
 
 def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """DynamicQuantizeMatMul: the data is encoded by what is in it."""
+    """Convert DynamicQuantizeMatMul: the data is quantised by its own range."""
     a, b, b_scale, b_zero, bias = padded(inputs, 5)
     node = Node(builder, attrs, params)
     data, a_scale, a_zero = _measured(node, a)
@@ -246,7 +246,7 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """QAttention: the products with its weights are quantised, what follows is real."""
+    """Convert QAttention: the product with its weights is quantised, the rest is float."""
     x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = padded(inputs, 9)
     node = Node(builder, attrs, params)
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):

@@ -1,4 +1,4 @@
-"""What a node of ONNX was given, as converters ask for it."""
+"""Read the inputs of an ONNX node in converters."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ from tvm.relax.frontend.onnx import onnx_frontend
 
 
 def array_of(value: Any, params: Any) -> Any | None:
-    """A constant as an array; None for what is computed or not given."""
+    """Return a constant as an array; None for a computed or missing value."""
     constant = onnx_frontend.get_constant(value, params) if value is not None else None
     return constant.value.numpy() if isinstance(constant, tvm.ir.GenericConst) else None
 
 
 def padded(inputs: Any, count: int) -> list[Any]:
-    """So many inputs, None for those that were left out."""
+    """Return the first `count` inputs; None for those that are missing."""
     return [inputs[at] if at < len(inputs) else None for at in range(count)]

@@ -1,8 +1,8 @@
-"""What TVM's ONNX importer lacks, or has too narrow: converters of ours, from files beside this one.
+"""Register converters for operators that TVM's ONNX importer lacks or supports only in part.
 
-Such a file has a table `CONVERTERS`: by the operator's name a function of the importer's builder, the node's
-inputs, its attributes and the importer's parameters, which returns the result, or a tuple of them. It raises
-ValueError for forms that it does not know.
+Each file of converters has a table `CONVERTERS`: by operator name, a function of the
+importer's builder, the node's inputs and attributes, and the importer's parameters. The
+function returns the result, or a tuple of results. It raises ValueError for unsupported forms.
 """
 
 from collections.abc import Callable
@@ -25,21 +25,22 @@ _FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators, i
 
 
 def teach() -> None:
-    """Make the importer use them, from now on; it has no registry but a function of its table.
+    """Patch TVM's importer, which has no registry, to use our converters.
 
-    Gather reads known sizes and indices as constants. The importer writes three operators on constants for
-    every Gather, and FoldConstant compiles each of them: minutes for a graph that was unrolled.
+    It then also computes known sizes and indices of Gather as constants. Otherwise it writes
+    three constant operators per Gather, and FoldConstant compiles each: minutes for unrolled
+    graphs.
     """
     if not hasattr(onnx_frontend, "_untaught_convert_map"):
         onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
-        onnx_frontend._get_convert_map = _taught
+        onnx_frontend._get_convert_map = _extended_convert_map
         onnx_frontend._asked_extent = onnx_frontend._axis_extent
         onnx_frontend._wrapped_indices = onnx_frontend._normalize_negative_indices
         onnx_frontend._axis_extent = _extent
         onnx_frontend._normalize_negative_indices = _from_the_front
 
 
-def _taught() -> dict[str, Any]:
+def _extended_convert_map() -> dict[str, Any]:
     return {**onnx_frontend._untaught_convert_map(), **_TYPES}
 
 
@@ -50,12 +51,12 @@ def _type(kind: str, convert: Convert) -> type:
     return type(kind, (onnx_frontend.OnnxOpConverter,), {"_impl_v1": classmethod(answer)})
 
 
-# They go before TVM's.
+# Our converters replace TVM's.
 _TYPES = {kind: _type(kind, convert) for file in _FILES for kind, convert in file.CONVERTERS.items()}
 
 
 def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
-    """Return the size of an axis, as a constant where the shape is known."""
+    """Return the size of an axis, as a constant if the shape is known."""
     shape = data.ty.shape
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if isinstance(size, tvm.tirx.IntImm):
@@ -64,9 +65,9 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
-    """Return indices that all count from the front, as a constant where indices and extent are constant."""
+    """Return indices counted from the front, as a constant if everything is constant."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._wrapped_indices(builder, indices, extent)
-    given, size = (value.value.numpy() for value in constants)
-    return relax.const(np.where(given < 0, given + size, given).astype(given.dtype))
+    numbers, size = (value.value.numpy() for value in constants)
+    return relax.const(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))

@@ -1,1 +1,1 @@
-"""What the passes share."""
+"""Base classes and helpers of all passes."""

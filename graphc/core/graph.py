@@ -1,4 +1,4 @@
-"""A Relax function as passes look at it: producers, readers, constants, and what they add to its module."""
+"""A Relax function as passes read it (producers, readers, constants), and functions to add."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from tvm import relax
 
 @dataclass(frozen=True)
 class Chain:
-    """Calls that follow each other, each read by the next alone, and the call in front of them."""
+    """Consecutive calls, each read only by the next, and the call before them."""
 
     calls: tuple[Any, ...]  # in the order of computing
-    source: Any | None  # none where the chain begins with an input, a constant, or what others read, too
+    source: Any | None  # None if the chain begins with an input, a constant or a shared value
 
 
 class Graph:
-    """A function before a pass, and the module that the pass adds tensor functions to."""
+    """A function before a pass, and the module to which the pass adds tensor functions."""
 
-    variable: Any  # that the call is bound to which the pass looks at
+    variable: Any  # the variable that the current call is bound to
 
     def __init__(self, builder: Any, function: Any, lanes: int) -> None:
         self.lanes = lanes  # float32 numbers in a vector of the target
@@ -28,30 +28,30 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Take what variables are bound to from there: from what was rewritten so far."""
+        """Use `look_up` to find what variables are bound to, such as rewritten calls."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """The call that a variable is bound to, if it is of these operators; of any if none is named."""
+        """Return the call that binds a variable, if it has one of these operators (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
         return call if not operators or operator_name(call) in operators else None
 
     def bound(self, value: Any) -> Any | None:
-        """What a variable is bound to; nothing for inputs, and for what is no variable."""
+        """Return what a variable is bound to; None for inputs and for other expressions."""
         return self._look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
-        """True for weights and numbers; `array` reads them."""
+        """Return whether a value is a constant, which `array` can read."""
         return isinstance(value, tvm.ir.GenericConst)
 
     def tuple_fields(self, value: Any) -> Any:
-        """The parts of a tuple, also of one that a variable is bound to."""
+        """Return the fields of a tuple, or of the tuple that a variable is bound to."""
         return (self._look_up(value) if isinstance(value, relax.Var) else value).fields
 
     def array(self, value: Any) -> Any:
-        """A copy of a constant's numbers."""
+        """Return a constant's numbers as a copy."""
         return value.value.numpy()
 
     def constant(self, array: Any) -> Any:
@@ -59,23 +59,23 @@ class Graph:
         return relax.const(tvm.runtime.tensor(array))
 
     def reader_count(self, value: Any) -> int:
-        """The number of calls that read a variable, outputs of the network included."""
+        """Return the number of readers of a variable, including the network's output."""
         return len(self._readers.get(value, ()))
 
     def readers(self, value: Any) -> list[Any]:
-        """The calls that read a variable; none in place of what is no call."""
+        """Return the calls that read a variable; None for a reader that is no call."""
         return [self.producer(reader) for reader in self._readers.get(value, ())]
 
     def read_once(self, value: Any) -> bool:
-        """True if one call alone reads it; callers read the network's outputs, too."""
+        """Return whether exactly one call reads a value, and it is no output of the network."""
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
 
     def only_reader(self, value: Any, *operators: str) -> Any | None:
-        """The call that alone reads a variable, if it is of these operators."""
+        """Return a variable's only reader if it is a call of these operators, else None."""
         return self.producer(*self._readers[value], *operators) if self.read_once(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:
-        """The calls of some operators that end in a value, back to the first call of another operator."""
+        """Return the chain of calls of the operators `through` that ends in a value."""
         calls: list[Any] = []
         while self.read_once(value) and (call := self.producer(value)) is not None:
             if operator_name(call) not in through:
@@ -85,15 +85,15 @@ class Graph:
         return Chain(tuple(calls), None)
 
     def tensor_function(self, called: Any) -> Any:
-        """The tensor function that a `call_tir` calls."""
+        """Return the tensor function that a `call_tir` calls."""
         return self._builder.get()[called.args[0]]
 
     def call_function(self, name: str, function: Any, arguments: list[Any], result: Any) -> Any:
-        """The call of a tensor function, which joins the module under a name that begins so."""
+        """Add a tensor function under a name that begins with `name`, and return its call."""
         return relax.call_tir(self._builder.add_func(function, name), arguments, result)
 
     def call_te(self, name: str, compute: Any, *arguments: Any) -> Any:
-        """The call of a tensor function that `compute` describes with TE."""
+        """Return a call of the tensor function that `compute` describes in TE."""
         typed = map(self._builder.normalize, arguments)
         return self._builder.call_te(compute, *typed, primfunc_name_hint=name)
 
@@ -112,5 +112,5 @@ class Graph:
 
 
 def operator_name(call: Any) -> str:
-    """The name of a call's operator; empty for calls of functions."""
+    """Return the name of a call's operator; empty for calls of functions."""
     return str(getattr(call.op, "name", ""))

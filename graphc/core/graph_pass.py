@@ -1,4 +1,4 @@
-"""Base classes of passes: over calls of a network's graph, and over the tensor functions made of them."""
+"""Base classes of passes on calls of a network's graph, and of passes on tensor functions."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection
@@ -16,9 +16,9 @@ from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 @mutator
 class CallWalk(PyExprMutator):  # type: ignore[misc]
-    """Asks `visit` what takes the place of each call of some operators.
+    """Replaces each call of some operators by what `visit` returns for it.
 
-    Patterns of TVM would match a quotient where a product is wanted, and come by again after each change.
+    TVM's own patterns would match a quotient as a product, and would revisit replaced calls.
     """
 
     def __init__(
@@ -45,45 +45,45 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
         return self._read(super().visit_dataflow_var_(var))
 
     def _read(self, var: Any) -> Any:
-        """The constant that a variable is bound to, where constants are read as such."""
+        """Return the constant that a variable is bound to, if constants are read."""
         bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
         return bound if isinstance(bound, tvm.ir.GenericConst) else var
 
 
 Facts = TypeVar("Facts")
-Build = Callable[[], Any]  # facts of passes with a rule for each operator: what takes the call's place
+Build = Callable[[], Any]  # facts of passes with a rule per operator: builds the replacement
 
 
 class Pass(ReportingPass, Generic[Facts]):
-    """A pass that rewrites calls of some operators, one by one, in the order of computing.
+    """A pass that rewrites calls of some operators, one at a time, in the order of computing.
 
-    What `check` finds out is all that `rewrite` gets. Calls of unknown sizes, single numbers, and results of
-    other types than `dtype` are left before `check` is asked. A call on which the pass raises an error is
-    left, too, unless modules do not lower without the pass.
+    `rewrite` only receives what `check` returns. Calls of unknown sizes, scalars, and results
+    of other types than `dtype` are left before `check` runs. A call on which the pass raises
+    an error is left, too, unless the module cannot be lowered without the pass.
     """
 
-    match: ClassVar[tuple[str, ...]]  # operators
-    dtype: ClassVar[str] = "float32"  # of the result; empty for any
-    any_size: ClassVar[bool] = False  # whether it takes unknown sizes and single numbers, too
-    forward: ClassVar[bool] = False  # whether it looks at producers as it has rewritten them
+    match: ClassVar[tuple[str, ...]]  # operators to rewrite
+    dtype: ClassVar[str] = "float32"  # required type of the result; empty for any
+    any_size: ClassVar[bool] = False  # whether it accepts unknown sizes and scalars
+    forward: ClassVar[bool] = False  # whether it sees producers as already rewritten
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """What the rewriting needs to know of the call. Builds nothing. Raises Leave."""
+        """Return what `rewrite` needs to know of the call. Builds nothing. Raises Leave."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
-        """What takes the call's place: the same numbers, type and shape."""
+        """Return the call's replacement: the same numbers, type and shape."""
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """The module with all such calls rewritten, and what became of each."""
+        """Return the rewritten module, and a report on every matching call."""
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
             if isinstance(function, relax.Function):
                 builder.update_func(var, self._rewritten(builder, function, report))
-        found = builder.get()
-        # Readers of one value are often rewritten alike.
-        return (relax.transform.EliminateCommonSubexpr()(found) if report.fired else found), report
+        rewritten = builder.get()
+        # Readers of one value often get equal replacements.
+        return (relax.transform.EliminateCommonSubexpr()(rewritten) if report.fired else rewritten), report
 
     def _rewritten(self, builder: Any, function: Any, report: Report) -> Any:
         graph = Graph(builder, function, self.lanes)
@@ -91,7 +91,7 @@ class Pass(ReportingPass, Generic[Facts]):
         def visit(variable: Any, call: Any) -> Any:
             graph.variable = variable
             try:
-                found = self.rewrite(call, self._facts(call, graph), graph)
+                replacement = self.rewrite(call, self._facts(call, graph), graph)
             except Leave as reason:
                 report.leave(reason)
                 return call
@@ -99,7 +99,7 @@ class Pass(ReportingPass, Generic[Facts]):
                 self.leave_after(error, report)
                 return call
             report.fired += 1
-            return found
+            return replacement
 
         walk = CallWalk(builder, self.match, visit, read_constants=self.forward)
         if self.forward:
@@ -117,18 +117,18 @@ class Pass(ReportingPass, Generic[Facts]):
 
 
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
-    """A pass that rewrites tensor functions, one by one.
+    """A pass that rewrites tensor functions, one at a time.
 
     A function of unknown sizes is left, and so is one on which the pass raises an error.
     """
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
-        """What the rewriting needs to know of the function. Raises Leave."""
+        """Return what `rewrite` needs to know of the function. Raises Leave."""
 
     @abstractmethod
     def rewrite(self, function: Any, facts: Facts) -> Any:
-        """What takes the function's place: the same numbers, and the same parameters."""
+        """Return the function's replacement: the same numbers and parameters."""
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)
@@ -142,7 +142,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
         try:
             if not static(function):
                 raise Leave("its sizes are known only when it runs")
-            found = self.rewrite(function, self.check(function))
+            replacement = self.rewrite(function, self.check(function))
         except Leave as reason:
             report.leave(reason)
             return function
@@ -150,4 +150,4 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
             self.leave_after(error, report)
             return function
         report.fired += 1
-        return found
+        return replacement

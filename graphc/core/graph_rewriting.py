@@ -1,4 +1,4 @@
-"""Helpers of the graph passes beside this file."""
+"""Helpers of the graph passes."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -12,51 +12,51 @@ from tvm.s_tir import SBlock, Schedule
 from tvm.s_tir.meta_schedule.schedule_rule import AutoInline
 from tvm.tirx import IntImm, IterVar
 
-LANES = 16  # float32 numbers in the widest vector; recipes from before 0.2.0 know no other
-ROWS = range(4, 14)  # beside a vector or two their sums fill the registers and do not spill
-# What a block says of its rule, and of what it computes.
+LANES = 16  # float32 numbers in the widest vector; recipes before 0.2.0 know no other width
+ROWS = range(4, 14)  # rows whose sums fill the registers without spills
+# Annotations of a block: its schedule rule, and what it computes.
 RULE, WIDTH, OPERATOR, WORK = "schedule_rule", "mallorn_width", "mallorn_operator", "mallorn_work"
-TERMS = "mallorn_terms"  # how many products such a block sums up
-SUGGESTS = "mallorn_suggests"  # on a block whose rule decides tiles by itself, until a search knows better
-MOST_LOADS = 1000  # in one expression: some ten times what usual networks have
-WIDEST = 64  # numbers that MetaSchedule makes vectors of at once
-# TVM's pattern kinds: element-wise operators are fused after the first, nothing is fused with the second.
+TERMS = "mallorn_terms"  # number of products that the block sums up
+SUGGESTS = "mallorn_suggests"  # the block's rule chooses tiles itself if there is no search
+MOST_LOADS = 1000  # loads in one expression: about ten times those of usual networks
+WIDEST = 64  # most numbers that MetaSchedule vectorises at once
+# TVM's pattern kinds: element-wise operators fuse after the first, nothing with the second.
 OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
-    """A tensor function from TVMScript; layers that are alike ask for the same, and parsing is slow."""
+    """Return a tensor function from TVMScript, cached for equal layers: parsing is slow."""
     return tvm.script.from_source(text)
 
 
 def static(function: Any) -> bool:
-    """True if a tensor function takes tensors of known sizes."""
+    """Return whether all of a tensor function's tensors have known sizes."""
     tensors = [param.ty for param in function.params]
     return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
 
 
 def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
-    """The function with blocks that name a schedule rule, and the width of its vectors."""
+    """Return the function with blocks annotated by a schedule rule and their vectors' width."""
     schedule = Schedule(function, debug_mask="none")
     for block in blocks:
-        found = schedule.get_sblock(block.name_hint)
+        sblock = schedule.get_sblock(block.name_hint)
         if RULE in block.annotations:
-            schedule.unannotate(found, RULE)
-        schedule.annotate(found, RULE, rule)
-        schedule.annotate(found, WIDTH, width)
+            schedule.unannotate(sblock, RULE)
+        schedule.annotate(sblock, RULE, rule)
+        schedule.annotate(sblock, WIDTH, width)
     return schedule.mod["main"]
 
 
 def collect(root: Any, kind: type) -> list[Any]:
-    """Everything of a kind, outermost first."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(root, (kind, lambda node: found.append(node)), order="pre")
-    return found
+    """Return all nodes of a kind, outermost first."""
+    nodes: list[Any] = []
+    tvm_ffi.structural_walk(root, (kind, lambda node: nodes.append(node)), order="pre")
+    return nodes
 
 
 def known(call: Any) -> bool:
-    """True if all dimensions are static: of tensors, and of tuples of them."""
+    """Return whether all sizes of a call's arguments and result are static."""
     return all(map(_has_known_sizes, (*call.args, call)))
 
 
@@ -72,17 +72,17 @@ def _has_known_sizes(value: Any) -> bool:
 
 
 def channels_last(convolution: Any) -> bool:
-    """True if data, weights and result are channels-last and the weights constant."""
+    """Return whether data, weights and result are channels-last and the weights constant."""
     attrs = convolution.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
 
 
 def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
-    """The same convolution of others, but for some attributes."""
+    """Return the call's convolution of other data and weights, with some attributes changed."""
     names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
-    kept = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
-    return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(kept | changed))
+    attributes = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
+    return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(attributes | changed))
 
 
 def sizes_of(value: Any) -> tuple[int, ...]:
@@ -90,53 +90,53 @@ def sizes_of(value: Any) -> tuple[int, ...]:
 
 
 def permutation(transpose: Any) -> tuple[int, ...]:
-    """The source's axes in the order of the result's."""
+    """Return the source's axes in the order of the result's."""
     ndim = transpose.ty.ndim
     return tuple(int(axis) % ndim for axis in transpose.attrs.axes or range(ndim)[::-1])
 
 
 def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
-    """Sizes in terms of a length, at one."""
+    """Return sizes that depend on a variable length, for the length `sample`."""
     analyzer = tvm.sym.Analyzer()
     analyzer.bind(length, IntImm("int64", sample))
     return [int(analyzer.simplify(size)) for size in shape]
 
 
 def mostly_whole(outputs: int, lanes: int) -> bool:
-    """True if at most a third of the padded vectors is padding."""
+    """Return whether at most a third of the padded vectors is padding."""
     return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
 
 
 def largest_factor(number: int, most: int) -> int:
-    """The largest divisor up to a limit; 1 where that is less."""
+    """Return the largest divisor of a number up to a limit; 1 if the limit is lower."""
     return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
 
 
 def whole_vectors(outputs: int, lanes: int) -> int:
-    """Rounded up to whole vectors."""
+    """Round up a number of outputs to whole vectors."""
     return -(-outputs // lanes) * lanes
 
 
 def whole_rows(rows: int) -> int:
-    """At least so many, with a divisor that makes good tiles of registers; as many where they are few."""
-    whole = rows
-    while whole > ROWS[-1] and not any(whole % tile == 0 for tile in ROWS):
-        whole += 1
-    return whole
+    """Round up to a number with a divisor that makes good register tiles; keep few rows."""
+    padded_rows = rows
+    while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
+        padded_rows += 1
+    return padded_rows
 
 
 def whole_columns(columns: int, lanes: int) -> int:
-    """Rounded up to whole vectors where at most a third of them is padding."""
+    """Round up to whole vectors if at most a third of them is padding."""
     pays = columns > lanes and mostly_whole(columns, lanes)
     return whole_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:
-    """Integers as int64, as in Relax's own functions; otherwise nothing is fused with ours."""
+    """Join integers as int64, the type in Relax's own functions, without which fusion fails."""
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
-# MetaSchedule's rule for CPUs.
+# MetaSchedule's inlining rule for CPUs.
 _INLINE = AutoInline(
     into_producer=False,
     into_consumer=True,
@@ -153,7 +153,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
-    """By a choice, which is the largest of what is wanted until a search knows better."""
+    """Split a loop by a sampled choice: by default the largest inner factor up to `wanted`."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, wanted))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
@@ -177,14 +177,14 @@ def inlines_too_much(function: Any) -> bool:
 
 
 def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
-    """Inline all other blocks that can be, as MetaSchedule does, unless that is too much.
+    """Inline all other blocks that MetaSchedule would, unless expressions get too large.
 
     TVM calls a block's own rule first, when fused operators are still separate blocks.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule
-    names = {schedule.get(block).name_hint for block in kept}
+    kept_names = {schedule.get(block).name_hint for block in kept}
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).name_hint not in names:
+        if schedule.get(block).name_hint not in kept_names:
             (schedule,) = _INLINE.apply(schedule, block)
     return schedule

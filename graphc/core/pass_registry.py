@@ -1,4 +1,4 @@
-"""Passes by the names that recipes store: those of TVM, and those of this package."""
+"""Passes by the names that recipes store, both TVM's and those of this package."""
 
 import importlib
 import re
@@ -9,9 +9,10 @@ Step = TypedDict(
     "Step",
     {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str},
     total=False,
-)  # of a recipe, or an argument that is made by a call
+)  # a step of a recipe, or an argument that a call makes
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
-# They read schedules of any folder, search, or call what a module names; and a recipe may be a stranger's.
+# They read schedules from any folder, search, or call what a module names, but recipes may
+# come from strangers.
 NOT_IN_RECIPES = frozenset(
     f"relax.transform.{name}"
     for name in (
@@ -19,7 +20,7 @@ NOT_IN_RECIPES = frozenset(
         "RunCodegen",
     )
 )
-# Where the passes that TVM lacks are defined, and what makes arguments of passes: MODULE:NAME.
+# MODULE:NAME of the passes that TVM lacks, and of functions that make arguments of passes.
 OWN_PASSES = {
     "mallorn.batch_norms": "graphc.fold.fold_batch_norm:FoldBatchNorm",
     "mallorn.bf16": "graphc.quant.bf16_dot_products:Bf16DotProducts",
@@ -62,7 +63,7 @@ OWN_PASSES = {
     "mallorn.winograd": "graphc.conv.conv3x3_to_winograd:Conv3x3ToWinograd",
     "s_tir.dlight.gpu.Matmul": "graphc.matmul.dlight_matmul:LowerableMatmul",
 }
-# What runs behind a pass, as one step of a recipe.
+# Passes that run after a pass, as part of the same step of a recipe.
 FOLLOWED_BY: Mapping[str, str] = {
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldRemainingConstants",
     "mallorn.integers": "graphc.quant.quantize_to_arithmetic:QuantizeToArithmetic",
@@ -70,17 +71,17 @@ FOLLOWED_BY: Mapping[str, str] = {
 
 
 def make_passes(step: Step) -> list[Any]:
-    """The passes of a recipe's step: one, or more that recipes know by one name. Raises ValueError."""
+    """Return the passes of a recipe's step, in order. Raises ValueError for unknown names."""
     return [make_pass(step), *(follower() for follower in followers(step["pass"]))]
 
 
 def followers(name: str) -> list[Any]:
-    """The classes of the passes that run behind that of a name."""
+    """Return the classes of the passes that run after the named pass in the same step."""
     return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
 
 def make_pass(step: Step) -> Any:
-    """The pass of a recipe's step, made with the step's arguments; raises ValueError for anything else."""
+    """Return the pass of a step, made with its arguments. Raises ValueError if unknown."""
     name = step.get("pass") or step["call"]
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])
@@ -89,7 +90,7 @@ def make_pass(step: Step) -> Any:
 
 
 def defined(name: str) -> Any:
-    """The class or function that makes the pass of a name."""
+    """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     if name in OWN_PASSES:
         return _imported(OWN_PASSES[name])
     if TVM_PASSES.fullmatch(name) and name not in NOT_IN_RECIPES:

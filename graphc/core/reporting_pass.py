@@ -1,4 +1,4 @@
-"""What passes of a network have in common: a name, what they need, and a report of what they did."""
+"""The base class of all passes: a name, what it needs, and a report of what it did."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -9,67 +9,67 @@ from graphc.core.graph_rewriting import LANES
 
 
 class Leave(Exception):
-    """Why a pass leaves something as it is: a phrase about it, which reports count.
+    """Raised with the reason why a pass leaves something as it is; reports count reasons.
 
-    Without one it does not count: it is no concern of the pass, though of an operator that this matches.
+    Without a reason it is not counted: the operator matches but does not concern the pass.
     """
 
 
 class Unsupported(ValueError):
-    """The target lacks what the job asked for, so the pass may not be left out."""
+    """Raised if the target lacks what the job asked for: the pass may not be skipped."""
 
 
-# Exceptions that say nothing against the pass.
+# Exceptions that do not indicate a defect of the pass.
 NOT_THE_PASS = (MemoryError, OSError, Unsupported)
 
 
 @dataclass
 class Report:
-    """What became of what a pass matches."""
+    """How many matches a pass rewrote, and why it left the others."""
 
     name: str
     fired: int = 0
     left: Counter[str] = field(default_factory=Counter)  # by reason
-    skipped: str = ""  # why the pass was not run at all
-    counts: bool = True  # False where a pass tells nothing
-    errors: Counter[str] = field(default_factory=Counter)  # calls left, by what was raised
+    skipped: str = ""  # why the pass did not run
+    counts: bool = True  # False if the pass does not count
+    errors: Counter[str] = field(default_factory=Counter)  # errors, by message; counted in `left`, too
 
     @property
     def matched(self) -> int:
         return self.fired + self.left.total()
 
     def leave(self, reason: Leave) -> None:
-        """Count what a pass left."""
+        """Count a match that the pass left, if it gave a reason."""
         if reason.args:
             self.left[str(reason)] += 1
 
 
 class ReportingPass(ABC):
-    """A pass that says what it did. It keeps nothing between the things that it rewrites."""
+    """A pass that reports what it did. It keeps no state between rewritten things."""
 
-    name: ClassVar[str]  # FOLDER.VERB_PHRASE, as reports and --without have it
+    name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
     rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
-    targets: ClassVar[tuple[str, ...]] = ()  # features of processors, one of which it needs; none: all do
-    after: ClassVar[tuple[str, ...]] = ()  # passes that come earlier where a recipe has them
-    must: ClassVar[bool] = False  # whether the module does not lower without it
-    needed_by: ClassVar[tuple[str, ...]] = ()  # passes that TVM lowers after this one alone
+    targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
+    after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
+    must: ClassVar[bool] = False  # whether the module cannot be lowered without it
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM can lower only after it
 
     def __init__(self, lanes: int = LANES) -> None:
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count something that the pass leaves. Raises the error if it may leave nothing."""
+        """Count a match left after an error. Raises the error if the pass must run."""
         if self.must or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")
-        words = f"{type(error).__name__}: {first_line}"
-        report.errors[words] += 1
-        report.left[words] += 1
+        description = f"{type(error).__name__}: {first_line}"
+        report.errors[description] += 1
+        report.left[description] += 1
 
     def __call__(self, mod: Any) -> Any:
-        """The module, rewritten."""
+        """Return the rewritten module."""
         return self.applied(mod)[0]
 
     @abstractmethod
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """The module, rewritten, and what became of all that matches."""
+        """Return the rewritten module, and a report on everything that matches."""

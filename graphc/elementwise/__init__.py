@@ -1,1 +1,1 @@
-"""Functions of single numbers, and running sums, as vectors."""
+"""Vectorised functions of single numbers, and cumulative sums."""

@@ -1,4 +1,4 @@
-"""Functions of single numbers as expressions that LLVM makes vectors of: without calls and branches."""
+"""Functions of single numbers as branch-free expressions that LLVM can vectorise."""
 
 from collections.abc import Callable, Iterable
 from functools import reduce
@@ -9,23 +9,24 @@ from tvm import te, tirx, topi
 MANTISSA_BITS: Final = 23
 BIAS: Final = 127
 ENDLESS: Final = float("inf")
-# What is added to a number to round it: the sum has no bits for parts of one.
+# Adding it to a number rounds that number: the sum has no bits for fractions.
 _ROUNDING: Final = 1.5 * 2**MANTISSA_BITS
-# A name stands for bits, by their number. TVM writes an integer out wherever its name is read, and what it
-# knows of a real number doubles with every choice; it looks into no bits.
+# A named value is stored as bits of the float type of its width. TVM inlines an integer
+# wherever its name is read, and its analysis of a float doubles with every choice; TVM does
+# not analyse reinterpreted bits.
 _KINDS: Final = {32: ("int32", "float32"), 64: ("int64", "float64")}
-Once = Callable[[Any], Any]  # names a value that is read several times, and computes it once
+Once = Callable[[Any], Any]  # names a value that is read several times, to compute it once
 NumberFunction = Callable[..., Any]  # takes a Once and numbers
 
 
 class NamedValues:
-    """The values that a function of numbers names on its way to the result."""
+    """The intermediate values that a function of numbers binds to names."""
 
     def __init__(self) -> None:
         self._values: list[tuple[Any, Any]] = []
 
     def once(self, value: Any) -> Any:
-        """A name for the value."""
+        """Bind the value to a new name and return the name."""
         own = str(value.ty.dtype)
         as_integer, as_real = _KINDS[int(own[-2:])]
         name = tirx.Var("value", as_real)
@@ -34,14 +35,14 @@ class NamedValues:
         return name if own == as_real else tirx.reinterpret(own, name)
 
     def before(self, result: Any) -> Any:
-        """The result, with the values that it reads in front of it."""
+        """Wrap the result in the let-bindings of all named values."""
         for name, value in reversed(self._values):
             result = tirx.Let(name, value, result)
         return result
 
 
 def elementwise(function: NumberFunction, *tensors: Any) -> Any:
-    """A tensor of what the function makes of the numbers at each place; operands are broadcast."""
+    """Return a tensor of the function's results at each place; operands are broadcast."""
 
     def at(*place: Any) -> Any:
         values, numbers = NamedValues(), []
@@ -58,7 +59,7 @@ def real(value: float) -> Any:
 
 
 def bits(value: Any) -> Any:
-    """A real number's sign, exponent and mantissa, as an integer."""
+    """Return the bits of a float32 number (sign, exponent, mantissa) as an int32."""
     return tirx.reinterpret("int32", value)
 
 
@@ -71,17 +72,17 @@ def magnitude(value: Any) -> Any:
 
 
 def with_sign(value: Any, of: Any) -> Any:
-    """A number that is not negative, with the sign of another."""
+    """Give a non-negative number the sign of another."""
     return of_bits(bits(value) | (bits(of) & tirx.const(-(2**31), "int32")))
 
 
 def within(value: Any, least: float, most: float) -> Any:
-    """The number or the limit that it passes; what is no number stays so."""
+    """Limit the number to [least, most]; NaN stays NaN."""
     return tirx.max(real(least), tirx.min(real(most), value))
 
 
 def polynomial(value: Any, factors: Iterable[float]) -> Any:
-    """Its sum, with the factor of the highest power first."""
+    """Evaluate a polynomial by Horner's rule; the factor of the highest power comes first."""
     first, *others = (tirx.const(factor, str(value.ty.dtype)) for factor in factors)
     for factor in others:
         first = first * value + factor
@@ -89,21 +90,21 @@ def polynomial(value: Any, factors: Iterable[float]) -> Any:
 
 
 def rounded(once: Once, value: Any) -> tuple[Any, Any]:
-    """The nearest whole number, as a real and as an integer."""
+    """Return the nearest whole number, as a float and as an integer."""
     sum_ = once(value + real(_ROUNDING))
     return once(sum_ - real(_ROUNDING)), once(bits(sum_) - bits(real(_ROUNDING)))
 
 
 def power_of_two(exponent: Any) -> Any:
-    """Of an integer between -126 and 127."""
+    """Return 2**exponent for an integer exponent between -126 and 127."""
     return of_bits(tirx.shift_left(exponent + BIAS, tirx.const(MANTISSA_BITS, "int32")))
 
 
 def split(once: Once, value: Any) -> tuple[Any, Any]:
-    """Of a positive number the exponent, and the rest less one: between the roots of a half and of two."""
-    small = value < real(2.0**-126)  # smaller numbers have no exponent of their own
-    whole = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
-    exponent = once(tirx.shift_right(whole - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
-    mantissa = of_bits(whole - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))
+    """Split a positive number into an exponent and a mantissa around 1; return mantissa - 1."""
+    small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
+    pattern = once(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
+    exponent = once(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
+    mantissa = of_bits(pattern - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))
     scale = tirx.Cast("float32", exponent) - tirx.Select(small, real(MANTISSA_BITS), real(0))
     return once(scale), once(mantissa - real(1))

@@ -1,7 +1,7 @@
-"""Sine, cosine and tangent of all numbers, the largest included, and their inverses by polynomials (Cephes).
+"""Sine, cosine and tangent of all float32 numbers, and their inverses by polynomials (Cephes).
 
-An angle is taken in quarters of a turn. As many bits of 2 / pi are multiplied by the number's mantissa as lie
-below whole turns and above what no result shows (Payne and Hanek), so no angle is too large.
+Angles are converted to quarter turns: the mantissa is multiplied by those bits of 2 / pi that
+affect the result (Payne and Hanek), so no angle is too large.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ from graphc.elementwise.number_function import (
     with_sign,
 )
 
-# 2 / pi behind its point, after 32 bits of zeros: where the bits begin that the smallest numbers need.
+# The fraction bits of 2 / pi, after 32 zero bits that the smallest numbers need.
 _TWO_OVER_PI: Final = (
     *(0x00000000, 0xA2F9836E, 0x4E441529, 0xFC2757D1),
     *(0xF534DDC0, 0xDB629599, 0x3C439041, 0xFE5163AB),
 )
-_OFFSET: Final = 7  # of the bits that a number between one and two needs
+_OFFSET: Final = 7  # offset of the first bit that a number between 1 and 2 needs
 _WORD: Final = 32
-# Cephes, of squares: sin(r) - r is r**3 times the first, cos(r) - 1 + r**2 / 2 is r**4 times the second, and
-# tan(r) - r is r**3 times the third, while r is at most pi / 4.
+# Cephes: sin(r) = r + r**3 * _SIN(r**2), cos(r) = 1 - r**2 / 2 + r**4 * _COS(r**2), and tan(r)
+# = r + r**3 * _TAN(r**2), for r up to pi / 4.
 _SIN: Final = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
 _COS: Final = (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
 _TAN: Final = (
@@ -43,7 +43,7 @@ _TAN: Final = (
 
 @dataclass(frozen=True)
 class Angle:
-    """Quarters of a turn, and what is left: at most half a quarter, in radians, and its square."""
+    """An angle: quarter turns, a rest of at most pi / 4 radians, and the rest's square."""
 
     quarters: Any
     rest: Any
@@ -61,53 +61,53 @@ class Angle:
 
 
 def sin(once: Once, x: Any) -> Any:
-    """The sine."""
+    """Return the sine."""
     angle = _angle(once, magnitude(x))
-    found = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
-    return _negated(found, angle.quarters, bits(x))
+    result = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
+    return _negated(result, angle.quarters, bits(x))
 
 
 def cos(once: Once, x: Any) -> Any:
-    """The cosine."""
+    """Return the cosine."""
     angle = _angle(once, magnitude(x))
-    found = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
-    return _negated(found, angle.quarters + 1, tirx.const(0, "int32"))
+    result = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
+    return _negated(result, angle.quarters + 1, tirx.const(0, "int32"))
 
 
 def tan(once: Once, x: Any) -> Any:
-    """The tangent."""
+    """Return the tangent."""
     angle = _angle(once, magnitude(x))
-    found = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
-    return _negated(tirx.Select(angle.is_odd(), real(-1) / found, found), tirx.const(0, "int32"), bits(x))
+    result = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
+    return _negated(tirx.Select(angle.is_odd(), real(-1) / result, result), tirx.const(0, "int32"), bits(x))
 
 
 def _negated(value: Any, quarters: Any, sign: Any) -> Any:
-    """The value, negated in the third and fourth quarter, and once more if the sign is set."""
-    turned = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
-    return of_bits(bits(value) ^ turned ^ (sign & tirx.const(-(2**31), "int32")))
+    """Negate the value in the third and fourth quarter, and once more if `sign` is set."""
+    flip = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
+    return of_bits(bits(value) ^ flip ^ (sign & tirx.const(-(2**31), "int32")))
 
 
 def _angle(once: Once, x: Any) -> Angle:
-    """The angle of a number that is not negative; none of what is no number, or endless."""
-    turned = once(_turned(once, bits(x)))
+    """Return the angle of a non-negative number; its rest is NaN for NaN and infinity."""
+    turns = once(_quarter_turns(once, bits(x)))
     small = x < real(pi / 4)
-    nearest = tirx.shift_right(turned + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
+    nearest = tirx.shift_right(turns + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
     quarters = tirx.Select(small, tirx.const(0, "int32"), tirx.Cast("int32", nearest))
-    parts = once(tirx.shift_left(turned, tirx.const(2, "int64")))
+    parts = once(tirx.shift_left(turns, tirx.const(2, "int64")))
     high = tirx.Cast("float32", tirx.Cast("int32", tirx.shift_right(parts, tirx.const(_WORD, "int64"))))
     below = tirx.Cast("int32", tirx.shift_right(parts, tirx.const(1, "int64"))) & 0x7FFFFFFF
     low = tirx.Cast("float32", below)
     rest = (high + low * real(2.0 ** (1 - _WORD))) * real(pi / 2 * 2.0**-_WORD)
     finite = tirx.Select(x < real(ENDLESS), rest, real(float("nan")))
-    named = once(tirx.Select(small, x, finite))
-    return Angle(once(quarters), named, once(named * named))
+    chosen_rest = once(tirx.Select(small, x, finite))
+    return Angle(once(quarters), chosen_rest, once(chosen_rest * chosen_rest))
 
 
-def _turned(once: Once, whole: Any) -> Any:
-    """A number in quarters of a turn, whole turns left out: two bits, and 62 behind the point."""
-    exponent = tirx.shift_right(whole, tirx.const(MANTISSA_BITS, "int32")) - BIAS
+def _quarter_turns(once: Once, word: Any) -> Any:
+    """Return a number in quarter turns modulo 4: 2 integer bits and 62 fraction bits."""
+    exponent = tirx.shift_right(word, tirx.const(MANTISSA_BITS, "int32")) - BIAS
     first = once(exponent + _OFFSET)
-    mantissa = once(tirx.Cast("uint32", (whole & 0x7FFFFF) | 0x800000))
+    mantissa = once(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
     words = [once(_word(first, at)) for at in range(4)]
     shift = once(tirx.Cast("uint32", first & (_WORD - 1)))
     high, middle, low = (_shifted(one, two, shift) for one, two in pairwise(words))
@@ -117,44 +117,44 @@ def _turned(once: Once, whole: Any) -> Any:
 
 
 def _word(first: Any, at: int) -> Any:
-    """The word of 2 / pi so many behind the one that a bit is in."""
-    place, found = tirx.shift_right(first, tirx.const(5, "int32")), _TWO_OVER_PI[at]
-    found = tirx.const(found, "uint32")
-    for skipped in range(1, len(_TWO_OVER_PI) - 3):
-        word = tirx.const(_TWO_OVER_PI[at + skipped], "uint32")
-        found = tirx.Select(place >= skipped, word, found)
-    return found
+    """Return a word of 2 / pi, `at` words after the word that contains bit `first`."""
+    place, result = tirx.shift_right(first, tirx.const(5, "int32")), _TWO_OVER_PI[at]
+    result = tirx.const(result, "uint32")
+    for offset in range(1, len(_TWO_OVER_PI) - 3):
+        word = tirx.const(_TWO_OVER_PI[at + offset], "uint32")
+        result = tirx.Select(place >= offset, word, result)
+    return result
 
 
-def _shifted(word: Any, following: Any, by: Any) -> Any:
-    """A word that begins some bits later; a shift by all bits has no result, hence two."""
+def _shifted(word: Any, following: Any, bit: Any) -> Any:
+    """Return the word `bit` bits later, by two shifts, because one by 32 bits is undefined."""
     one = tirx.const(1, "uint32")
-    rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - by)
-    return tirx.shift_left(word, by) | rest
+    rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - bit)
+    return tirx.shift_left(word, bit) | rest
 
 
 def _wide(word: Any) -> Any:
     return tirx.Cast("uint64", word)
 
 
-# Of squares: asin(a) - a is a**3 times the first while a is at most a half, and atan(a) - a is a**3 times the
-# second while a is at most the tangent of pi / 8.
+# Cephes: asin(a) = a + a**3 * _ASIN(a**2) for a up to 0.5, and atan(a) = a + a**3 *
+# _ATAN(a**2) for a up to tan(pi / 8).
 _ASIN: Final = (
     *(4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2),
     *(7.4953002686e-2, 1.6666752422e-1),
 )
 _ATAN: Final = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
-_EIGHTH: Final = 0.4142135623730950  # the tangent of pi / 8; that of three times the angle is its inverse
+_EIGHTH: Final = 0.4142135623730950  # tan(pi / 8); its inverse is tan(3 pi / 8)
 
 
 def asin(once: Once, x: Any) -> Any:
-    """The arc sine; none beyond one."""
+    """Return the arc sine; NaN beyond 1."""
     far, arc = _arc(once, once(magnitude(x)))
     return with_sign(tirx.Select(far, real(pi / 2) - (arc + arc), arc), x)
 
 
 def acos(once: Once, x: Any) -> Any:
-    """The arc cosine; none beyond one."""
+    """Return the arc cosine; NaN beyond 1."""
     far, arc = _arc(once, once(magnitude(x)))
     negative = x < real(0)
     outer = tirx.Select(negative, real(pi) - (arc + arc), arc + arc)
@@ -162,19 +162,19 @@ def acos(once: Once, x: Any) -> Any:
 
 
 def atan(once: Once, x: Any) -> Any:
-    """The arc tangent."""
+    """Return the arc tangent."""
     size = once(magnitude(x))
     steep, middle = size > real(1 / _EIGHTH), size > real(_EIGHTH)
     above = tirx.Select(steep, real(-1), tirx.Select(middle, size - real(1), size))
     below = tirx.Select(steep, size, tirx.Select(middle, size + real(1), real(1)))
-    turned = once(above / below)
+    reduced = once(above / below)
     start = tirx.Select(steep, real(pi / 2), tirx.Select(middle, real(pi / 4), real(0)))
-    square = once(turned * turned)
-    return with_sign(start + (turned + turned * square * polynomial(square, _ATAN)), x)
+    square = once(reduced * reduced)
+    return with_sign(start + (reduced + reduced * square * polynomial(square, _ATAN)), x)
 
 
 def _arc(once: Once, size: Any) -> tuple[Any, Any]:
-    """Whether a number is beyond a half, and its arc sine; there that of the root of half its rest to one."""
+    """Return whether size > 0.5, and the arc sine of size, or of sqrt((1 - size) / 2) if so."""
     far = size > real(0.5)
     square = once(tirx.Select(far, (real(1) - size) * real(0.5), size * size))
     start = once(tirx.Select(far, tirx.sqrt(square), size))

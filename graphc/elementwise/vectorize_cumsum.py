@@ -1,6 +1,6 @@
-"""Cumulative sums as blocks: what lies beside the axis fills vectors, or some rows run side by side.
+"""Compute cumulative sums in blocks: neighbouring sums fill vectors, or rows run together.
 
-TVM's own form is one loop without blocks, which nothing can schedule.
+TVM's own form is one loop without blocks, which cannot be scheduled.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
-VECTORS, ROWS = 4, 8  # that are summed side by side
+VECTORS, ROWS = 4, 8  # vectors, or rows, that are summed at the same time
 _TYPES = ("float32", "int32", "int64")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A sum's axis between those before and behind it, and what is summed side by side."""
+    """The shape as [before, axis, after], and the number of rows or columns summed together."""
 
     shape: tuple[int, int, int]
     rows: int
@@ -58,8 +58,8 @@ def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusiv
     outer, steps, inner = shape
     place = f"vo * {rows} + r, s, vc * {wide} + i"
     region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
-    added, given = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
-    first, second = (given, added) if exclusive else (added, given)
+    added, stored = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
+    first, second = (stored, added) if exclusive else (added, stored)
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> None:

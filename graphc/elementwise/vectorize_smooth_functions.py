@@ -1,6 +1,6 @@
-"""Functions of numbers in forms that LLVM makes vectors of; otherwise it calls a library for each number.
+"""Write functions of numbers in forms that LLVM vectorises, instead of library calls.
 
-What is written with erf or tanh here becomes polynomials in FastMathTransform, which follows.
+The pass FastMathTransform runs later and replaces erf and tanh by polynomials.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from graphc.core.reporting_pass import Leave
 from graphc.elementwise import exponentials, logarithms, powers, trigonometry
 from graphc.elementwise.number_function import NumberFunction, elementwise
 
-# That LLVM has vectors for: a reciprocal and a root.
+# LLVM vectorises these powers: a reciprocal and a square root.
 KNOWN_POWERS: Final = (-1.0, 0.5)
 _FUNCTIONS: Final[tuple[NumberFunction, ...]] = (
     *(exponentials.exp, exponentials.sinh, exponentials.cosh),
@@ -33,7 +33,7 @@ def _number(value: float) -> Any:
 
 
 def _fast_exp(value: Any, g: Graph) -> Any:
-    """Of numbers whose largest exponentials, and smallest, do not show in the result."""
+    """Call TVM's fast exp, for results that its largest and smallest values do not affect."""
     return g.call_te("fast_exp", topi.fast_exp, value)
 
 
@@ -71,12 +71,12 @@ def _cube(call: Any, g: Graph) -> Any:
     return _square(call, g) * call.args[0]
 
 
-def _called(function: NumberFunction) -> Form:
-    """A tensor function of the function's own."""
+def _as_tensor_function(function: NumberFunction) -> Form:
+    """Return a form that calls a tensor function of this one function."""
     return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
 
 
-_power = _called(powers.power)
+_power = _as_tensor_function(powers.power)
 _SMALL_POWERS: Mapping[float, Form] = {2.0: _square, 3.0: _cube}
 _FORMS: Mapping[str, Form] = {
     "relax.sigmoid": _sigmoid,
@@ -84,8 +84,8 @@ _FORMS: Mapping[str, Form] = {
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.nn.log_softmax": _log_softmax,
-    "relax.mod": _called(powers.remainder),
-    **{f"relax.{function.__name__}": _called(function) for function in _FUNCTIONS},
+    "relax.mod": _as_tensor_function(powers.remainder),
+    **{f"relax.{function.__name__}": _as_tensor_function(function) for function in _FUNCTIONS},
 }
 
 

@@ -1,1 +1,1 @@
-"""A model and its schedules into a library, with stock TVM alone; what an export carries for it."""
+"""Compile a model with its schedules to a library, using stock TVM only."""

@@ -1,12 +1,12 @@
-"""Compile an ONNX model with the schedules beside this file, using stock TVM alone.
+"""Compile an ONNX model with the schedules in this directory, using stock TVM only.
 
 python -m venv tvm-venv && tvm-venv/bin/pip install -r requirements.txt
 tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check] [--version loaded]
 
---check compares with onnxruntime; --version loaded takes what is fastest beside other programs. The passes
-lie in graphc.zip, which Python imports as it is: unzip -l lists them.
+--check compares results with onnxruntime; --version loaded takes the version for busy machines. The passes
+are in graphc.zip, which Python imports directly; unzip -l lists them.
 
-Exits with 1 and a sentence if the model is not the one that was tuned, or if something is missing.
+Exits with 1 and an error message if the model is not the tuned one, or if something is missing.
 """
 
 import sys

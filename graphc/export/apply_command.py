@@ -1,6 +1,6 @@
-"""What an export's apply.py does: compiles an ONNX model with the export's schedules, using stock TVM alone.
+"""The program of apply.py: compile an ONNX model with an export's schedules and stock TVM.
 
-Versions are checked before TVM is loaded, so what loads it is imported where it is used.
+Versions are checked before TVM is loaded, so functions import the modules that load it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ VERSIONS = ("alone", "loaded")
 
 
 def main(directory: Path) -> None:
-    """Check, compile, count, time, and compare if asked, with the schedules of an export's directory."""
+    """Compile the model named on the command line with these schedules; print the report."""
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)
@@ -32,7 +32,7 @@ def main(directory: Path) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
     parser.add_argument("model", metavar="MODEL.onnx")
     parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
@@ -53,13 +53,13 @@ def arguments() -> argparse.Namespace:
 
 
 def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile and time the model; the report. Raises Refused."""
+    """Compile and time the model, and return the report. Raises Refused."""
     with tempfile.TemporaryDirectory() as scratch:
         return apply_records(records(directory, args.version, scratch), scratch, manifest, args)
 
 
 def records(directory: Path, version: str, scratch: str) -> str:
-    """Where the version's records lie under the names that TVM looks for. Raises Refused."""
+    """Return the directory of a version's records under TVM's file names. Raises Refused."""
     if version == VERSIONS[0]:
         return str(directory)
     for name in RECORDS:
@@ -73,11 +73,11 @@ def records(directory: Path, version: str, scratch: str) -> str:
 
 
 def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """The same with the records of a directory."""
-    # By default TVM takes half of an x86 processor's cores. It reads this once, at import.
+    """Compile, time and check the model with these records; return a report. Raises Refused."""
+    # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})
-    os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it leaves the processors that it was started on
+    os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
     from graphc.export import compile_network, onnxruntime_answers, target_machine
@@ -93,9 +93,9 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
     mods = compile_network.import_models(model, manifest, target)
-    found, missing = compile_network.count_hits(mods, directory, target)
-    export_checks.all_found(manifest, found, missing, args)
-    report: dict[str, object] = {"workloads_found": len(found), "workloads": len(found) + len(missing)}
+    tuned, missing = compile_network.count_hits(mods, directory, target)
+    export_checks.all_found(manifest, tuned, missing, args)
+    report: dict[str, object] = {"workloads_found": len(tuned), "workloads": len(tuned) + len(missing)}
     report["threads"] = target_machine.threads()
     library = args.output or f"{scratch}/model.so"
     built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)

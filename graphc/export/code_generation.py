@@ -1,7 +1,7 @@
-"""Code for a processor: its indices are as wide as addresses, and it gathers nothing.
+"""Generate CPU code with 64-bit indices and without gather instructions.
 
-LLVM extends narrower indices anew for each load, unless it can prove that none overflows.
-Of gathers it thinks too well: it goes down columns with them.
+LLVM sign-extends narrower indices for each load unless it can prove that none overflows. LLVM
+underestimates the cost of gathers and would use them to read columns.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ NO_GATHERS: Final = ("+prefer-no-gather", "+prefer-no-scatter")
 
 
 def compiled(module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any) -> Any:
-    """The library of a module of tensor functions, in memory."""
+    """Compile a module of tensor functions to a library in memory."""
     with compiling(target, instruments, **options):
         return tvm.tirx.build(module, target=generating(target))
 
 
 @contextmanager
 def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
-    """Enter the target, whose architecture CUDA's compiler asks for, and yield TVM's pass context."""
+    """Enter the target, which CUDA's compiler needs, and yield TVM's pass context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
     context = tvm.transform.PassContext(
         instruments=list(instruments),
@@ -35,7 +35,7 @@ def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> I
 
 
 def generating(target: Any) -> Any:
-    """The target as LLVM is told it."""
+    """Return the target passed to LLVM; on CPUs with AVX2 it avoids gather and scatter."""
     if target.kind.name != "llvm" or not target_has_features("avx2", target):
         return target
     attrs = dict(target.export())

@@ -1,4 +1,4 @@
-"""Applies a recipe's passes and schedules to a model, compiles it and runs it, with stock TVM alone."""
+"""Apply a recipe's passes and schedules to a model, compile and run it with stock TVM only."""
 
 import contextlib
 import importlib
@@ -37,19 +37,19 @@ Arrays = dict[str, Any]  # by the name of an input
 
 
 class InputSpec(TypedDict):
-    """What an input takes; a dimension that is free has a name."""
+    """Name, data type and shape of an input; a free dimension is a name."""
 
     name: str
     dtype: str
     shape: Sequence[Any]
 
 
-# An intrinsic of ours is registered by the pass that needs it.
+# Only TVM's intrinsics are registered by an import here; passes register ours.
 _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 
 
 def read_model(path: str) -> Any:
-    """Read an ONNX file, heavy weights as references. Raises Refused for anything else."""
+    """Read an ONNX file, with large weights as references. Raises Refused if it is none."""
     try:
         return onnx_file.read(path)
     except (DecodeError, OSError, ValueError) as error:
@@ -59,7 +59,7 @@ def read_model(path: str) -> Any:
 
 
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
-    """Name, type and shape of each input, in calling order; `shapes` bind free dimensions."""
+    """Return name, type and shape of the inputs in calling order, with `shapes` bound."""
     constants = {tensor.name for tensor in model.graph.initializer}
     return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
 
@@ -72,7 +72,7 @@ def _spec(value: Any, shapes: Shapes) -> InputSpec:
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
-    """The model as a Relax module, after the recipe's first half; of a range one a point, by its label."""
+    """Return Relax modules after the recipe's first half, by label of point (or empty)."""
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
@@ -86,62 +86,62 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
-    """The model as a Relax module at one point of a range; what grows is left open."""
+    """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
     sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
     graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
     return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """The model as a Relax module."""
+    """Return the model as a Relax module."""
     return convert(simplify(model, shapes), shapes, target)
 
 
 def simplify(model: Any, shapes: Shapes) -> Any:
-    """The ONNX model without functions, computed shapes, known branches and loops, in operators TVM has."""
-    known, before = fold_shapes.fold(inline_functions.inline(model), shapes), None
-    while known is not before:  # what is written out may be written out again
-        before, written = (
-            known,
-            inline_functions.expand(rewrite_unsupported_forms.rewrite(known), operators()),
+    """Inline functions, fold shapes and branches, unroll loops, expand unknown operators."""
+    current, previous = fold_shapes.fold(inline_functions.inline(model), shapes), None
+    while current is not previous:  # expanded operators may need expansion, too
+        previous, expanded = (
+            current,
+            inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators()),
         )
-        known = known if written is known else fold_shapes.fold(written, shapes)
-    return known
+        current = current if expanded is current else fold_shapes.fold(expanded, shapes)
+    return current
 
 
 def operators() -> frozenset[str]:
-    """The operators that are converted."""
+    """Return the names of the operators that the importer converts."""
     register_converters.teach()
-    # `If` and `Constant` are handled by the frontend itself, outside its table.
+    # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
-    """A simple model as a Relax module; converters of ours may look at the target."""
+    """Convert a simplified model to a Relax module; our converters may depend on the target."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.teach()
     onnx_file.teach(widen_16bit_floats.array if computes_wide else onnx_file.array)
-    # ONNX's checker, which is run once more, takes no references.
+    # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return from_onnx(widen_16bit_floats.widened(model) if computes_wide else model, shape_dict=shapes)
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Tasks with and without a schedule, which TVM leaves as naive loops."""
+    """Return the names of tasks with a schedule, and of tasks without (naive loops)."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
     database = JSONDatabase(work_dir=work_dir)
-    found: tuple[list[str], list[str]] = [], []
+    tasks: tuple[list[str], list[str]] = [], []
     for label, task in ((label, task) for label, mod in mods.items() for task in tasks_of(mod, target)):
         record = database.query_tuning_record(task.dispatched[0], target, task.task_name)
-        found[record is None].append(task.task_name + label)
-    return found
+        tasks[record is None].append(task.task_name + label)
+    return tasks
 
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
-    """The workloads that have loops of known sizes to schedule: a sort is a call of TVM's library."""
+    """Return the tasks with loops of known sizes to schedule; a sort, for example, has none."""
     return [task for task in extract_tasks(mod, target) if _can_be_tuned(task.dispatched[0]["main"])]
 
 
@@ -152,11 +152,12 @@ def _can_be_tuned(function: Any) -> bool:
 
 
 def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in work_dir after the recipe's first half, run the second half, compile."""
+    """Apply the schedules in `work_dir`, run the recipe's second half and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
     mod = scheduled(mods, dynamic, after, target, work_dir)
-    # One launch in the place of hundreds, for all kernels between those that take inputs and give outputs.
+    # On CUDA, one graph launch replaces hundreds of kernel launches, except those with inputs
+    # or outputs.
     with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
         return relax.build(mod, generating(target), relax_pipeline=pipeline)
 
@@ -164,10 +165,10 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
 def scheduled(
     mods: dict[str, object], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
-    """The module that is compiled: with its schedules, after the whole recipe.
+    """Return the module to compile: with its schedules applied, after the whole recipe.
 
-    The modules of a range's points become one, with a `main` for all sizes. None is left in `mods`: each
-    holds all weights, as what is made of it does.
+    The modules of a range's points become one, with a `main` for all sizes. `mods` is emptied,
+    because each module holds all weights, as does the result.
     """
     constants = share_equal_constants.Constants()
     with target, tvm.transform.PassContext(opt_level=3):
@@ -180,44 +181,44 @@ def scheduled(
 
 
 def export(executable: Any, library: str, target: Any) -> None:
-    """Write the library; on CPUs with threads of its own for its loops (`thread_pool.c` says why)."""
+    """Write the library; on CPUs with its own thread pool (see `thread_pool.c`)."""
     with thread_pool() as source:
         own = {"addons": [str(source)], "options": pool_options(target), **embed_weights.embedding()}
         executable.export_library(library, **(own if is_cpu(target) else {}))
 
 
 def thread_pool() -> AbstractContextManager[Path]:
-    """The source of a library's threads as a file, also where this package is an archive."""
+    """Return the thread pool's source as a file, even if this package is in an archive."""
     return as_file(files("graphc.export") / "thread_pool.c")
 
 
 def is_cpu(target: Any) -> bool:
-    """Whether the target's loops run on threads."""
+    """Return whether the target is a CPU, whose loops run on threads."""
     return bool(target.kind.name == "llvm")
 
 
 def pool_options(target: Any) -> list[str]:
-    """How a C compiler makes the library's threads, as many as the target's cores."""
+    """Return the C compiler's options for the thread pool, limited to the target's cores."""
     cores = target.attrs.get("num-cores")
     return ["-O2", "-pthread", *([f"-DPOOL_THREADS={cores}"] if cores else [])]
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Random inputs by name; integers stay within look-up ranges, and no mask hides everything."""
+    """Return random inputs by name; integers respect `ranges`, no mask hides everything."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
         low, high = ranges.get(name, (0, 2))
-        whole = dtype.kind in "iub"
-        drawn = np.asarray(rng.integers(low, high, shape) if whole else rng.random(shape), dtype)
-        if whole and drawn.ndim and low <= 1 < high:
-            drawn[..., :1] = 1
-        values[name] = drawn
+        is_integer = dtype.kind in "iub"
+        array = np.asarray(rng.integers(low, high, shape) if is_integer else rng.random(shape), dtype)
+        if is_integer and array.ndim and low <= 1 < high:
+            array[..., :1] = 1
+        values[name] = array
     return values
 
 
 def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]:
-    """Outputs as arrays, and the median latency in milliseconds."""
+    """Run the library; return its outputs as arrays and the median latency in milliseconds."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     args = [tvm.runtime.tensor(value, device) for value in inputs]
     result = vm["main"](*args)
@@ -229,7 +230,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 def errors_between(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
-    """Errors at the least sizes of a range, and at some between; none where there is no range."""
+    """Return errors at a range's least sizes and between points; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
     for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:
@@ -240,7 +241,7 @@ def errors_between(
 
 
 def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
-    """Outputs as arrays."""
+    """Run the library once and return its outputs as arrays."""
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
     return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]

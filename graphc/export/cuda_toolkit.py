@@ -1,4 +1,4 @@
-"""Finds CUDA's compiler and runtime, in NVIDIA's wheels or on the system, for stock TVM, too."""
+"""Find CUDA's compiler and runtime in NVIDIA's wheels or on the system."""
 
 import ctypes
 import os
@@ -13,30 +13,30 @@ CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 
 
 def cuda_folders() -> Iterator[Path]:
-    """Yield the folders of CUDA's compiler or runtime: NVIDIA's wheels, CUDA_HOME, the system's toolkits."""
+    """Yield folders of CUDA's compiler or runtime: wheels, CUDA_HOME, system toolkits."""
     wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
     named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
-    # A folder that merely holds a script named nvcc is no toolkit.
-    found = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
-    for folder in (*wheels, *named, *found, *sorted(Path("/usr/local").glob("cuda*"))):
+    # Only folders with ptxas or cudart count: nvcc may be a mere script.
+    on_path = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
+    for folder in (*wheels, *named, *on_path, *sorted(Path("/usr/local").glob("cuda*"))):
         if any(next(folder.glob(part), None) for part in ("bin/ptxas", f"lib*/{CUDART}")):
             yield folder
 
 
 def find_in_toolkits(pattern: str) -> str | None:
-    """Return the first file of the folders that matches, as `bin/nvcc`; None if there is none."""
+    """Return the first file in the CUDA folders that matches a pattern, or None."""
     return next((str(path) for folder in cuda_folders() for path in folder.glob(pattern)), None)
 
 
 def find_nvcc() -> str | None:
-    """Return the path of CUDA's compiler; None if there is none."""
+    """Return the path of CUDA's compiler, or None."""
     return find_in_toolkits("bin/nvcc") or shutil.which("nvcc")
 
 
 def load_cudart() -> str | None:
-    """Load CUDA's runtime for TVM's own; return its name or path, or None if there is none.
+    """Load CUDA's runtime for TVM's; return its name or path, or None if there is none.
 
-    The loader's own path comes before toolkits.
+    The loader's own path takes precedence over toolkits.
     """
     for place in (CUDART, find_in_toolkits(f"lib*/{CUDART}")):
         with suppress(OSError):
@@ -49,7 +49,7 @@ def load_cudart() -> str | None:
 def prepare_stock_tvm() -> None:
     """Let TVM find cudart and compile with nvcc; call it before TVM is imported.
 
-    By itself TVM finds cudart on the loader's path only, and compiles with NVRTC by another package.
+    TVM itself looks for cudart on the loader's path only, and needs another package for NVRTC.
     """
     load_cudart()
     if nvcc := find_nvcc():

@@ -1,6 +1,7 @@
-"""Puts a model's weights into its library as they are, where code of any size can reach across.
+"""Embed a model's weights in its library as raw data, in a section for large data.
 
-TVM makes a constant of LLVM's of them: four copies more in memory, and the linker refuses more than 2 GB.
+TVM would make LLVM constants of them: four more copies in memory, and at most 2 GB can be
+linked.
 """
 
 import platform
@@ -13,27 +14,27 @@ from typing import Any
 import tvm
 
 ASSEMBLERS = (("as",), ("cc", "-c"), ("gcc", "-c"), ("clang", "-c"))
-# Sections of large data lie behind all others.
+# Large-data sections are placed after all others.
 SECTIONS = {"x86_64": '.lrodata, "al"'}
 ALIGNMENT = 64
 
 
 def embedding() -> dict[str, Any]:
-    """What `export_library` is told; nothing where no assembler is, and TVM goes its own way."""
+    """Return arguments for `export_library`; empty without an assembler, for TVM's default."""
     return {"fpack_imports": _pack} if sys.platform == "linux" and _assembler() else {}
 
 
 def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
-    """An object file of all that TVM keeps beside a library's code."""
+    """Write an object file with everything that TVM stores with a library's code."""
     content, source = Path(folder, f"{prefix}imports.bin"), Path(folder, f"{prefix}imports.s")
     content.write_bytes(memoryview(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()))
     source.write_text(
         _assembly(prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")(), content.name)
     )
-    made = source.with_suffix(".o")
-    subprocess.run([*_assembler(), "-o", made.name, source.name], cwd=folder, check=True)
+    object_file = source.with_suffix(".o")
+    subprocess.run([*_assembler(), "-o", object_file.name, source.name], cwd=folder, check=True)
     content.unlink()
-    return str(made)
+    return str(object_file)
 
 
 def _assembly(name: str, content: str) -> str:
@@ -48,6 +49,6 @@ def _assembly(name: str, content: str) -> str:
 
 
 def _assembler() -> list[str]:
-    """The command that assembles; empty where there is none."""
-    found = ([path, *rest] for name, *rest in ASSEMBLERS if (path := shutil.which(name)))
-    return next(found, [])
+    """Return the command of an assembler; empty if none is found."""
+    commands = ([path, *rest] for name, *rest in ASSEMBLERS if (path := shutil.which(name)))
+    return next(commands, [])

@@ -1,4 +1,4 @@
-"""What can go wrong around a compilation, each with a sentence. Imports nothing heavy."""
+"""Checks before and after a compilation, each with a clear error. Imports nothing heavy."""
 
 import argparse
 import importlib.metadata
@@ -16,27 +16,28 @@ from typing import Any, TypedDict
 
 from graphc.onnx import protobuf_fields
 
-# Another version of these may find no schedule, or crash.
+# Other versions of these packages may crash or find no schedule.
 EXACT = ("apache-tvm", "apache-tvm-ffi")
 NEEDED = ("target", "recipe")
 OPTIONAL = ("mallorn", "onnxruntime")
-COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # where TVM looks for one
-# A wrong schedule is far above; products rounded to bfloat16 stay below the second.
+COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TVM looks for
+# A wrong schedule causes far larger errors; products in bfloat16 stay below the second limit.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
-# In a quantised model a number at the border of two steps falls to one or the other, and what follows from it
-# goes along: as often as in onnxruntime's fused operators, and by a step where those happen to hit all.
+# In a quantised model, a number near the border between two steps may be rounded to either,
+# and the results differ accordingly: as often as with onnxruntime's fused operators, and by
+# one step if those happen to round alike.
 LARGEST_SHARE_INT8 = 2.0
-STEP_INT8 = 1 / 64  # of results that fill half of their range at least
-LARGEST_ERROR_INT8 = 0.15  # where there is no onnxruntime
-# Inputs of products with weights of few bits have 13 to 15 bits here, and 8 where onnxruntime chooses so.
+STEP_INT8 = 1 / 64  # for results that span at least half of their range
+LARGEST_ERROR_INT8 = 0.15  # limit if onnxruntime is not available
+# Products with weights of few bits read 13- to 15-bit inputs here; onnxruntime may use 8 bits.
 LARGEST_ERROR_NARROW = 5e-2
-# Some units in the last place of results of 16 bits, by ONNX's number of their type: float16 and bfloat16.
+# Some units in the last place of 16-bit results, by ONNX's type number: float16 and bfloat16.
 LARGEST_ERROR_HALF = {10: 4e-3, 16: 3e-2}
-# Numbers of fields in onnx.proto: of a graph, a result, a type.
+# Field numbers in onnx.proto: a graph's outputs, a result's tensor type, its element type.
 _OUTPUTS, _TENSOR, _ELEMENTS = 12, (2, 1), 1
-_GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # from the model on
-_OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # from a node on
+_GRAPH_NODES, _FUNCTION_NODES = (protobuf_fields.GRAPH, 1), (25, 7)  # paths from the model
+_OPERATOR, _BRANCH_NODES = 4, (5, 6, 1)  # paths from a node
 _NARROW = (b"NBits", b"BlockQuantized", b"DequantizeLinear")
 _QUANTISED = (b"QuantizeLinear", b"QLinear", b"QGemm", b"QAttention", b"MatMulInteger", b"ConvInteger")
 
@@ -45,7 +46,7 @@ Spec = Mapping[str, Any]  # of an input: name, dtype and shape
 
 
 class ManifestFile(TypedDict, total=False):
-    """What these checks read of a manifest."""
+    """The fields of a manifest that these checks read."""
 
     versions: dict[str, str]
     inputs: list[Spec]
@@ -54,14 +55,14 @@ class ManifestFile(TypedDict, total=False):
 
 
 class Refused(Exception):
-    """Why compilation cannot continue, and what to type."""
+    """Raised if the compilation cannot continue, with a hint on what to type."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}\n  {hint}")
 
 
 def read_manifest(directory: Path) -> Any:
-    """The manifest of the schedules. Raises Refused if it is missing or damaged."""
+    """Read the manifest of the schedules. Raises Refused if it is missing or damaged."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
         return {
@@ -78,7 +79,7 @@ def read_manifest(directory: Path) -> Any:
 
 
 def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> None:
-    """Check files, packages and the compiler. Raises Refused."""
+    """Check files, packages and the C compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():
@@ -87,7 +88,7 @@ def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> No
     _versions(manifest.get("versions", {}), args.any_version)
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
-    # TVM needs a compiler to link with; one beside this Python will do.
+    # TVM needs a compiler for linking; one next to this Python will do.
     os.environ["PATH"] = os.pathsep.join(
         [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
     )
@@ -124,11 +125,11 @@ def _wrong(name: str, version: str, any_version: bool) -> str:
 
 
 def same_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
-    """Raises Refused if the model's shapes or types differ from those that were tuned."""
+    """Raise Refused if the model's input shapes or types differ from the tuned model's."""
     tuned = manifest.get("inputs")
     if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
         raise Refused(
-            f"{model} takes {_told(inputs)}; the schedules are for a model that takes {_told(tuned)}",
+            f"{model} takes {_describe(inputs)}; the schedules are for a model that takes {_describe(tuned)}",
             "give the model that was tuned",
         )
 
@@ -137,19 +138,19 @@ def _kind(spec: Spec) -> tuple[Any, ...]:
     return spec["dtype"], tuple(spec["shape"])
 
 
-def _told(specs: Sequence[Spec]) -> str:
+def _describe(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
 
 
 def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
-    """Raises Refused if workloads lack a schedule: TVM would silently compile them to slow loops."""
+    """Raise Refused if tasks lack a schedule, since TVM would silently compile slow loops."""
     unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
-    told = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
+    text = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
     if not unexpected or (found and args.allow_missing):
-        sys.stderr.write(f"warning: {told}\n" if missing else "")
+        sys.stderr.write(f"warning: {text}\n" if missing else "")
     elif found:
         raise Refused(
-            told, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+            text, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
         )
     else:
         raise Refused(
@@ -160,9 +161,9 @@ def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args
 
 
 def error_of_steps(model: Path, own_error: float | None = None) -> float:
-    """What the operators of an ONNX file that round to steps may cost; the file is not read as a model.
+    """Return the largest error to allow for a model's rounding operators.
 
-    `own_error` is what they cost onnxruntime, where the file is quantised.
+    The file is scanned, not parsed. `own_error`: onnxruntime's error for quantised models.
     """
     with _mapped(model) as view:
         operators = _operators(view)
@@ -172,7 +173,7 @@ def error_of_steps(model: Path, own_error: float | None = None) -> float:
 
 
 def is_quantised(model: Path) -> bool:
-    """Whether a file's operators round what they compute to steps."""
+    """Return whether a file contains quantised operators."""
     with _mapped(model) as view:
         return _any_named(_operators(view), _QUANTISED)
 
@@ -195,21 +196,21 @@ def _any_named(operators: Set[bytes], words: Sequence[bytes]) -> bool:
 
 
 def _operators(view: memoryview) -> set[bytes]:
-    """The operators of a model's nodes, in branches and functions, too; none of what is no model."""
-    found: set[bytes] = set()
+    """Return the operators of nodes, branches and functions; empty if it is no model."""
+    operators: set[bytes] = set()
     try:
         nodes: tuple[int, ...]
         for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
             while places := list(protobuf_fields.inside(view, *nodes, _OPERATOR)):
-                found.update(bytes(view[start:end]) for start, end in places)
+                operators.update(bytes(view[start:end]) for start, end in places)
                 nodes = *nodes, *_BRANCH_NODES
     except protobuf_fields.NoMessage:
         return set()
-    return found
+    return operators
 
 
 def _error_of_halves(view: memoryview) -> float:
-    """What results may lose that are rounded to 16 bits."""
+    """Return the largest error to allow for 16-bit results."""
     try:
         places = list(protobuf_fields.inside(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
         kinds = [protobuf_fields.number_of(view, *place, _ELEMENTS) for place in places]
@@ -219,7 +220,7 @@ def _error_of_halves(view: memoryview) -> float:
 
 
 def small_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
-    """Raises Refused if the outputs are wrong."""
+    """Raise Refused if the outputs' error is too large."""
     rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
     allowed = max(LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR, error_of_steps(Path(model), own_error))
     if not error <= allowed:

@@ -1,4 +1,4 @@
-"""The target of the schedules, and whether this machine can run code for it."""
+"""Read the schedules' target, and check whether this machine can run code for it."""
 
 import platform
 import re
@@ -10,7 +10,7 @@ from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, ll
 
 from graphc.export import export_checks
 
-# Features that TVM's vector code uses, in LLVM's spelling.
+# CPU features that TVM's vector code uses, as LLVM names them.
 VECTORS = (
     "sse4.2", "avx", "avx2", "fma", "f16c",
     "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
@@ -20,7 +20,7 @@ PROCESSORS = Path("/proc/cpuinfo")
 
 
 def read_target(attrs: dict[str, Any]) -> Any:
-    """The TVM target; beside a tag TVM ignores other attributes. Raises Refused."""
+    """Return the TVM target; a tag overrides other attributes. Raises Refused."""
     mcpu = attrs.get("mcpu")
     if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
         raise export_checks.Refused(
@@ -31,17 +31,17 @@ def read_target(attrs: dict[str, Any]) -> Any:
 
 
 def device_of(target: Any) -> Any:
-    """The first device of the target's kind."""
+    """Return the first device of the target's kind."""
     return tvm.runtime.device(target.get_target_device_type())
 
 
 def threads() -> int:
-    """The number of threads that TVM runs a kernel on."""
+    """Return the number of threads on which TVM runs a kernel."""
     return int(tvm.runtime.num_threads())
 
 
 def why_it_cannot_run(target: Any) -> str:
-    """Why this machine cannot run code for the target; empty if it can."""
+    """Return why this machine cannot run code for the target; empty if it can."""
     if target.kind.name != "llvm":
         return "" if device_of(target).exist else f"this machine has no device for {target.kind.name}"
     triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))

@@ -1,11 +1,11 @@
-/* Threads for the parallel loops of a compiled model, linked into its library in the place of TVM's.
+/* A thread pool for the parallel loops of a compiled model, linked into its library to replace TVM's.
  *
- * TVM's runtime gives every thread one fixed part of a loop, binds threads to cores, and has who waits give
- * its core away again and again: beside other programs that costs a time slice a loop. Here a loop has more
- * parts than threads, whoever is free takes the next one, nobody is bound, and who waits long sleeps.
+ * TVM's runtime gives every thread one fixed part of a loop, binds threads to cores, and lets waiting threads
+ * yield their core repeatedly: if other programs run, that costs a time slice per loop. Here a loop has more
+ * parts than threads, any idle thread takes the next part, no thread is bound, and long waits sleep.
  *
- * When TVM loads a library it writes the address of its own launcher into `__TVMBackendParallelLaunch`, if it
- * finds that name. Ours is hidden from it. Elsewhere than on Linux this file is empty, and TVM's threads serve.
+ * When TVM loads a library, it stores the address of its own launcher in `__TVMBackendParallelLaunch` if that
+ * symbol is visible. Here it is hidden. On systems other than Linux this file is empty, and TVM's pool is used.
  */
 #if defined(__linux__)
 
@@ -21,15 +21,15 @@
 #include <unistd.h>
 
 #ifndef POOL_THREADS
-#define POOL_THREADS 256 /* what the target has; fewer where this process may use fewer cores */
+#define POOL_THREADS 256 /* cores of the target; fewer if the process may use fewer */
 #endif
 #define MOST_THREADS 256
-#define PARTS_EACH 4 /* of a loop, for each thread */
-#define LOOPS 8      /* of several callers at once; who comes later runs without help */
-#define SPIN_NS 50000 /* about what being woken costs */
+#define PARTS_EACH 4 /* parts of a loop per thread */
+#define LOOPS 8      /* of callers at the same time; further callers run alone */
+#define SPIN_NS 50000 /* about the cost of a wake-up */
 #define SPINS_A_LOOK 16
 
-/* What each part of a loop is given: TVMParallelGroupEnv. Barriers between parts are not served. */
+/* The argument of each part of a loop: TVMParallelGroupEnv. Barriers between parts are not supported. */
 typedef struct {
   void* barriers;
   int32_t parts;
@@ -37,7 +37,7 @@ typedef struct {
 
 typedef int (*Body)(int part, Env* env, void* closure);
 
-/* What is left of the parts that one thread begins with: the loop's number, the next part, the end. */
+/* The remaining parts of one thread's share: the loop's number, the next part, the end. */
 typedef struct {
   uint64_t __attribute__((aligned(64))) left;
 } Share;
@@ -80,7 +80,7 @@ static int64_t now_ns(void) {
   return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Look at a word for a while; whether it came to differ from the value. */
+/* Poll a word for SPIN_NS; return whether it came to differ from the value. */
 static int spin_while(int32_t* word, int32_t value) {
   int64_t until = now_ns() + SPIN_NS;
   do {
@@ -96,13 +96,13 @@ static int spin_while(int32_t* word, int32_t value) {
   return 0;
 }
 
-/* Take a part of a share, its owner from the front and others from the back; -1 when none is left. */
+/* Take a part of a share: the owner from the front, other threads from the back; -1 if none is left. */
 static int take(Share* share, int is_owner, Loop* loop, Body* body, void** closure) {
   uint64_t left = GET(share->left);
   for (;;) {
     uint32_t next = (left >> 16) & 0xffff, end = left & 0xffff;
     if (next >= end) return -1;
-    /* They are this loop's if the share is unchanged afterwards: it does not end before this part does. */
+    /* Body and closure belong to this loop if the share is unchanged afterwards: the loop cannot end before. */
     *body = GET(loop->body);
     *closure = GET(loop->closure);
     uint64_t after = is_owner ? left + (1 << 16) : left - 1;
@@ -111,7 +111,7 @@ static int take(Share* share, int is_owner, Loop* loop, Body* body, void** closu
   }
 }
 
-/* Compute parts of a loop until all are taken; whether there was one. */
+/* Compute parts of a loop until all are taken; return whether the thread computed any. */
 static int help(Loop* loop, int thread) {
   Body body;
   void* closure;
@@ -154,16 +154,16 @@ static int allowed_cores(void) {
   return count;
 }
 
-/* As many as TVM is told to take; else the target's, where there are cores for them. */
+/* Return the threads configured for TVM, otherwise the target's cores, limited to the cores allowed. */
 static int wanted_threads(void) {
-  const char* told = getenv("TVM_NUM_THREADS");
-  if (told == NULL) told = getenv("OMP_NUM_THREADS");
-  int count = told != NULL ? atoi(told) : allowed_cores();
-  if (told == NULL && count > POOL_THREADS) count = POOL_THREADS;
+  const char* configured = getenv("TVM_NUM_THREADS");
+  if (configured == NULL) configured = getenv("OMP_NUM_THREADS");
+  int count = configured != NULL ? atoi(configured) : allowed_cores();
+  if (configured == NULL && count > POOL_THREADS) count = POOL_THREADS;
   return count < 1 ? 1 : count > MOST_THREADS ? MOST_THREADS : count;
 }
 
-/* Whoever else launches meanwhile does so without help. */
+/* Start the pool. Loops launched by other threads meanwhile run without it. */
 static void start(void) {
   if (!TAKE(starting)) return;
   if (owner != 0)
@@ -179,7 +179,7 @@ static void start(void) {
   PUT(starting, 0);
 }
 
-/* The library is unloaded, and no thread may be in it any more. */
+/* Stop all helpers before the library is unloaded. */
 __attribute__((destructor)) static void stop(void) {
   if (owner != getpid()) return;
   PUT(stopping, 1);
@@ -210,7 +210,7 @@ static void post(Loop* loop, Body body, void* closure, int parts) {
   if (GET(sleepers) > 0) wake(&posted, threads - 1);
 }
 
-/* Others still compute the last parts. */
+/* Wait until helpers have computed the last parts. */
 static void wait_for(Loop* loop) {
   int32_t unfinished = GET(loop->unfinished);
   while (unfinished != 0 && spin_while(&loop->unfinished, unfinished)) unfinished = GET(loop->unfinished);
@@ -232,7 +232,7 @@ static int launch(Body body, void* closure, int parts) {
   help(loop, 0);
   is_inside = 0;
   wait_for(loop);
-  /* An error is kept by the thread that raised it, so the caller raises it again. */
+  /* TVM stores an error in the thread that raised it, so the caller runs the failed part again. */
   int failed = GET(loop->failed_part);
   int result = failed < 0 ? 0 : body(failed, &loop->env, closure);
   PUT(loop->is_taken, 0);

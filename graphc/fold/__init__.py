@@ -1,1 +1,1 @@
-"""Constants: computed beforehand, and kept once."""
+"""Passes that compute constants at compile time and store equal ones once."""

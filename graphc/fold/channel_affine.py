@@ -1,4 +1,4 @@
-"""A factor and a summand a channel: what a batch norm with constant statistics is, and chains of such."""
+"""Scale and shift per channel, as computed by batch norms with constant statistics."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +14,17 @@ OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 
 @dataclass(frozen=True)
 class AffineLink:
-    """An operator of one computed value and a constant: a number, or one for each channel."""
+    """An operator of a computed value and a constant: a scalar or one value per channel."""
 
     name: str
     value: Any
-    operand: Any  # in float64, with all axes
+    operand: Any  # the constant in float64, with all axes
     is_second: bool  # whether the computed value is the second argument
 
 
 @dataclass(frozen=True)
 class ChannelAffine:
-    """What x * scale + shift computes: arrays of float64 with all axes, of which one at most is long."""
+    """The function x * scale + shift; float64 arrays with at most one axis above size 1."""
 
     scale: Any
     shift: Any
@@ -36,12 +36,12 @@ class ChannelAffine:
         return bool(np.any(self.shift != 0))
 
     def channels(self) -> tuple[int, ...]:
-        """The axes along which it has other numbers."""
+        """Return the axes along which scale or shift vary."""
         sizes = np.broadcast_shapes(self.scale.shape, self.shift.shape)
         return tuple(axis for axis, size in enumerate(sizes) if size > 1)
 
     def then(self, link: AffineLink) -> "ChannelAffine":
-        """What a call computes of the result of this."""
+        """Return this function followed by a link."""
         operand = link.operand
         if link.name == "add":
             return ChannelAffine(self.scale, self.shift + operand)
@@ -53,12 +53,12 @@ class ChannelAffine:
 
 
 def nothing(ndim: int) -> ChannelAffine:
-    """What changes no number."""
+    """Return the identity: scale 1 and shift 0."""
     return ChannelAffine(np.ones((1,) * ndim), np.zeros((1,) * ndim))
 
 
 def affine_link(call: Any, g: Graph) -> AffineLink | None:
-    """The call as a link of a chain; none if it is another operator, or of other operands."""
+    """Return the call as a link, or None if its operator or its operands do not fit."""
     if call is None or operator_name(call) not in OPERATORS:
         return None
     name, is_second = operator_name(call).removeprefix("relax."), g.is_constant(call.args[0])
@@ -72,9 +72,9 @@ def affine_link(call: Any, g: Graph) -> AffineLink | None:
 
 
 def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
-    """What links that end in a call compute together, the first one first.
+    """Return the combined function of the links that end in a call, and the links.
 
-    Each is read by the next alone, and all have their numbers along the same axis.
+    Each link's result is read only by the next; constants vary along one axis.
     """
     links: list[AffineLink] = []
     link = affine_link(call, g)
@@ -84,8 +84,8 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
             break
         links.insert(0, link)
         link = affine_link(g.producer(link.value), g) if g.read_once(link.value) else None
-    is_tuple = isinstance(call.ty, relax.TupleType)  # as of a split
-    found = nothing(0 if is_tuple else call.ty.ndim)
+    is_tuple = isinstance(call.ty, relax.TupleType)  # as the result of a split
+    affine = nothing(0 if is_tuple else call.ty.ndim)
     for each in links:
-        found = found.then(each)
-    return found, links
+        affine = affine.then(each)
+    return affine, links

@@ -1,7 +1,7 @@
-"""Batch norms with constant statistics as a factor and a summand a channel, or in the weights before them.
+"""Reduce batch norms with constant statistics to scale and shift, or fold them into weights.
 
-The importer spells a batch norm out as four operators: folding computes those of constants alone, and what is
-left divides every number by a deviation.
+The importer writes a batch norm as four operators; constant folding alone leaves a division of
+every number by a standard deviation.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from graphc.core.graph_rewriting import convolution
 from graphc.core.reporting_pass import Leave
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
 
-# Where a convolution's outputs are in its result and in its weights.
+# By layouts: the axis of output channels in a convolution's result and in its weights.
 _OUTPUTS = {
     ("NCHW", "OIHW"): (1, 0),
     ("NCW", "OIW"): (1, 0),
@@ -27,7 +27,7 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class AffineOfLinear:
-    """What a chain computes together, of what, and the linear operator that takes its factors."""
+    """A chain's function and input, and the linear operator that takes its scale, if any."""
 
     affine: ChannelAffine
     value: Any
@@ -49,7 +49,8 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
             raise Leave
         if not affine.channels():
             raise Leave("its constants are single numbers")
-        # So few cost nothing: they are fused with what is before them, whose tasks stay what they were.
+        # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay the
+        # same.
         kinds = {link.name in ("add", "subtract") for link in links}
         if len(links) == len(kinds) and all(link.name != "divide" for link in links):
             raise Leave("it is a factor and a summand at most")
@@ -69,7 +70,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 
 def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
-    """The convolution or product with weights whose outputs are the chain's channels, read by it alone."""
+    """Return the convolution or matmul that can take the scale, if only the chain reads it."""
     call = g.producer(value) if g.read_once(value) else None
     if call is None or len(call.args) != 2 or not g.is_constant(call.args[1]):
         return None
@@ -78,7 +79,7 @@ def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
 
 
 def _output_axes(call: Any) -> tuple[int, int] | None:
-    """Of outputs in the result and in the weights; none of what is not linear."""
+    """Return the axes of outputs in the result and in the weights; None if it is not linear."""
     name = operator_name(call)
     if name == "relax.matmul" and call.args[1].ty.ndim == 2:
         return call.ty.ndim - 1, 1

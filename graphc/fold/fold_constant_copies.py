@@ -1,4 +1,4 @@
-"""Weights that are laid out anew, without a library for each: TVM's FoldConstant compiles one a call."""
+"""Re-lay constant weights in NumPy; TVM's FoldConstant compiles a library for each call."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 
-Values = dict[Any, Any]  # of variables, over all iterations of their loops
+Values = dict[Any, Any]  # values of variables, over all iterations of their loops
 _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
     tirx.Add: operator.add,
     tirx.Sub: operator.sub,
@@ -33,7 +33,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def copied(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """The function's outputs, its last buffers. Raises Leave where it does more than copy numbers."""
+    """Return the outputs, the function's last buffers. Raises Leave if it not only copies."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
@@ -52,7 +52,7 @@ def _parts(body: Any) -> Iterator[Any]:
 
 
 def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> None:
-    """One nest of loops around a block that stores one number."""
+    """Run a loop nest around a block that stores one number. Raises Leave for other code."""
     loops = []
     while isinstance(nest, tirx.For):
         loops.append(nest)
@@ -73,7 +73,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """An expression over all iterations at once. Raises Leave for what copies do not need."""
+    """Evaluate an expression over all iterations at once. Raises Leave if unsupported."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):
@@ -82,14 +82,14 @@ def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
         return _value(expr.value, values, arrays)
     if compute := _BINARY.get(type(expr)):
         return compute(_value(expr.a, values, arrays), _value(expr.b, values, arrays))
-    source = getattr(expr, "source", None)  # of what reads a buffer
+    source = getattr(expr, "source", None)  # the buffer of a load
     if source is not None and source in arrays:
         indices = [_value(index, values, arrays) for index in expr.indices]
         return arrays[source][tuple(np.broadcast_arrays(*indices))]
     raise Leave("it does more than copy numbers")
 
 
-# Numbers that NumPy moves while a copying function is compiled; more are left to compiled code.
+# More numbers than this are copied faster by compiled code.
 MOST_NUMBERS: Final = 1 << 21
 
 
@@ -100,12 +100,12 @@ class FoldConstantCopies(Pass[list[Any]]):
     dtype, any_size = "", True
 
     def check(self, call: Any, g: Graph) -> list[Any]:
-        given = list(call.args[1].fields)
-        if not given or not all(map(g.is_constant, given)):
+        arguments = list(call.args[1].fields)
+        if not arguments or not all(map(g.is_constant, arguments)):
             raise Leave("an argument is computed")
-        if sum(prod(sizes_of(each)) for each in given) > MOST_NUMBERS:
+        if sum(prod(sizes_of(each)) for each in arguments) > MOST_NUMBERS:
             raise Leave("compiled code moves so many numbers faster")
-        return copied(g.tensor_function(call), [g.array(each) for each in given])
+        return copied(g.tensor_function(call), [g.array(each) for each in arguments])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
         constants = [g.constant(array) for array in facts]

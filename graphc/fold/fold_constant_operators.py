@@ -1,4 +1,4 @@
-"""Computes operators of constants: by numpy where it can, and by TVM for the rest."""
+"""Compute operators of constants: with NumPy where possible, with TVM otherwise."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from graphc.core.reporting_pass import Leave, Report, ReportingPass
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")
 _ANY = (*_NUMBERS, "bool")
-# What numpy computes to the last bit as TVM does, of numbers of these types.
+# Operators for which NumPy gives the same bits as TVM, and the data types for which it does.
 _ELEMENTWISE: Mapping[str, tuple[Callable[..., Any], Sequence[str]]] = {
     "add": (np.add, _NUMBERS),
     "astype": (np.asarray, _ANY),
@@ -87,7 +87,7 @@ class FoldRemainingConstants(ReportingPass):
 
 
 def _has_constant_results(function: Any) -> bool:
-    """True if something is made of nothing that is computed, or may be: inside branches."""
+    """Return whether an expression has only constant operands, or may in branches."""
     values = [binding.value for block in function.body.blocks for binding in block.bindings]
     return any(
         isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
@@ -96,7 +96,7 @@ def _has_constant_results(function: Any) -> bool:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """Variables, constants and shapes that an expression is made of."""
+    """Yield the variables, constants and shapes that an expression is made of."""
     if isinstance(value, relax.Call | relax.Tuple):
         for part in value.args if isinstance(value, relax.Call) else value.fields:
             yield from _leaves(part)

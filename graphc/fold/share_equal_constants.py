@@ -1,4 +1,4 @@
-"""Equal constants are one: every point of a range is imported with weights of its own."""
+"""Share equal constants: every point of a range is imported with a copy of the weights."""
 
 import hashlib
 from typing import Any
@@ -10,13 +10,13 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 
 class Constants:
-    """The constants met so far, by their content."""
+    """All distinct constants seen so far, by content."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Any] = {}
 
     def shared(self, mod: Any) -> Any:
-        """The module with the constants that were met before, where they are equal."""
+        """Return the module with each constant replaced by the first equal one seen."""
         functions = {
             var: _Sharing(self).visit_expr(each) if isinstance(each, relax.Function) else each
             for var, each in mod.functions.items()
@@ -24,7 +24,7 @@ class Constants:
         return tvm.IRModule(functions, attrs=mod.attrs)
 
     def one(self, constant: Any) -> Any:
-        """The constant that stands for all that are equal to it."""
+        """Return the first constant seen that is equal to this one."""
         return self._known.setdefault(_content(constant), constant)
 
 

@@ -1,1 +1,1 @@
-"""Changes of layout: what lets them through, and what is left of them."""
+"""Passes that change layouts, let layout changes through, and remove leftover copies."""

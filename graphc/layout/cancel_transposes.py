@@ -1,7 +1,7 @@
-"""Transposes that undo each other, with reshapes between them.
+"""Replace transposes that cancel each other, with reshapes between them, by one reshape.
 
-Tokens become images for a convolution, channels first, and channels go last again for the vectors: two
-transposes with a reshape between them, and not a number has moved. A reshape says the same, and is free.
+Tokens that become channels-first images, which a layout change turns channels-last again, pass
+two transposes and a reshape without moving a number. One reshape is free.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from graphc.core.graph_rewriting import known, permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 
 _TRANSPOSE, _RESHAPE = "relax.permute_dims", "relax.reshape"
-Piece = tuple[tuple[int, ...], int]  # of an axis: its place in memory among the pieces, and its size
-Axes = list[list[Piece]]  # each as the pieces that it consists of
+Piece = tuple[tuple[int, ...], int]  # part of an axis: its path in memory order, and its size
+Axes = list[list[Piece]]  # each axis as a list of its parts
 
 
 class CancelTransposes(Pass[Any]):
@@ -27,27 +27,27 @@ class CancelTransposes(Pass[Any]):
     after = ("layout.fold_channel_shuffles",)
 
     def check(self, call: Any, g: Graph) -> Any:
-        """The value that all of it is a reshape of."""
-        chain, transposes, found = [call], 1, None
+        """Return the value of which the chain of calls is a reshape."""
+        chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]
             if transposes > 1 and _in_order(source, chain):
-                found = source
+                reshaped = source
             producer = g.producer(source, _TRANSPOSE, _RESHAPE)
             if producer is None or not known(producer):
                 break
             chain.append(producer)
             transposes += operator_name(producer) == _TRANSPOSE
-        if found is None:
+        if reshaped is None:
             raise Leave("no transpose before it undoes it")
-        return found
+        return reshaped
 
     def rewrite(self, call: Any, facts: Any, g: Graph) -> Any:
         return facts if sizes_of(facts) == sizes_of(call) else relax.op.reshape(facts, call.ty.shape)
 
 
 def _in_order(source: Any, chain: Sequence[Any]) -> bool:
-    """True if the calls, the last first, leave the source's numbers in their order."""
+    """Return whether the calls, last first, leave the source's numbers in order."""
     axes: Axes = [[((at,), size)] for at, size in enumerate(sizes_of(source))]
     for call in reversed(chain):
         if operator_name(call) == _TRANSPOSE:
@@ -61,19 +61,19 @@ def _in_order(source: Any, chain: Sequence[Any]) -> bool:
 
 
 def _regrouped(axes: Axes, sizes: Sequence[int]) -> Axes | None:
-    """The same pieces in axes of other sizes; None where a piece would be in two that cannot share it."""
+    """Regroup the pieces into axes of other sizes; None if a piece would span two axes."""
     pieces = [piece for axis in axes for piece in axis if piece[1] > 1]
     grouped: Axes = []
     for size in sizes:
         group: list[Piece] = []
         while size > 1:
-            place, many = pieces.pop(0)
-            if many > size and many % size == 0:
-                pieces.insert(0, ((*place, 1), many // size))
-                place, many = (*place, 0), size
-            if size % many:
+            place, count = pieces.pop(0)
+            if count > size and count % size == 0:
+                pieces.insert(0, ((*place, 1), count // size))
+                place, count = (*place, 0), size
+            if size % count:
                 return None
-            group.append((place, many))
-            size //= many
+            group.append((place, count))
+            size //= count
         grouped.append(group)
     return grouped

@@ -1,8 +1,8 @@
-"""Concatenations along the last axis as copies of their parts, with what follows computed on the way.
+"""Compute concatenations along the last axis as copies, fused with what follows.
 
-TVM asks for every number which part it comes from, which leaves no vectors. Here each part has a loop of its
-own in a row of the result. What was joined before is read where it was, so that chains of concatenations, as
-of dense blocks, copy nothing twice.
+TVM's own form selects the part for every number, which prevents vectors. Here each part has
+its own loop in a row of the result. Parts of nested concatenations, as in dense blocks, are
+read at their origin, so nothing is copied twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ from graphc.tasks.keep_packed_weights import BY_PART
 from graphc.tasks.mark_elementwise_rows import width
 
 CONCAT = "relax.concat"
-# What may follow, besides factors and summands.
+# Limits that may follow a concatenation, besides scales and shifts.
 LIMITS = {"relax.nn.relu": "max", "relax.maximum": "max", "relax.minimum": "min"}
-MOST_PARTS = 64  # arguments of a function
+MOST_PARTS = 64  # most arguments of a function
 
 
 @dataclass(frozen=True)
 class FollowedConcat:
-    """A concatenation, and what a chain of calls computes of its result."""
+    """A concatenation, and the scale, shift and limits that calls apply to its result."""
 
     concat: Any
     affine: ChannelAffine
@@ -36,7 +36,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """What ends in a call; none if no such concatenation is before it, or others read what is in between."""
+    """Return the chain from a concatenation to this call; None if others read in between."""
     limits: list[str] = []
     while (limit := _limit(call, g)) is not None:
         limits.insert(0, limit)
@@ -54,14 +54,14 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
 
 
 def joins_rows(call: Any) -> bool:
-    """True for concatenations of float32 tensors of known sizes along the last axis."""
+    """Return whether a call concatenates float32 tensors of known sizes along the last axis."""
     if call is None or operator_name(call) != CONCAT or call.ty.dtype != "float32" or not known(call):
         return False
     return bool(call.ty.ndim > 1 and int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1)
 
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
-    """What it joins, and of other such concatenations what they join, while a function can take so many."""
+    """Return a concatenation's parts, nested ones flattened up to MOST_PARTS in all."""
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -73,7 +73,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """What reads the result of such a call and does not compute it on the way; None for what is no call."""
+    """Return readers that need the call's stored result; None for a reader that is no call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -87,7 +87,7 @@ def readers_of_result(value: Any, g: Graph) -> list[Any]:
 
 
 def _limit(call: Any, g: Graph) -> str | None:
-    """The limit that a call sets, as text."""
+    """Return the limit that a call applies, as TVMScript; None if it applies none."""
     kind = LIMITS.get(operator_name(call)) if call is not None else None
     if kind is None or len(call.args) == 1:
         return kind and f"T.{kind}({{}}, T.float32(0))"
@@ -97,18 +97,18 @@ def _limit(call: Any, g: Graph) -> str | None:
     return f"T.{kind}({{}}, T.float32({float(g.array(number).item())!r}))"
 
 
-REDUCTION = 3  # TVM's pattern kind that takes element-wise operators in and lets none follow
+REDUCTION = 3  # TVM's pattern kind: fused with producers, not with consumers
 
 
 @dataclass(frozen=True)
 class ConcatShape:
-    """What decides the text: sizes, which vectors are applied, and limits as text."""
+    """Everything that determines the generated function."""
 
     rows: tuple[int, ...]
-    parts: tuple[int, ...]  # of a row
+    parts: tuple[int, ...]  # columns of each part
     is_scaled: bool
     is_shifted: bool
-    limits: tuple[str, ...]  # of what is computed, in their order
+    limits: tuple[str, ...]  # TVMScript templates, in order
     lanes: int
 
     @property
@@ -117,9 +117,9 @@ class ConcatShape:
 
 
 def concat_function(shape: ConcatShape) -> Any:
-    """Takes the parts, the factors and summands of the row if there are any, and the result.
+    """Build the function of the parts, the row's scale and shift if any, and the result.
 
-    The last loop runs once, so that MetaSchedule vectorises it.
+    The last loop runs once, so that MetaSchedule does not vectorise the rows.
     """
     axes = [f"v{axis}" for axis in range(len(shape.rows))]
     loops = [f"a{axis}" for axis in range(len(shape.rows))]
@@ -151,7 +151,7 @@ def _buffer(name: str, sizes: tuple[int, ...]) -> str:
 
 
 def _copies(shape: ConcatShape, row: str) -> Iterator[str]:
-    """Vectors of each part, and what is left of it number by number."""
+    """Yield statements that copy each part in vectors, and its remainder number by number."""
     start = 0
     for at, part in enumerate(shape.parts):
         vector = width(part, shape.lanes) or shape.lanes
@@ -180,13 +180,13 @@ def _computed(shape: ConcatShape, value: str, column: str) -> str:
     return value
 
 
-# Operators of computed values, which TVM fuses with a concatenation, and with what is before that.
+# Operators that TVM fuses with a concatenation and with the producers before it.
 _FUSED = (*OPERATORS, *LIMITS)
 
 
 @dataclass(frozen=True)
 class Copies:
-    """What is copied side by side, by which factors and summands, and the sizes of all."""
+    """The tensors to copy, the scale and shift to apply, and the shape of the function."""
 
     parts: tuple[Any, ...]
     vectors: tuple[Any, ...]
@@ -225,9 +225,10 @@ class ConcatToCopies(Pass[Copies]):
 
 
 def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
-    """What a part is computed of by factors and summands which TVM could fuse with nothing before them.
+    """Return a part's source and the scale and shift to apply while copying it.
 
-    Others would compute them once more for each concatenation that reads the part.
+    That is the part itself if TVM can fuse the scale and shift with the part's producer, or if
+    other operators read the part.
     """
     producer, same = g.producer(part), nothing(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])
@@ -242,7 +243,7 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
 
 
 def _joined(parts: Sequence[ChannelAffine], sizes: Sequence[int], after: ChannelAffine) -> ChannelAffine:
-    """By place in a row: what each part is multiplied by and what is added, then the same of the row."""
+    """Concatenate the parts' scales and shifts per column, then apply the whole row's."""
     rows = [
         np.concatenate([np.resize(values, size) for values, size in zip(each, sizes, strict=True)])
         for each in ([part.scale for part in parts], [part.shift for part in parts])

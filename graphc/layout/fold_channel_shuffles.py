@@ -1,8 +1,8 @@
-"""Shuffles of channels, folded into the weights of what reads them.
+"""Fold channel shuffles into the weights of the operators that read them.
 
-A channel shuffle, and halves of one, are channels in another order. A convolution sums over all of them: with
-its weights in the order in which they lie anyway, nothing is moved. What keeps channels apart, such as a
-depthwise convolution, works on them as they lie, and leaves the order to what reads it.
+A channel shuffle, or a half of one, only permutes channels. A convolution sums over all
+channels, so permuting its weights instead moves no data. An operator that keeps channels
+apart, such as a depthwise convolution, works in memory order, and its readers permute.
 """
 
 from collections.abc import Sequence
@@ -20,27 +20,27 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import known, permutation, sizes_of
 from graphc.core.reporting_pass import Leave
 
-Origin = tuple[Any, int]  # a variable, and a channel of it
-Places = tuple[Any, Sequence[int]]  # what is taken from, and which channels; none where channels are computed
-CHANNELS = 1  # the axis: networks are still as ONNX has them
+Origin = tuple[Any, int]  # a variable, and one of its channels
+Places = tuple[Any, Sequence[int]]  # a tensor and its channels; (None, ()) if they are computed
+CHANNELS = 1  # the channel axis: the layout is still ONNX's
 _SLICE, _SPLIT = "relax.strided_slice", "relax.split"
 _RESHAPE, _TRANSPOSE = "relax.reshape", "relax.permute_dims"
 
 
 @dataclass(frozen=True)
 class Origins:
-    """The origin of each channel of a value, and whether a shuffle is on the way there."""
+    """The origin of each channel of a value, and whether a shuffle was applied on the way."""
 
     channels: list[Origin]
     shuffled: bool = False
 
     def taken(self, places: Sequence[int], shuffled: bool) -> "Origins":
-        """Those of some channels in turn."""
+        """Return the origins of the channels at `places`, in that order."""
         return Origins([self.channels[place] for place in places], self.shuffled or shuffled)
 
 
 def origins(value: Any, g: Graph) -> Origins:
-    """Where the channels of a value come from."""
+    """Trace a value's channels back through slices, splits, concatenations and shuffles."""
     call = g.bound(value)
     if isinstance(call, relax.TupleGetItem):
         return _of_part(call, g) or _own(value)
@@ -53,10 +53,10 @@ def origins(value: Any, g: Graph) -> Origins:
     return origins(source, g).taken(places, operator_name(call) != _SLICE) if places else _own(value)
 
 
-def runs(found: Sequence[Origin]) -> list[tuple[Any, int, int]]:
-    """Channels that lie beside each other in one variable: the first, and behind the last."""
+def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
+    """Merge contiguous channels of one variable into (source, first, end)."""
     joined: list[tuple[Any, int, int]] = []
-    for source, channel in found:
+    for source, channel in channels:
         last = joined[-1] if joined else None
         if last is not None and last[0].same_as(source) and last[2] == channel:
             joined[-1] = (source, last[1], channel + 1)
@@ -65,12 +65,12 @@ def runs(found: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     return joined
 
 
-def gathered(found: Sequence[Origin]) -> Any:
-    """What puts channels beside each other, run by run."""
+def gathered(channels: Sequence[Origin]) -> Any:
+    """Concatenate the runs of channels into one value."""
     parts = []
-    for source, first, end in runs(found):
-        whole = (first, end) == (0, sizes_of(source)[CHANNELS])
-        parts.append(source if whole else relax.op.strided_slice(source, [CHANNELS], [first], [end]))
+    for source, first, end in runs(channels):
+        is_all = (first, end) == (0, sizes_of(source)[CHANNELS])
+        parts.append(source if is_all else relax.op.strided_slice(source, [CHANNELS], [first], [end]))
     return relax.op.concat(parts, CHANNELS) if len(parts) > 1 else parts[0]
 
 
@@ -79,7 +79,7 @@ def _own(value: Any) -> Origins:
 
 
 def _of_part(part: Any, g: Graph) -> Origins | None:
-    """Those of a part that a split makes; none of other tuples."""
+    """Return the origins of one output of a split along channels; None for any other tuple."""
     split = g.producer(part.tuple_value, _SPLIT)
     if split is None or not known(split) or int(split.attrs.axis) != CHANNELS:
         return None
@@ -98,30 +98,30 @@ def _places(call: Any, g: Graph) -> Places:
         return source, range(sizes_of(source)[CHANNELS])[first:end]
     if name == "relax.take" and call.attrs.axis == CHANNELS and g.is_constant(call.args[1]):
         return call.args[0], g.array(call.args[1]).ravel().tolist()
-    return _turned(call, g) if name == _RESHAPE else (None, ())
+    return _shuffled_places(call, g) if name == _RESHAPE else (None, ())
 
 
-def _turned(call: Any, g: Graph) -> Places:
-    """Of a reshape, a transpose and a reshape that move whole channels."""
+def _shuffled_places(call: Any, g: Graph) -> Places:
+    """Return the channel permutation of a reshape, a transpose and a reshape."""
     transpose = g.producer(call.args[0], _TRANSPOSE)
-    opened = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
-    if opened is None or not known(opened) or sizes_of(opened.args[0]) != sizes_of(call):
+    grouped = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
+    if grouped is None or not known(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
         return None, ()
     batch, channels, *image = sizes_of(call)
-    sizes, axes = sizes_of(opened), permutation(transpose)
-    before, behind = _filled(sizes, batch), _filled(sizes[::-1], prod(image))
-    if before is None or behind is None:
+    sizes, axes = sizes_of(grouped), permutation(transpose)
+    before, after = _leading_axes(sizes, batch), _leading_axes(sizes[::-1], prod(image))
+    if before is None or after is None:
         return None, ()
-    kept, end = list(range(len(sizes))), len(sizes) - behind
-    if (*kept[:before], *kept[end:]) != (*axes[:before], *axes[end:]):
+    axis_order, end = list(range(len(sizes))), len(sizes) - after
+    if (*axis_order[:before], *axis_order[end:]) != (*axes[:before], *axes[end:]):
         return None, ()
-    moved = [axis - before for axis in axes[before:end]]
-    places = np.arange(channels).reshape(sizes[before:end]).transpose(moved)
-    return opened.args[0], places.ravel().tolist()
+    order = [axis - before for axis in axes[before:end]]
+    places = np.arange(channels).reshape(sizes[before:end]).transpose(order)
+    return grouped.args[0], places.ravel().tolist()
 
 
-def _filled(sizes: Sequence[int], numbers: int) -> int | None:
-    """How many of the first axes hold so many numbers."""
+def _leading_axes(sizes: Sequence[int], numbers: int) -> int | None:
+    """Return how many leading axes hold exactly `numbers` numbers; None if no count does."""
     products = list(accumulate(sizes, mul, initial=1))
     return products.index(numbers) if numbers in products else None
 
@@ -131,16 +131,16 @@ _UNARY = ("exp", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh")
 _POOLS = ("nn.avg_pool2d", "nn.max_pool2d", "nn.adaptive_avg_pool2d")
 _BINARY = ("add", "divide", "maximum", "minimum", "multiply", "subtract")
 _BY_CHANNEL = tuple(f"relax.{name}" for name in (*_UNARY, *_POOLS, *_BINARY))
-MOST_RUNS = 32  # of channels to copy: more of them are long programs that move little at once
+MOST_RUNS = 32  # to copy: more runs need long code that moves little data each
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """What a call reads: the origins of its channels in memory's order, and their places in the call's."""
+    """A call's input channels in memory order, and their places in the call's order."""
 
     channels: list[Origin]
-    order: list[int]  # of the call's channels, to be in memory's order
-    sums: bool  # over all channels, so that no order is left
+    order: list[int]  # the call's channels, sorted in memory order
+    sums: bool  # whether the call sums over all channels, so that its result has no order
 
 
 class FoldChannelShuffles(Pass[Shuffled]):
@@ -156,10 +156,10 @@ class FoldChannelShuffles(Pass[Shuffled]):
         source = origins(data, g)
         if not source.shuffled:
             raise Leave("no shuffle is before it")
-        found = source.channels
-        order = _memory_order(found)
-        channels = [found[place] for place in order]
-        if len(set(found)) < len(found) or len(runs(channels)) > MOST_RUNS:
+        channel_origins = source.channels
+        order = _memory_order(channel_origins)
+        channels = [channel_origins[place] for place in order]
+        if len(set(channel_origins)) < len(channel_origins) or len(runs(channels)) > MOST_RUNS:
             raise Leave("its channels lie apart, or some of them twice")
         return Shuffled(channels, order, _sums(call, g))
 
@@ -172,16 +172,16 @@ class FoldChannelShuffles(Pass[Shuffled]):
         return relax.op.take(result, relax.const(np.argsort(facts.order)), CHANNELS)
 
 
-def _memory_order(found: Sequence[Origin]) -> list[int]:
-    """Places of channels: variables in the order in which they are met, and in each as they lie."""
-    met: dict[Any, int] = {}
-    for source, _ in found:
-        met.setdefault(source, len(met))
-    return sorted(range(len(found)), key=lambda place: (met[found[place][0]], found[place][1]))
+def _memory_order(origins_: Sequence[Origin]) -> list[int]:
+    """Return places of channels sorted by variable, in order of first use, and by channel."""
+    rank: dict[Any, int] = {}
+    for source, _ in origins_:
+        rank.setdefault(source, len(rank))
+    return sorted(range(len(origins_)), key=lambda place: (rank[origins_[place][0]], origins_[place][1]))
 
 
 def _sums(call: Any, g: Graph) -> bool:
-    """True for a sum over all channels, False for what keeps them apart."""
+    """Return whether the call sums over all channels. Raises Leave for other groups."""
     if operator_name(call) not in _CONVOLUTIONS:
         if not all(g.is_constant(value) for value in call.args[1:]):
             raise Leave("its other operand is computed")
@@ -196,12 +196,12 @@ def _sums(call: Any, g: Graph) -> bool:
 
 
 def _reordered(call: Any, value: Any, facts: Shuffled, g: Graph) -> Any:
-    """A constant with its channels in memory's order."""
+    """Return a constant with its channels in memory order."""
     values = g.array(value)
     if operator_name(call) in _CONVOLUTIONS:
         axis = CHANNELS if facts.sums else 0
     else:
-        axis = CHANNELS - (call.ty.ndim - values.ndim)  # as operands of fewer axes meet
+        axis = CHANNELS - (call.ty.ndim - values.ndim)  # aligned at the last axis
     if axis < 0 or values.shape[axis] == 1:
         return value
     return g.constant(np.take(values, facts.order, axis))

@@ -1,7 +1,7 @@
-"""Look-ups of rows in tables, as of embeddings: one function with all that is done to their indices.
+"""Fuse look-ups of rows in tables, such as embeddings, with the arithmetic on their indices.
 
-ONNX lets indices count from the end. The importer asks each whether it does, in a function of its own, which
-costs as much as the look-up; and where the rows of many tables are joined, all are copied once more.
+ONNX lets indices count from the end. The importer handles this in a separate function, which
+costs as much as the look-up; concatenating the rows of many tables copies them again.
 """
 
 from math import prod
@@ -17,7 +17,7 @@ from graphc.layout.joined_rows_function import RowPart, joined_rows
 
 _CONCAT, _TAKE, _WHERE = "relax.concat", "relax.take", "relax.where"
 _VIEWS = ("relax.reshape", "relax.squeeze", "relax.expand_dims")
-FEW = 2  # look-ups that are joined; the rows of one are copied again as cheaply
+FEW = 2  # fewest look-ups worth fusing with a concatenation
 
 
 class FuseLookups(Pass[list[RowPart]]):
@@ -37,65 +37,65 @@ class FuseLookups(Pass[list[RowPart]]):
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
         rows = _rows(call)
-        shape, wanted = (rows, prod(sizes_of(call)) // rows), sizes_of(call)
-        found = joined_rows("lookup", facts, (rows,), g)
-        return found if shape == wanted else relax.op.reshape(found, wanted)
+        shape, sizes = (rows, prod(sizes_of(call)) // rows), sizes_of(call)
+        joined = joined_rows("lookup", facts, (rows,), g)
+        return joined if shape == sizes else relax.op.reshape(joined, sizes)
 
 
 def _rows(call: Any) -> int:
-    """How often a row is written that holds all that is joined."""
+    """Return the number of rows that the result is made of."""
     axis = int(call.attrs.axis) % call.ty.ndim if operator_name(call) == _CONCAT else -1
     return prod(sizes_of(call)[:axis])
 
 
 def _joined(part: Any, rows: int, g: Graph) -> RowPart:
-    """The look-up that alone makes a part; else the part, as it was before it was reshaped."""
-    value, alone = part, g.read_once(part)
+    """Return the look-up that only this part reads, or else the part before reshapes."""
+    value, is_read_once = part, g.read_once(part)
     while (view := g.producer(value, *_VIEWS)) is not None and known(view):
         value = view.args[0]
-        alone = alone and g.read_once(value)
-    call, plain = g.producer(value, _TAKE), RowPart(value, prod(sizes_of(value)) // rows)
-    if call is None or not alone or not known(call) or _rows(call) != rows:
-        return plain
+        is_read_once = is_read_once and g.read_once(value)
+    call, copied_part = g.producer(value, _TAKE), RowPart(value, prod(sizes_of(value)) // rows)
+    if call is None or not is_read_once or not known(call) or _rows(call) != rows:
+        return copied_part
     try:
         return _lookup(call, g)
     except Leave:
-        return plain
+        return copied_part
 
 
 def _lookup(call: Any, g: Graph) -> RowPart:
-    """What a `take` looks up. Raises Leave."""
+    """Return what a `take` looks up. Raises Leave if it does not take rows of a table."""
     table, index = call.args
     if call.attrs.axis != 0 or table.ty.ndim != 2 or index.ty.ndim == 0:
         raise Leave("it takes no rows of a table")
-    asked = g.producer(index, _WHERE)
-    numbers = asked.args[2] if asked is not None else None
-    if asked is None or not _from_either_end(asked, numbers, sizes_of(table)[0], g):
+    choice = g.producer(index, _WHERE)
+    numbers = choice.args[2] if choice is not None else None
+    if choice is None or not _from_either_end(choice, numbers, sizes_of(table)[0], g):
         raise Leave("its indices all count from the front")
     source, column = _column(numbers, g)
     return RowPart(table, sizes_of(table)[1], 0, source, column)
 
 
-def _from_either_end(asked: Any, numbers: Any, rows: int, g: Graph) -> bool:
-    """True for x + rows where x < 0, else x."""
-    less, added = g.producer(asked.args[0], "relax.less"), g.producer(asked.args[1], "relax.add")
-    if less is None or added is None:
+def _from_either_end(where: Any, numbers: Any, rows: int, g: Graph) -> bool:
+    """Return whether the choice is x + rows if x < 0, else x."""
+    comparison, added = g.producer(where.args[0], "relax.less"), g.producer(where.args[1], "relax.add")
+    if comparison is None or added is None:
         return False
-    same = less.args[0].same_as(numbers) and added.args[0].same_as(numbers)
+    same = comparison.args[0].same_as(numbers) and added.args[0].same_as(numbers)
     return same and all(
         g.is_constant(call.args[1]) and call.args[1].ty.ndim == 0 and g.array(call.args[1]) == number
-        for call, number in ((less, 0), (added, rows))
+        for call, number in ((comparison, 0), (added, rows))
     )
 
 
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
-    """The tensor in whose rows indices stand, and the column."""
+    """Return the tensor whose rows contain the indices, and the column of the indices."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
     if call is None or not known(call):
         return numbers, 0
     if operator_name(call) in _VIEWS:
         return _column(call.args[0], g)
-    source, which = call.args
-    if call.attrs.axis != source.ty.ndim - 1 or not g.is_constant(which) or which.ty.ndim > 0:
+    source, index = call.args
+    if call.attrs.axis != source.ty.ndim - 1 or not g.is_constant(index) or index.ty.ndim > 0:
         return numbers, 0
-    return source, int(g.array(which)) % sizes_of(source)[-1]
+    return source, int(g.array(index)) % sizes_of(source)[-1]

@@ -1,6 +1,6 @@
-"""Rows of several tensors beside each other: each is copied in vectors.
+"""Build functions that concatenate rows of several tensors, copying each part in vectors.
 
-TVM asks of every number which tensor it comes from.
+TVM's own form selects the tensor for every number.
 """
 
 from collections.abc import Sequence
@@ -14,23 +14,23 @@ from graphc.core import graph_rewriting
 from graphc.core.graph import Graph
 from graphc.core.graph_rewriting import sizes_of
 
-Arguments = dict[Any, tuple[str, tuple[int, ...]]]  # names and shapes of what is read
-SMALL = 1 << 14  # numbers that one core has copied before others would have begun
+Arguments = dict[Any, tuple[str, tuple[int, ...]]]  # name and shape of each tensor that is read
+SMALL = 1 << 14  # numbers that one core copies before a second core could start
 
 
 @dataclass(frozen=True)
 class RowPart:
-    """Columns of the result: some of a tensor's, in the same row or in one whose number stands elsewhere."""
+    """Columns of the result, copied from the same row of a tensor or from a looked-up row."""
 
     source: Any
     columns: int
     first: int = 0
-    numbers: Any | None = None  # each row of which holds numbers of rows; below zero they count from the end
+    numbers: Any | None = None  # numbers of rows in `source`; negative ones count from the end
     column: int = 0
 
 
 def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
-    """The call of a function that joins the parts for all indices of the outer axes."""
+    """Return the call of a function that joins the parts for all indices of the outer axes."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(each for part in parts for each in (part.source, part.numbers) if each is not None)
     arguments: Arguments = {}
@@ -46,7 +46,7 @@ def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: 
 
 
 def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int, ...], lanes: int) -> Any:
-    """One block a row, or one for all of few; its last loop runs once, so that MetaSchedule vectorises it."""
+    """Build a function with a block per row, or one block if small, and a dummy last loop."""
     *outer, columns = result
     within = outer if prod(result) <= SMALL else [1 for _ in outer]
     extents = [size // inside for size, inside in zip(outer, within, strict=True)]
@@ -70,20 +70,20 @@ def main({", ".join(buffers)}, y: T.Buffer({result}, "float32")) -> None:
 
 
 def _copies(parts: Sequence[RowPart], arguments: Arguments, row: str, lanes: int) -> str:
-    """Whole vectors of each part, then what is left."""
-    text, done = "", 0
+    """Return statements that copy whole vectors of each part, then its remainder."""
+    text, column = "", 0
     for part in parts:
         source = f"{arguments[part.source][0]}[{_source_row(part, arguments, row)}"
         vectors, rest = divmod(part.columns, lanes)
-        for start, many, width in ((0, vectors, lanes), (vectors * lanes, 1, rest)):
+        for start, count, width in ((0, vectors, lanes), (vectors * lanes, 1, rest)):
             at = f"{start} + k * {width} + i"
             copy = f"""
-                for k in range({many}):
+                for k in range({count}):
                     for i in T.vectorized({width}):
-                        y[{row}, {done} + {at}] = {source}, {part.first} + {at}]
+                        y[{row}, {column} + {at}] = {source}, {part.first} + {at}]
 """
-            text += copy if many * width else ""
-        done += part.columns
+            text += copy if count * width else ""
+        column += part.columns
     return text
 
 

@@ -1,4 +1,4 @@
-"""Element-wise operators before the reshape of what a tensor function computes, so that they fuse with it."""
+"""Move element-wise operators before reshapes of tensor functions' results, to fuse them."""
 
 from math import prod
 from typing import Any
@@ -21,15 +21,15 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     """Moves operators whose other operand is a number, a vector of the last axis, or reshaped alike."""
 
     name, match = "layout.move_elementwise_before_reshape", _ELEMENTWISE
-    dtype, forward = "", True  # forward: chains move as a whole
+    dtype, forward = "", True  # forward: whole chains of operators move
     after = ("conv.split_transpose_by_phase",)
 
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
-        """What is reshaped, and the other operands."""
+        """Return the value that is reshaped, and the other operands before the reshape."""
         view = g.producer(call.args[0], RESHAPE)
         if view is None or not known(view):
             raise Leave("no reshape of known sizes is before it")
-        # The axes that become the last one: itself, or groups of it; none where others are in it.
+        # The source axes that become the last axis: the last one, or groups and channels.
         sizes, last = sizes_of(view.args[0]), sizes_of(view)[-1:]
         ends = (sizes[-count:] for count in (1, 2))
         channels = next((end for end in ends if last == (prod(end),)), ())
@@ -46,7 +46,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
 
 def _from_function(g: Graph, value: Any) -> bool:
-    """True for what a tensor function computes, and what was moved behind one."""
+    """Return whether a tensor function computes the value, before any moved operators."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)
@@ -54,12 +54,12 @@ def _from_function(g: Graph, value: Any) -> bool:
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
-    """The other operand before the reshape; numbers where it is a constant vector."""
-    other = g.producer(operand, RESHAPE)
-    if other is not None and known(other):
-        reshapes = ((other, view), (other.args[0], view.args[0]))
+    """Return the other operand before the reshape, as an array if it is a constant vector."""
+    operand_view = g.producer(operand, RESHAPE)
+    if operand_view is not None and known(operand_view):
+        reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))
         if all(sizes_of(one) == sizes_of(two) for one, two in reshapes):
-            return other.args[0]
+            return operand_view.args[0]
     if not g.is_constant(operand):
         raise Leave("its other operand is computed, and not reshaped alike")
     values = g.array(operand)

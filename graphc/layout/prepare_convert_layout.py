@@ -1,7 +1,7 @@
-"""Operators in forms that a change of layout passes through, so that nothing around them is transposed.
+"""Rewrite operators that block TVM's ConvertLayout, to avoid transposes around them.
 
-TVM's ConvertLayout stops at leaky ReLUs, at padding, and at constants of fewer axes than what they meet; it
-changes the tensor functions that TVM's importer makes of Clip.
+It stops at leaky ReLUs, at padding and at constants with fewer axes than the other operand,
+and it breaks the tensor functions that TVM's importer makes of Clip.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class ClipToMaxMin(Pass[Bound]):
 
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
-    """How many it puts before and after each axis; None if it does anything else."""
+    """Return the zeros a function adds before and after each axis; None if it does more."""
     # The function must consist of loops around one block.
     inner = function.body.block.body
     while isinstance(inner, For):
@@ -63,11 +63,11 @@ def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
 
 
 def _shift(index: Any, var: Any) -> int | None:
-    """How far an index lies before an axis; None if it is anything else."""
+    """Return by how much an index is shifted against an axis; None if it is anything else."""
     if isinstance(index, Var):
         return 0 if index.same_as(var) else None
-    plain = isinstance(index, Sub) and isinstance(index.b, IntImm) and index.a.same_as(var)
-    return int(index.b) if plain else None
+    is_difference = isinstance(index, Sub) and isinstance(index.b, IntImm) and index.a.same_as(var)
+    return int(index.b) if is_difference else None
 
 
 LEAKY = "relax.nn.leakyrelu"

@@ -1,7 +1,7 @@
-"""Transposes that move the last axis, tile by tile.
+"""Transpose the last axis tile by tile.
 
-Column by column, every element costs a cache line, and the lines of a column share few sets of the nearest
-cache. A tile of 16 x 16 elements reads sixteen lines and uses each completely.
+In a transpose by columns every element costs a cache line, and the lines of a column share few
+cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class TileTransposes(Pass[Permutation]):
 
 
 def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
-    """One block per tile; its last loop runs once, so that MetaSchedule vectorises it."""
+    """Build a function with a block per tile, and a dummy last loop for MetaSchedule."""
     last = len(sizes) - 1
     tiled = (across, last)
     loops = [f"a{axis}" for axis in range(len(sizes))]
@@ -53,9 +53,9 @@ def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     start = [f"v{axis} * {TILE}" if axis in tiled else f"v{axis}" for axis in range(len(sizes))]
     to = list(start)
     to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
-    whole = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
+    block = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
-    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, whole))
+    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, block))
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
@@ -65,7 +65,7 @@ def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "f
             {", ".join(f"v{axis}" for axis in range(len(sizes)))}, v_once = T.axis.remap(
                 "{"S" * (len(sizes) + 1)}", [{", ".join(loops)}, once])
             T.reads(x[{region}])
-            T.writes(y[{", ".join(whole)}])
+            T.writes(y[{", ".join(block)}])
             for i in T.unroll({TILE}):
                 for j in T.vectorized({TILE}):
                     y[{", ".join(to)}] = x[{place}]

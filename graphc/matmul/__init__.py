@@ -1,1 +1,1 @@
-"""Products of matrices, pass by pass."""
+"""Passes on matrix products."""

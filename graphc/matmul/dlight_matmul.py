@@ -1,16 +1,16 @@
-"""DLight's schedule rule for products on a GPU, with int8 products that TVM can lower."""
+"""DLight's schedule rule for products on a GPU, changed so that TVM can lower int8 products."""
 
 from typing import Any, Final
 
 from tvm.s_tir.dlight.gpu import Matmul
 
-INT8: Final = "_s8s8s32"  # in the name of the tensor-core instruction
+INT8: Final = "_s8s8s32"  # part of the tensor-core instruction's name
 
 
 class LowerableMatmul(Matmul):  # type: ignore[misc]
-    """Schedule a product by DLight, without software pipelines if it multiplies int8 on tensor cores.
+    """Schedules a product by DLight, without software pipelines for int8 on tensor cores.
 
-    One of their two pipelines has a single iteration whatever the sizes, and TVM 0.27 cannot lower it.
+    One of DLight's two pipelines always has a single iteration, which TVM 0.27 cannot lower.
     """
 
     def apply(self, func: Any, target: Any, tunable: bool) -> Any | None:

@@ -1,7 +1,7 @@
-"""Batched products that read and write through permuted axes, as in attention.
+"""Fuse batched products with the transposes around them, as in attention.
 
-A transpose that keeps the last axis in place costs nothing inside a product, because rows stay contiguous; as
-an operator of its own it copies everything.
+A transpose that keeps the last axis costs nothing inside a product, because rows stay
+contiguous; as a separate operator it copies everything.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor before its transpose, and the permutation."""
+    """A factor before its transpose, and the transpose's permutation."""
 
     value: Any
     axes: list[int]
@@ -29,7 +29,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class PermutedProduct:
-    """A product of its factors' sources."""
+    """A product over the factors before their transposes, and its arguments."""
 
     product: Product
     arguments: list[Any]
@@ -38,7 +38,8 @@ class PermutedProduct:
 class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     """Fuses transposes of results and factors with products of two computed factors.
 
-    With `lanes` such products get sizes that can be tiled for vectors of so many numbers.
+    With `lanes`, these products also get sizes that can be tiled for vectors of so many
+    numbers.
     """
 
     name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)
@@ -73,15 +74,15 @@ def _of_factors(product: Any, g: Graph) -> PermutedProduct:
         raise Leave("it is rewritten with the transpose that reads it")
     factors = [_factor(value, g) for value in product.args]
     permuted = _permuted(product, factors, range(product.ty.ndim), g.lanes)
-    grows = permuted.product.whole != permuted.product.sizes
+    is_padded = permuted.product.whole != permuted.product.sizes
     pairs = zip(factors, product.args, strict=True)
-    if not grows and all(factor.value.same_as(value) for factor, value in pairs):
+    if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
         raise Leave("its factors are not transposed, and its sizes can be tiled")
     return permuted
 
 
 def _reject_unfit(product: Any) -> None:
-    """Raises Leave unless both factors are computed stacks of equally many matrices."""
+    """Raise Leave unless both factors are computed stacks of equally many float32 matrices."""
     left, right = product.args
     if not isinstance(left, relax.Var) or not isinstance(right, relax.Var):
         raise Leave("a factor is constant")
@@ -92,13 +93,13 @@ def _reject_unfit(product: Any) -> None:
 
 
 def _axes(transpose: Any) -> list[int]:
-    """The permutation of a transpose; empty if it moves the last axis."""
+    """Return the permutation of a transpose; empty if it moves the last axis."""
     axes = list(permutation(transpose))
     return axes if axes[-1] == len(axes) - 1 else []
 
 
 def _factor(value: Any, g: Graph) -> Factor:
-    """The factor itself where there is no transpose to fuse."""
+    """Return the factor before its transpose, or itself if there is none to fuse."""
     transpose = g.producer(value, TRANSPOSE)
     if transpose is not None and (axes := _axes(transpose)):
         return Factor(transpose.args[0], axes)
@@ -106,16 +107,16 @@ def _factor(value: Any, g: Graph) -> Factor:
 
 
 def _permuted(product: Any, factors: Sequence[Factor], axes: Sequence[int], lanes: int) -> PermutedProduct:
-    """The product of the factors' sources, with a permuted result."""
+    """Return the product of the untransposed factors with a permuted result."""
     *stack, rows, inputs = sizes_of(product.args[0])
     above = [f"a{axis}" for axis in range(len(stack))]
     sizes = dict(zip([*above, *"ijk"], [*stack, rows, sizes_of(product)[-1], inputs], strict=True))
     left, right = factors
     x, w = _before([*above, *"ik"], left.axes), _before([*above, *"kj"], right.axes)
-    plain = Product(sizes, x, w, [[*above, *"ij"][axis] for axis in axes], sizes)
-    return PermutedProduct(tileable(plain, lanes) if lanes else plain, [left.value, right.value])
+    unpadded = Product(sizes, x, w, [[*above, *"ij"][axis] for axis in axes], sizes)
+    return PermutedProduct(tileable(unpadded, lanes) if lanes else unpadded, [left.value, right.value])
 
 
 def _before(axes: list[str], permutation: list[int]) -> list[str]:
-    """The axes in their order before the permutation."""
+    """Return the axes in their order before the permutation."""
     return [axis for _, axis in sorted(zip(permutation, axes, strict=True))]

@@ -1,7 +1,7 @@
-"""Products of matrices as tensor functions, of sizes that can be tiled.
+"""Build matrix products as tensor functions whose sizes can be tiled.
 
-101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more of them, in
-buffers of the function's own, cost less than tiles that fit badly. Only what was asked for is copied out.
+101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more in
+local buffers cost less than bad tiles. Only the requested part is copied out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,14 +13,14 @@ from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, numbers, parsed
 
 @dataclass(frozen=True)
 class Product:
-    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer names its axes in the order of its own."""
+    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer has its own order of axes."""
 
-    sizes: Mapping[str, int]  # of the axes, as asked for
+    sizes: Mapping[str, int]  # size of each axis as requested
     x: Sequence[str]
     w: Sequence[str]
     y: Sequence[str]
-    whole: Mapping[str, int]  # as computed
-    w_is_whole: bool = False  # a constant, which was filled up beforehand
+    whole: Mapping[str, int]  # size of each axis as computed, padding included
+    w_is_whole: bool = False  # whether w is a constant that is already padded
 
     @property
     def stack(self) -> list[str]:
@@ -28,14 +28,14 @@ class Product:
 
 
 def tileable(product: Product, lanes: int) -> Product:
-    """With as many rows and columns as can be tiled for such vectors."""
+    """Return the product with rows and columns padded to sizes that can be tiled."""
     rows, columns = product.sizes["i"], product.sizes["j"]
-    whole = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
-    return replace(product, whole={**product.sizes, **whole})
+    padded = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
+    return replace(product, whole={**product.sizes, **padded})
 
 
 def function(product: Product) -> Any:
-    """The tensor function; what follows can be fused with it."""
+    """Return the tensor function; TVM can fuse element-wise operators after it."""
     filled = {"x": product.x, "w": product.w} if not product.w_is_whole else {"x": product.x}
     filled = {name: axes for name, axes in filled.items() if _grows(product, axes)}
     order = [*product.stack, "i", "j"]
@@ -65,7 +65,7 @@ def _grows(product: Product, axes: Sequence[str]) -> bool:
 
 
 def _canonical(product: Product, axes: Sequence[str]) -> list[str]:
-    """Rows behind the stack, then what is summed, or what is summed and then columns."""
+    """Return a factor's axes: the stack, then rows and inputs, or inputs and columns."""
     last = ["i", "k"] if "i" in axes else ["k", "j"]
     return [*(axis for axis in product.stack if axis in axes), *last]
 
@@ -77,8 +77,8 @@ def _read(product: Product, name: str, filled: Mapping[str, Sequence[str]]) -> s
 
 def _copy(product: Product, name: str, axes: Sequence[str]) -> str:
     order = _canonical(product, axes)
-    grown = [axis for axis in axes if product.whole[axis] != product.sizes[axis]]
-    inside = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in grown)
+    padded_axes = [axis for axis in axes if product.whole[axis] != product.sizes[axis]]
+    inside = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in padded_axes)
     value = f"T.if_then_else({inside}, {_at(name, axes)}, T.float32(0))"
     block = _block(f"{name}_filled", order, product.whole, f"{_at(f'{name}_whole', order)} = {value}")
     return _buffer(product, f"{name}_whole", order) + block

@@ -1,4 +1,4 @@
-"""Products with constant factors get sizes that can be tiled, where their own have no fitting factors."""
+"""Pad products with constant factors to sizes that can be tiled."""
 
 from typing import Any
 
@@ -26,9 +26,9 @@ class PadMatmulToTiles(Pass[matmul_function.Product]):
         *stack, _, outputs = sizes_of(weights)
         if stack and tuple(stack) != sizes_of(data)[:-2]:
             raise Leave("its factors are stacks of other sizes")
-        plain = _product(sizes_of(data), outputs, is_stack=bool(stack))
-        tiled = matmul_function.tileable(plain, g.lanes)
-        if tiled == plain:
+        product = _product(sizes_of(data), outputs, is_stack=bool(stack))
+        tiled = matmul_function.tileable(product, g.lanes)
+        if tiled == product:
             raise Leave("its sizes can be tiled")
         if stack and tiled.whole["j"] == outputs:
             raise Leave("it is a stack whose columns fill vectors")

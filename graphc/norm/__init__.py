@@ -1,1 +1,1 @@
-"""Norms and softmaxes, row by row or in parts."""
+"""Passes on norms and softmax, computed row by row or in parts."""

@@ -1,7 +1,7 @@
-"""Group and instance norms of images as one operator, before layouts change.
+"""Replace group and instance norms of images by one operator before layouts change.
 
-The importer spells them as means, variances and reshapes to groups, which leave rows of single channels, and
-transposes around them.
+The importer writes them as mean, variance and reshapes to groups. Later passes would see rows
+of single channels with transposes around them.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ NO_NORM = "it is no norm: no mean and deviation are before it"
 
 @dataclass(frozen=True)
 class GroupNorm:
-    """What is normed, without gains and offsets, over all but its first two axes."""
+    """The input of a norm without gains and offsets over all but the first two axes."""
 
     data: Any
     groups: int
@@ -32,7 +32,7 @@ class FindGroupNorms(Pass[GroupNorm]):
     """Writes norms that the importer spells out as one operator, if their channels fill whole vectors."""
 
     name, match = "norm.find_groups", (RESHAPE, "relax.divide")
-    forward = True  # a norm's rows are not another norm's data
+    forward = True  # skip a norm's reshaped data, which looks like another norm's
 
     def check(self, call: Any, g: Graph) -> GroupNorm:
         if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
@@ -43,8 +43,8 @@ class FindGroupNorms(Pass[GroupNorm]):
             if before is None:
                 raise Leave("no reshape is before the norm")
             rows, sizes = sizes_of(before), sizes_of(call)
-            alike = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
-            if not alike or sizes[1] % rows[1]:
+            is_grouped = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+            if not is_grouped or sizes[1] % rows[1]:
                 raise Leave("the rows of the norm are no groups of channels")
             return GroupNorm(before.args[0], rows[1], normed.epsilon)
         normed = _normed(g, call)
@@ -59,7 +59,7 @@ class FindGroupNorms(Pass[GroupNorm]):
 
 
 def _without_units(g: Graph, value: Any) -> Any | None:
-    """The quotient behind products with ones and sums with zeros."""
+    """Return the division before multiplications by 1 and additions of 0."""
     for operator, unit in (("relax.add", 0), ("relax.multiply", 1)):
         call = g.producer(value, operator)
         if call is not None and g.is_constant(call.args[1]):
@@ -70,7 +70,7 @@ def _without_units(g: Graph, value: Any) -> Any | None:
 
 
 def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
-    """The norm of each channel by itself."""
+    """Return the norm that a division computes, with one group per channel. Raises Leave."""
     if quotient is None:
         raise Leave(NO_NORM)
     difference = g.producer(quotient.args[0], "relax.subtract")
@@ -87,7 +87,7 @@ def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
 
 
 def _is_of_pixels(reduction: Any, data: Any) -> bool:
-    """True if it is over all but the first two axes, and keeps them."""
+    """Return whether a reduction is over all but the first two axes and keeps them."""
     axes = [int(axis) % data.ty.ndim for axis in reduction.attrs.axis or ()]
     same = reduction.args[0].same_as(data) and bool(reduction.attrs.keepdims)
     return same and axes == list(range(2, data.ty.ndim))

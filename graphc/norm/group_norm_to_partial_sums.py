@@ -1,4 +1,4 @@
-"""Group and instance norms of channels-last images: sums beside each other for all channels, in parts."""
+"""Compute group and instance norms of channels-last images from partial sums per channel."""
 
 from dataclasses import dataclass
 from math import prod
@@ -14,7 +14,7 @@ from graphc.core.reporting_pass import Leave
 
 Shape = tuple[int, ...]
 
-# Differences from the first pixel: sums of squares of them lose no digits to a large mean.
+# Sums of squares of differences from the first pixel lose no digits to a large mean.
 _PARTS = """
 for k in range({n.chunks}):
     for i in T.vectorized({n.lanes}):
@@ -70,35 +70,35 @@ for g in range({n.groups}):
 
 @dataclass(frozen=True)
 class NormedImage:
-    """A group norm's image, channels last, and how it is dealt to cores and vectors."""
+    """The channels-last image of a group norm, and how it is split among cores and vectors."""
 
     sizes: Shape
     pixels: int
     channels: int
-    part: int  # pixels
+    part: int  # pixels per part
     parts: int
     lanes: int
-    chunks: int  # vectors of a pixel
+    chunks: int  # vectors per pixel
     groups: int
-    members: int  # channels of a group
+    members: int  # channels per group
     epsilon: float
 
 
 def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
-    """Sums and sums of squares of each part, by channel."""
+    """Build the function that sums values and squares of each part, per channel."""
     return _function(_PARTS.format(n=image), {"x": rows}, sums)
 
 
 def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape) -> Any:
-    """What each channel is multiplied by, and what is added then."""
+    """Build the function that computes each channel's scale and shift."""
     channels = (image.channels,)
-    given = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
-    return _function(_SCALES.format(n=image), given, scales)
+    inputs = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
+    return _function(_SCALES.format(n=image), inputs, scales)
 
 
-def _function(body: str, given: dict[str, Shape], result: Shape) -> Any:
-    """A tensor function with one block for each of the first axes of its result."""
-    shapes = {**given, "y": result}
+def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
+    """Build a function with one block per index of the result's leading axes."""
+    shapes = {**inputs, "y": result}
     over = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
@@ -109,14 +109,14 @@ def main({buffers}) -> None:
     for {loops}, once in T.grid({", ".join(map(str, result[: len(over)]))}, 1):
         with T.sblock("part"):
             {axes}, v_once = T.axis.remap("{"S" * (len(over) + 1)}", [{loops}, once])
-            T.reads({", ".join(_region(key, shape, 1) for key, shape in given.items())})
+            T.reads({", ".join(_region(key, shape, 1) for key, shape in inputs.items())})
             T.writes({_region("y", result, len(over))})
 {indent(body, " " * 12)}
 """)
 
 
 def _region(name: str, shape: Shape, own: int) -> str:
-    """All of a buffer, but for the first axes, which the blocks share."""
+    """Return the region of a whole buffer, except for leading axes that the blocks split."""
     places = [f"0:{size}" for size in shape]
     if len(shape) > 1:
         places[:own] = ["vn", "vp"][:own]
@@ -124,7 +124,7 @@ def _region(name: str, shape: Shape, own: int) -> str:
 
 
 def apply_function(sizes: Shape) -> Any:
-    """The image by its scales, which fuses with what follows."""
+    """Build the function that applies scale and shift; TVM can fuse operators after it."""
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
     return parsed(f"""
@@ -142,7 +142,7 @@ def main(
 """)
 
 
-PART = 64  # pixels at most that are summed up by one core at a time
+PART = 64  # most pixels in a part, which one core sums up
 
 
 class GroupNormToPartialSums(Pass[NormedImage | None]):
@@ -152,7 +152,7 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
     after = ("norm.find_groups",)
 
     def check(self, call: Any, g: Graph) -> NormedImage | None:
-        """The image; None for one that stays channels-first."""
+        """Return the image to norm, or None if it stays channels-first."""
         attrs, last = call.attrs, call.ty.ndim - 1
         if not attrs.center or not attrs.scale:
             raise Leave("it has no gains, or no offsets")
@@ -181,7 +181,7 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
         )
 
     def rewrite(self, call: Any, facts: NormedImage | None, g: Graph) -> Any:
-        return _spelled(call) if facts is None else _in_parts(call, facts, g)
+        return _written_out(call) if facts is None else _in_parts(call, facts, g)
 
 
 def _in_parts(call: Any, image: NormedImage, g: Graph) -> Any:
@@ -199,8 +199,8 @@ def _tensor(shape: tuple[int, ...]) -> Any:
     return relax.TensorType(shape, "float32")
 
 
-def _spelled(call: Any) -> Any:
-    """What the importer makes of a norm, for images that stay channels-first."""
+def _written_out(call: Any) -> Any:
+    """Write the norm as separate operators, as the importer does, for channels-first images."""
     (data, gamma, beta), sizes, groups = call.args, sizes_of(call), int(call.attrs.num_groups)
     rows = relax.op.reshape(data, (sizes[0], groups, prod(sizes[1:]) // groups))
     epsilon = relax.const(float(call.attrs.epsilon), "float32")

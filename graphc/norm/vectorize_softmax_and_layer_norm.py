@@ -1,7 +1,7 @@
-"""Softmax, its logarithm and layer norm row by row, vectorised, while the row is in the nearest cache.
+"""Compute softmax, log-softmax and layer norm row by row in vectors, with the row in cache.
 
-TVM makes each a chain of blocks: sums along a row are scalar, and softmax's exponentials are computed twice,
-because their fast forms are inlined wherever they are read.
+TVM makes each a chain of blocks with scalar sums along a row, and computes softmax's
+exponentials twice, because their fast form is inlined wherever it is read.
 """
 
 import re
@@ -14,8 +14,8 @@ from graphc.core.graph_pass import Pass
 from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
 from graphc.core.reporting_pass import Leave
 
-# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The lowest n
-# makes zero: what a mask hides would else be subnormal in the end, and make products slow.
+# exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
+# lowest n gives zero, because denormal results for masked values would slow down products.
 _POWERS = """
 peak = T.sblock_alloc_buffer(({lanes},), "float32")
 total = T.sblock_alloc_buffer(({lanes},), "float32")
@@ -53,7 +53,7 @@ for c in range({chunks}):
         y[{row}, c * {lanes} + i] = x[{row}, c * {lanes} + i] - total[0]
 """
 
-# What does not fill a vector, filled up with what counts for nothing.
+# The numbers after the last whole vector, padded with the lowest float.
 _REST = """
 z = T.sblock_alloc_buffer(({lanes},), "float32")
 for i in T.vectorized({lanes}):
@@ -97,7 +97,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """How many numbers of a row are taken at once, and how many are left behind its last whole vector."""
+    """Numbers of a row computed per step, and the rest after the last whole step."""
 
     width: int
     rest: int
@@ -114,7 +114,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
         axes = call.attrs.axes if normed else [call.attrs.axis]
         if not last or [int(axis) % (last + 1) for axis in axes] != [last]:
             raise Leave("it is not along the last axis of rows")
-        # Narrow vectors two or four together, so that sums need not wait; 0 where none fills the row.
+        # Use two or four narrow vectors at once, so that sums need not wait; 0 if none fits.
         widths = (LANES >> shift for shift in range(4))
         width = next((width for width in widths if width >= g.lanes and size % width == 0), 0)
         if normed and (not call.attrs.center or not call.attrs.scale):
@@ -148,7 +148,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
 
 
 def _with_rest(text: str) -> str:
-    """The same where a row's end does not fill a vector: every loop does once more what it does."""
+    """Extend the code so that every loop is repeated once for the remainder of a row."""
 
     def again(loop: re.Match[str]) -> str:
         once = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
@@ -158,9 +158,9 @@ def _with_rest(text: str) -> str:
     return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", again, first) + _REST_TAKEN
 
 
-def _across(name: str, combine: str, beside: int) -> str:
-    """Reduce a vector into its first lane by halves."""
-    lines, half = [], beside // 2
+def _across(name: str, combine: str, width: int) -> str:
+    """Return code that reduces a vector into its first lane by halves."""
+    lines, half = [], width // 2
     while half > 1:
         pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
         lines.append(f"for i in T.vectorized({half}):\n    {name}[i] = {pair}")
@@ -168,15 +168,15 @@ def _across(name: str, combine: str, beside: int) -> str:
     return "\n".join([*lines, f"{name}[0] = {combine.format(f'{name}[0]', f'{name}[1]')}"])
 
 
-def _function(shapes: dict[str, tuple[int, ...]], body: str, beside: int, facts: dict[str, str]) -> Any:
-    """One block per row. Its last loop runs once, so that MetaSchedule vectorises it and not the rows."""
+def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: dict[str, str]) -> Any:
+    """Build a function with a block per row, and a dummy last loop for MetaSchedule."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
     row = ", ".join(f"v{axis}" for axis in range(len(sizes)))
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
-    whole = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
-    reads = ", ".join(f"{name}[{place}]" for name, place in whole.items() if name != "y")
-    text = body.format(row=row, chunks=size // beside, lanes=beside, **facts)
+    regions = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
+    reads = ", ".join(f"{name}[{place}]" for name, place in regions.items() if name != "y")
+    text = body.format(row=row, chunks=size // width, lanes=width, **terms)
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
@@ -185,6 +185,6 @@ def main({buffers}) -> None:
         with T.sblock("row"):
             {row}, v_once = T.axis.remap("{"S" * len(shapes["y"])}", [{loops}, once])
             T.reads({reads})
-            T.writes(y[{whole["y"]}])
+            T.writes(y[{regions["y"]}])
 {indent(text, " " * 12)}
 """)

@@ -1,1 +1,1 @@
-"""ONNX graphs into simpler ONNX graphs, before anything is converted."""
+"""Rewrites of ONNX graphs to simpler ONNX graphs, before TVM's importer converts them."""

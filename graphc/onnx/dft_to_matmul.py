@@ -1,4 +1,4 @@
-"""Fourier transforms, which TVM has not: products with what ONNX's own reference makes of the identity."""
+"""Replace Fourier transforms by products with matrices from ONNX's reference evaluator."""
 
 from math import prod
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from graphc.onnx.node_rewriter import NodeRewriter
 
-# A longer transform is many megabytes of weights; those who need one have a fast algorithm.
+# Longer transforms would need many megabytes of weights; callers can use a fast algorithm.
 LARGEST_BYTES = 1 << 26
 
 
 def transform(form: NodeRewriter) -> None:
-    """Write a product in the place of a DFT. Raises ValueError."""
+    """Replace a DFT by a matrix product. Raises ValueError for unknown or too large sizes."""
     sizes, axis, length = form.sizes(0), _axis(form), form.value(1)
     if sizes is None or axis is None or (length is None and form.given(1)):
         raise ValueError("the sizes of its DFT are not constant")
@@ -25,14 +25,14 @@ def transform(form: NodeRewriter) -> None:
     others = [sizes[at] for at in order[:-2]]
     rows = form.write("Transpose", form.node.input[0], perm=order)
     rows = form.write("Reshape", rows, form.whole(prod(others), -1))
-    found = form.write("MatMul", rows, form.constant(matrix))
-    found = form.write("Reshape", found, form.whole(*others, *spectrum.shape[1:]))
-    back = [order.index(at) for at in range(len(sizes))]
-    form.write("Transpose", found, perm=back, name=form.node.output[0])
+    result = form.write("MatMul", rows, form.constant(matrix))
+    result = form.write("Reshape", result, form.whole(*others, *spectrum.shape[1:]))
+    inverse_order = [order.index(at) for at in range(len(sizes))]
+    form.write("Transpose", result, perm=inverse_order, name=form.node.output[0])
 
 
 def short_transforms(form: NodeRewriter) -> None:
-    """Write a convolution in the place of an STFT: its steps are strides. Raises ValueError."""
+    """Replace an STFT by a convolution. Raises ValueError for complex or unknown frames."""
     sizes, step, window, length = form.sizes(0), *(form.value(at) for at in (1, 2, 3))
     if length is None and window is not None:
         length = len(window)
@@ -49,17 +49,17 @@ def short_transforms(form: NodeRewriter) -> None:
 
     signal = form.write("Transpose", form.node.input[0], perm=[0, 2, 1])
     strides = [int(np.ravel(step)[0])]
-    found = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
-    found = form.write("Reshape", found, form.whole(sizes[0], bins, 2, -1))
-    form.write("Transpose", found, perm=[0, 3, 1, 2], name=form.node.output[0])
+    result = form.write("Conv", signal, form.constant(kernel), kernel_shape=[frame], strides=strides)
+    result = form.write("Reshape", result, form.whole(sizes[0], bins, 2, -1))
+    form.write("Transpose", result, perm=[0, 3, 1, 2], name=form.node.output[0])
 
 
 def _axis(form: NodeRewriter) -> int | None:
-    """An attribute before opset 20, an input since."""
+    """Return a DFT's axis or None: an attribute before opset 20, an input (or -2) since."""
     if form.opset < 20:
         return int(form.attribute("axis", 1))
-    given = form.value(2)
-    return int(np.ravel(given)[0]) if given is not None else None if form.given(2) else -2
+    axis = form.value(2)
+    return int(np.ravel(axis)[0]) if axis is not None else None if form.given(2) else -2
 
 
 def _check(form: NodeRewriter, shape: tuple[int, int]) -> None:

@@ -1,8 +1,8 @@
-"""Computes beforehand what an ONNX graph computes of constants and shapes: sizes, masks, branches, loops.
+"""Compute at compile time what an ONNX graph derives from constants and shapes alone.
 
-TVM's importer wants sizes as constants. Exporters write them as arithmetic on the shapes of tensors, which
-are known once the inputs' shapes are. One walk over the nodes: what is known of a node's inputs tells what is
-known of its outputs.
+This includes sizes, masks, branches and loops. TVM's importer needs sizes as constants, but
+exporters write them as arithmetic on tensor shapes. A single walk over the nodes infers each
+node's outputs from what is known about its inputs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,22 +32,22 @@ from graphc.onnx import (
     unroll_loops,
 )
 
-# Larger results are left to be computed: a file must not grow by masks and repeated weights.
+# Larger results are computed at run time, so that masks and repeats do not bloat the file.
 FOLDED_BYTES = 1 << 20
-# Shape inference reads values of at most so many elements.
+# Shape inference reads values with at most this number of elements.
 SIZES = 1 << 10
-# Two runs differ, or a later pass reads from the operator that a number is quantised.
+# Operators never folded: their results are random, or later passes need to see quantisation.
 _KEPT = frozenset(
     ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
 ) | frozenset(("Dropout", "QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"))
-# As many results as the values say, and never more than there are values and dimensions.
+# Result sizes depend on the values, but are bounded by the number of values and dimensions.
 _COUNTED = frozenset(("NonZero", "Unique", "Compress"))
 
 
 def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
-    """The model without what can be known from its constants and its inputs' shapes, and without dead nodes.
+    """Return the model without dead nodes and without nodes of known results.
 
-    Inputs and outputs remain, and their order. `shapes` bind free dimensions.
+    Inputs and outputs keep their order. `shapes` bind free dimensions of inputs.
     """
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """What is known so far, and the nodes that remain."""
+    """One walk over a graph: the values and types known so far, and the nodes that remain."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
@@ -64,59 +64,59 @@ class Folding:
         self._tensors: dict[str, TensorProto] = {}
         self._values: dict[str, Any] = {}
         self._kept: list[NodeProto] = []
-        self.sequences: dict[str, list[str]] = {}  # of tensors, by their names
+        self.sequences: dict[str, list[str]] = {}  # tensors' names, by sequence
         self.unrolled = 0
-        given = {value.name: value.type for value in model.graph.input}
-        bound = {name: shape for name, shape in shapes.items() if name in given}
-        self._types |= given
-        for name, shape in bound.items():
-            kind = given[name].tensor_type.elem_type
+        input_types = {value.name: value.type for value in model.graph.input}
+        bound_shapes = {name: shape for name, shape in shapes.items() if name in input_types}
+        self._types |= input_types
+        for name, shape in bound_shapes.items():
+            kind = input_types[name].tensor_type.elem_type
             self._types[name] = helper.make_tensor_type_proto(kind, shape)
         self.constants(model.graph.initializer)
-        # What a file says of its values holds for the shapes that it declares.
-        redone = any(_other_sizes(given[name], shape) for name, shape in bound.items())
+        # The sizes that a file declares for inner values hold for its own input shapes only.
+        redone = any(_other_sizes(input_types[name], shape) for name, shape in bound_shapes.items())
         declared = () if redone else model.graph.value_info
         self._declared = {value.name: value.type for value in declared if sizes_of(value.type) is not None}
 
     def constants(self, tensors: Iterable[TensorProto]) -> None:
-        """Know these by their names."""
+        """Add constant tensors to the known values, by name."""
         for tensor in tensors:
             self._tensors[tensor.name] = tensor
             self._types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
     def nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Go through nodes in their order."""
+        """Walk the nodes in order."""
         for node in nodes:
             self.node(node)
 
     def node(self, node: NodeProto) -> None:
-        """Know what the node computes, or keep it."""
+        """Add the node's results to the known values, or keep the node."""
         if node.op_type in unroll_loops.KINDS and unroll_loops.unroll(self, node):
             return
         if sequences_to_tensors.follow(self, node):
             return
         self._construct(unroll_loops.reads(node))
         types = self._infer(node)
-        found = self._compute(node, types)
-        if found is None:
+        results = self._compute(node, types)
+        if results is None:
             self._types.update({name: kind for name, kind in types.items() if name})
             self._kept.append(node)
         else:
-            for name, value in zip(node.output, found, strict=False):
+            for name, value in zip(node.output, results, strict=False):
                 self.know(name, value)
 
     def _construct(self, names: Iterable[str]) -> None:
-        """Make sequences that are taken as they are."""
+        """Add nodes that construct these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
             self._kept.append(sequences_to_tensors.construct(name, self.sequences.pop(name)))
 
     def know(self, name: str, value: Any) -> None:
-        """This name is of this value."""
+        """Record that `name` has this value."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
 
     def value(self, name: str) -> Any | None:
-        """The array of a name, where it is a constant of no great size."""
+        """Return the array of a name if it is a constant of at most FOLDED_BYTES, else None."""
         if name not in self._values and name in self._tensors:
             tensor = self._tensors[name]
             if _bytes_of(self._types[name]) <= FOLDED_BYTES and tensor.data_type != TensorProto.STRING:
@@ -124,20 +124,20 @@ class Folding:
         return self._values.get(name)
 
     def size(self, name: str, axis: int) -> int | None:
-        """The extent of a tensor along an axis, where it is known."""
-        found = sizes_of(self._types.get(name))
-        return found[axis] if found is not None and -len(found) <= axis < len(found) else None
+        """Return the size of a tensor along an axis; None if it is unknown."""
+        sizes = sizes_of(self._types.get(name))
+        return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
     def mark(self) -> int:
-        """A place to come back to."""
+        """Return the number of kept nodes, to which `back` can return."""
         return len(self._kept)
 
     def back(self, mark: int) -> None:
-        """Forget the nodes that were kept since."""
+        """Drop the nodes kept since the mark."""
         del self._kept[mark:]
 
     def model(self) -> ModelProto:
-        """The model of what was kept and is needed."""
+        """Build the model from the kept nodes that its outputs need."""
         needed = {value.name for value in self._model.graph.output}
         self._construct(needed)
         nodes = []
@@ -146,16 +146,16 @@ class Folding:
                 nodes.append(node)
                 needed.update(unroll_loops.reads(node))
         result: ModelProto = _without(self._model, "graph")
-        graph = _without(self._model.graph, *_MADE_ANEW)
+        graph = _without(self._model.graph, *_REBUILT_FIELDS)
         graph.node.extend(reversed(nodes))
         graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed)
         graph.value_info.extend(self._known_sizes(nodes))
         result.graph.CopyFrom(graph)
-        result.ir_version = max(result.ir_version, 4)  # before, every constant was an input, too
+        result.ir_version = max(result.ir_version, 4)  # before, every constant was an input
         return result
 
     def _known_sizes(self, nodes: Iterable[NodeProto]) -> Iterable[ValueInfoProto]:
-        """What ONNX's inference does not find out again: sizes by those that inputs are bound to."""
+        """Yield the known types of inner values, which ONNX's inference may not find again."""
         results = {value.name for value in self._model.graph.output}
         for name in (name for node in nodes for name in node.output):
             kind = self._types.get(name)
@@ -174,21 +174,21 @@ class Folding:
         imports = [helper.make_opsetid("", self.opset)]
         try:
             schema = defs.get_schema(node.op_type, self.opset, "")
-            found = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
+            inferred_types = shape_inference.infer_node_outputs(schema, node, types, data, None, imports)
         except onnx.checker.ValidationError as error:
             if "inconsistent type" not in str(error):
                 return declared
             refusal = ValueError(str(error))
             refusal.add_note(f"{node.op_type} (node {node.name!r})" if node.name else node.op_type)
             raise refusal from None
-        except Exception:  # ONNX has many classes for a node that is not as it should be; TVM may know better
+        except Exception:  # ONNX raises many error classes for malformed nodes; TVM may accept them
             return declared
-        return {name: kind for name, kind in found.items() if sizes_of(kind) is not None} | {
-            name: kind for name, kind in declared.items() if sizes_of(found.get(name)) is None
+        return {name: kind for name, kind in inferred_types.items() if sizes_of(kind) is not None} | {
+            name: kind for name, kind in declared.items() if sizes_of(inferred_types.get(name)) is None
         }
 
     def _given(self, name: str) -> tuple[int, tuple[int, ...]] | None:
-        """The type of a name's elements and its sizes, where both are known."""
+        """Return the element type and sizes of a name, or None if either is unknown."""
         kind = self._types.get(name)
         sizes = sizes_of(kind)
         return None if kind is None or sizes is None else (kind.tensor_type.elem_type, sizes)
@@ -198,7 +198,7 @@ class Folding:
         return sizes is not None and prod(sizes) <= SIZES
 
     def _compute(self, node: NodeProto, types: Mapping[str, TypeProto]) -> list[Any] | None:
-        """What a node of constants, or of nothing but a shape, computes."""
+        """Evaluate a node of constants, or a Shape or Size; None if it should not be folded."""
         if (
             node.domain not in inline_functions.DOMAINS
             or node.op_type in _KEPT
@@ -213,34 +213,34 @@ class Folding:
                 return [np.array(prod(sizes), "int64")]
             ends = {attribute.name: attribute.i for attribute in node.attribute}
             return [np.array(sizes[ends.get("start", 0) : ends.get("end", len(sizes))], "int64")]
-        wanted = [name for name in node.output if name]
-        total = sum(_bytes_of(types.get(name)) for name in wanted)
-        given = {name: self.value(name) for name in node.input if name}
-        if any(value is None for value in given.values()):
+        names = [name for name in node.output if name]
+        total = sum(_bytes_of(types.get(name)) for name in names)
+        inputs = {name: self.value(name) for name in node.input if name}
+        if any(value is None for value in inputs.values()):
             return None
-        if total > FOLDED_BYTES and not (node.op_type in _COUNTED and len(given) == 1):
+        if total > FOLDED_BYTES and not (node.op_type in _COUNTED and len(inputs) == 1):
             return None
-        found = self._evaluate(node, given)
-        if found is None or any(not isinstance(value, np.ndarray | np.generic) for value in found):
+        results = self._evaluate(node, inputs)
+        if results is None or any(not isinstance(value, np.ndarray | np.generic) for value in results):
             return None
-        return found if all(np.asarray(value).dtype.kind not in "OSU" for value in found) else None
+        return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
 
-    def _evaluate(self, node: NodeProto, given: Mapping[str, Any]) -> list[Any] | None:
-        one = helper.make_function(
-            "", "one", list(given), list(node.output), [node], [helper.make_opsetid("", self.opset)]
+    def _evaluate(self, node: NodeProto, inputs: Mapping[str, Any]) -> list[Any] | None:
+        function = helper.make_function(
+            "", "one", list(inputs), list(node.output), [node], [helper.make_opsetid("", self.opset)]
         )
         try:
             with np.errstate(all="ignore"):
-                return list(ReferenceEvaluator(one).run(None, dict(given), {}))
-        except Exception:  # whatever the reference has no answer to is computed when the model runs
+                return list(ReferenceEvaluator(function).run(None, dict(inputs), {}))
+        except Exception:  # what the reference cannot evaluate is computed at run time
             return None
 
 
-_MADE_ANEW = ("node", "initializer", "value_info")
+_REBUILT_FIELDS = ("node", "initializer", "value_info")
 
 
 def sizes_of(kind: TypeProto | None) -> tuple[int, ...] | None:
-    """The sizes of a tensor's type, where all are known."""
+    """Return the sizes of a tensor type; None unless all are known."""
     if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
         return None
     dims = kind.tensor_type.shape.dim
@@ -262,7 +262,7 @@ def _other_sizes(kind: TypeProto, shape: Sequence[int]) -> bool:
 
 
 def _without(message: Any, *names: str) -> Any:
-    """A copy of a message that lacks some fields, whose content is never copied."""
+    """Copy a message without some fields, and without ever copying their content."""
     result = type(message)()
     for field, value in message.ListFields():
         if field.name in names:

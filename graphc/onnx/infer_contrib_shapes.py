@@ -1,4 +1,4 @@
-"""Sizes of the results of onnxruntime's own operators, which ONNX does not infer."""
+"""Infer result sizes of onnxruntime's own operators, which ONNX does not infer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -6,73 +6,73 @@ from typing import Any
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
 Sizes = tuple[int, ...]
-Typed = tuple[int, Sizes]  # the type of elements, and sizes
+Typed = tuple[int, Sizes]  # element type and sizes
 Given = Sequence[Typed | None]
 
 
 def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
-    """Types of a node's results, by name; `given` are its inputs' element types and sizes, where known."""
+    """Return the types of a node's results by name; `given` has its inputs' types or None."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    found = () if rule is None else rule(attributes, given)
+    results = () if rule is None else rule(attributes, given)
     return {
         name: helper.make_tensor_type_proto(*typed)
-        for name, typed in zip(node.output, found, strict=False)
+        for name, typed in zip(node.output, results, strict=False)
         if name and typed
     }
 
 
-def _product(attrs: Mapping[str, Any], given: Given) -> Given:
-    if not given[0] or "N" not in attrs:
+def _product(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    if not inputs[0] or "N" not in attrs:
         return ()
-    kind, sizes = given[0]
+    kind, sizes = inputs[0]
     return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
-def _rows(attrs: Mapping[str, Any], given: Given) -> Given:
-    """Scales tell the type, and the sizes but along the blocks."""
-    known = [each for each in given[:3] if each]
-    if len(known) < 3:
+def _rows(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer GatherBlockQuantized: scales give type and sizes, except along blocks."""
+    typed = [each for each in inputs[:3] if each]
+    if len(typed) < 3:
         return ()
-    (_, table), (_, places), (kind, scales) = known
+    (_, table), (_, places), (kind, scales) = typed
     blocks, axis = attrs.get("quantize_axis", 1) % len(table), attrs.get("gather_axis", 0) % len(table)
     wide = [*scales]
     wide[blocks] = scales[blocks] * attrs.get("block_size", 128)
     return [(kind, (*wide[:axis], *places, *wide[axis + 1 :]))]
 
 
-def _alike(_: Mapping[str, Any], given: Given) -> Given:
-    """The result is like the first input; so is the sum that some give, too."""
-    return [given[0], None, None, given[0]]
+def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer results like the first input: the first, and the optional sum (the fourth)."""
+    return [inputs[0], None, None, inputs[0]]
 
 
-def _attention(attrs: Mapping[str, Any], given: Given) -> Given:
-    """Rows of the queries, as wide as all heads' values; and the caches with what is new behind them."""
-    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*given, None, None, None)[:3]
+def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer MultiHeadAttention: rows of queries with all heads' values; grown caches."""
+    heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
         return ()
-    new = [_by_heads(each, heads) for each in (keys, values)]
-    past = (*given, *[None] * 8)[6:8]
-    longer = [_behind(before, each) for before, each in zip(past, new, strict=True)]
+    new_heads = [_by_heads(each, heads) for each in (keys, values)]
+    past = (*inputs, *[None] * 8)[6:8]
+    caches = [_behind(before, each) for before, each in zip(past, new_heads, strict=True)]
     kind, sizes = query
-    return [(kind, (*sizes[:2], heads * new[1][1][-1])), *longer]
+    return [(kind, (*sizes[:2], heads * new_heads[1][1][-1])), *caches]
 
 
-def _packed(attrs: Mapping[str, Any], given: Given) -> Given:
-    """The same of one input, and of caches of both in one."""
-    data, made, past = given[0], given[1], (*given, *[None] * 5)[4]
-    if not (data and made):
+def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer Attention, with one input for queries, keys and values, and one cache for both."""
+    data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
+    if not (data and weights):
         return ()
     (kind, (*rows, _)), heads = data, int(attrs["num_heads"])
-    query, *_, values = attrs.get("qkv_hidden_sizes") or [made[1][-1] // 3] * 3
-    before = past[1][3] if past else 0
-    longer = kind, (2, rows[0], heads, rows[1] + before, query // heads)
-    return [(kind, (*rows, values)), longer]
+    query, *_, values = attrs.get("qkv_hidden_sizes") or [weights[1][-1] // 3] * 3
+    past_rows = past[1][3] if past else 0
+    cache = kind, (2, rows[0], heads, rows[1] + past_rows, query // heads)
+    return [(kind, (*rows, values)), cache]
 
 
-def _embedding(_: Mapping[str, Any], given: Given) -> Given:
-    """A row of the table for each place, and a count for each sequence."""
-    places, table = given[0], given[2]
+def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
+    """Infer EmbedLayerNormalization: table rows, a count per sequence, and the sum."""
+    places, table = inputs[0], inputs[2]
     if not (places and table):
         return ()
     rows = table[0], (*places[1], table[1][-1])

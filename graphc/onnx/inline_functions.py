@@ -1,4 +1,4 @@
-"""Writes out a file's own functions, and those operators that TVM lacks and ONNX itself defines by others."""
+"""Inline a file's functions, and expand operators that TVM lacks by ONNX's own definitions."""
 
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
@@ -16,24 +16,24 @@ from onnx import (
     shape_inference,
 )
 
-# TVM's importer asks for a name alone, and converts com.microsoft's operator of that name.
+# TVM's importer ignores domains, and would convert com.microsoft's operator of this name.
 _NAMESAKES = frozenset(("Attention",))
-# It gives nonsense for their further results.
+# TVM's importer gives wrong values for their second and later results.
 _ONE_RESULT = frozenset(("LayerNormalization",))
-# What an operator becomes may depend on its inputs' types, so every node has a function of its own here.
+# An expansion may depend on its inputs' types, so each node gets a function in this domain.
 _DOMAIN = "mallorn.expanded"
-# ONNX's own, by both of its names.
+# The two names of ONNX's own domain.
 DOMAINS = ("", "ai.onnx")
 
 
 def inline(model: ModelProto) -> ModelProto:
-    """The model without functions of its own."""
+    """Return the model with its functions inlined."""
     return inliner.inline_local_functions(model, convert_version=True) if model.functions else model
 
 
 def expand(model: ModelProto, known: Container[str]) -> ModelProto:
-    """The model with the standard operators that are not known in terms of others, where ONNX says how."""
-    if not any(_is_strange(node, known) for node in model.graph.node):
+    """Return the model with unknown standard operators expanded by ONNX's definitions."""
+    if not any(_needs_expansion(node, known) for node in model.graph.node):
         return model
     result = ModelProto()
     result.CopyFrom(model)
@@ -47,25 +47,25 @@ def expand(model: ModelProto, known: Container[str]) -> ModelProto:
 
 
 def opset_of(model: ModelProto) -> int:
-    """The version of ONNX's operators."""
+    """Return the version of ONNX's operators that the model imports."""
     return max((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=1)
 
 
-def _is_strange(node: NodeProto, known: Container[str]) -> bool:
+def _needs_expansion(node: NodeProto, supported: Container[str]) -> bool:
     several = len([name for name in node.output if name]) > 1
-    taken = node.op_type in known and node.op_type not in _NAMESAKES
-    return not node.domain and not (taken and not (several and node.op_type in _ONE_RESULT))
+    is_supported = node.op_type in supported and node.op_type not in _NAMESAKES
+    return not node.domain and not (is_supported and not (several and node.op_type in _ONE_RESULT))
 
 
-def _functions(model: ModelProto, known: Container[str]) -> Iterator[FunctionProto]:
-    """A function for each strange node that ONNX defines, which calls it from now on."""
+def _functions(model: ModelProto, supported: Container[str]) -> Iterator[FunctionProto]:
+    """Yield a function for each node to expand that ONNX defines; make the node call it."""
     opset = opset_of(model)
     types = types_of(model)
     for at, node in enumerate(model.graph.node):
-        function = _definition(node, opset, types) if _is_strange(node, known) else None
+        function = _definition(node, opset, types) if _needs_expansion(node, supported) else None
         if function is not None:
             function.domain, function.name = _DOMAIN, f"{node.op_type}_{at}"
-            del function.opset_import[:]  # its body holds for the model's own, and others are not written out
+            del function.opset_import[:]  # the body uses the model's opset
             function.opset_import.append(helper.make_opsetid("", opset))
             node.attribute.extend(_defaults(node, opset))
             node.domain, node.op_type = _DOMAIN, function.name
@@ -77,10 +77,10 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
         return None
     schema: Any = defs.get_schema(node.op_type, opset, "")
     if schema.has_context_dependent_function:
-        given = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
+        input_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
         since = max(at for at in schema.context_dependent_function_opset_versions if at <= opset)
         written = schema.get_context_dependent_function_with_opset_version(
-            since, node.SerializeToString(), given
+            since, node.SerializeToString(), input_types
         )
     elif schema.has_function:
         since = max(at for at in schema.function_opset_versions if at <= opset)
@@ -88,17 +88,17 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
     else:
         return None
     function: FunctionProto = FunctionProto.FromString(written)
-    _ask_each(function)
+    _test_each_number(function)
     return function
 
 
-def _ask_each(function: FunctionProto) -> None:
-    """Whether a row's largest number is -inf becomes whether all are: TVM's largest is always finite."""
+def _test_each_number(function: FunctionProto) -> None:
+    """Replace "maximum is -inf" by "all are -inf": TVM's maximum is always finite."""
     largest = {node.output[0]: node for node in function.node if node.op_type == "ReduceMax"}
     body: list[NodeProto] = []
     for node in function.node:
-        of = largest.get(node.input[0]) if node.op_type == "Equal" else None
-        body.extend([node] if of is None else _each(node, of))
+        reduction = largest.get(node.input[0]) if node.op_type == "Equal" else None
+        body.extend([node] if reduction is None else _each(node, reduction))
     del function.node[:]
     function.node.extend(body)
 
@@ -114,19 +114,19 @@ def _each(equal: NodeProto, largest: NodeProto) -> Iterator[NodeProto]:
 
 
 def _defaults(node: NodeProto, opset: int) -> Iterator[AttributeProto]:
-    """What a function's body asks for, and the node leaves out."""
-    told = {attribute.name for attribute in node.attribute}
-    for name, known in defs.get_schema(node.op_type, opset, "").attributes.items():
-        if name not in told and known.default_value.type:
-            yield known.default_value
+    """Yield default attributes that the node leaves out and the function's body needs."""
+    given_names = {attribute.name for attribute in node.attribute}
+    for name, attribute in defs.get_schema(node.op_type, opset, "").attributes.items():
+        if name not in given_names and attribute.default_value.type:
+            yield attribute.default_value
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
-    """Of all values of a model, by name, as far as they follow from its inputs."""
+    """Return the types of a model's values by name, as far as inference finds them."""
     graph = shape_inference.infer_shapes(model).graph
-    found = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
+    types = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     constants = {
         tensor.name: helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
         for tensor in graph.initializer
     }
-    return found | constants
+    return types | constants

@@ -1,4 +1,4 @@
-"""GroupQueryAttention, onnxruntime's attention over caches that queries share, in ONNX's words."""
+"""Lower onnxruntime's GroupQueryAttention to standard ONNX operators."""
 
 from itertools import pairwise
 
@@ -7,25 +7,25 @@ from onnx import TensorProto
 
 from graphc.onnx.node_rewriter import NodeRewriter
 
-LOWEST = -3.4028234663852886e38  # of float32: hides a place, and no sum with it is not a number
-END = 1 << 30  # behind every axis
+LOWEST = -3.4028234663852886e38  # lowest float32: masks a score without making sums NaN
+END = 1 << 30  # beyond the end of every axis
 
 
 def attention(form: NodeRewriter) -> None:
-    """GroupQueryAttention: caches whose heads several queries share, and rotations by position."""
+    """Lower GroupQueryAttention. Raises ValueError for unsupported forms, such as sinks."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
-    said = {
+    unsupported = {
         "a bias of its scores": form.given(10),
         "a sink": form.given(11) or bool(form.attribute("smooth_softmax", 0)),
         "quantised caches": form.attribute("kv_cache_bit_width", 0) not in (0, 32),
         "scores as a result": bool(form.attribute("qk_output", 0)) or form.has(3),
         "no caches": not (form.given(3) and form.given(4) and form.has(1) and form.has(2)),
     }
-    if wrong := [what for what, has in said.items() if has]:
+    if wrong := [what for what, has in unsupported.items() if has]:
         raise ValueError(f"its GroupQueryAttention has {wrong[0]}")
     query, key, value = _split(form, heads, groups)
     rows = size(form, form.node.input[0], 1)
-    places = _places(form, rows)
+    places = _positions(form, rows)
     if form.attribute("do_rotary", 0):
         query, key = (_rotated(form, each, places) for each in (query, key))
     keys, values = (
@@ -43,20 +43,20 @@ def attention(form: NodeRewriter) -> None:
 
 
 def scored(form: NodeRewriter, query: str, keys: str) -> str:
-    """How well every query fits every key."""
-    turned = form.write("Transpose", keys, perm=[0, 1, 3, 2])
-    return form.write("Mul", form.write("MatMul", query, turned), _scale(form, query))
+    """Write the scaled dot products of queries and keys."""
+    transposed_keys = form.write("Transpose", keys, perm=[0, 1, 3, 2])
+    return form.write("Mul", form.write("MatMul", query, transposed_keys), _scale(form, query))
 
 
 def attended(form: NodeRewriter, scores: str, values: str) -> None:
-    """The node's result: means of values by scores, all heads side by side."""
+    """Write the node's result: values weighted by softmax of the scores, heads joined."""
     weights = form.write("Softmax", scores, axis=-1)
-    found = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
-    form.write("Reshape", found, form.whole(0, 0, -1), name=form.node.output[0])
+    result = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
+    form.write("Reshape", result, form.whole(0, 0, -1), name=form.node.output[0])
 
 
 def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
-    """Queries, keys and values: [batch, heads, rows, numbers], of one input or of three."""
+    """Write queries, keys and values as [batch, heads, rows, numbers], from 1 or 3 inputs."""
     if form.given(1):
         counts = (heads, groups, groups)
         parts = [
@@ -64,26 +64,26 @@ def _split(form: NodeRewriter, heads: int, groups: int) -> list[str]:
             for name, count in zip(form.node.input[:3], counts, strict=True)
         ]
     else:
-        whole = form.write("Reshape", form.node.input[0], form.whole(0, 0, heads + 2 * groups, -1))
+        packed = form.write("Reshape", form.node.input[0], form.whole(0, 0, heads + 2 * groups, -1))
         ends = (0, heads, heads + groups, heads + 2 * groups)
         parts = [
-            form.write("Slice", whole, form.whole(low), form.whole(high), form.whole(2))
+            form.write("Slice", packed, form.whole(low), form.whole(high), form.whole(2))
             for low, high in pairwise(ends)
         ]
     return [form.write("Transpose", part, perm=[0, 2, 1, 3]) for part in parts]
 
 
-def _places(form: NodeRewriter, rows: str) -> str:
-    """Where each row stands in its sequence, [batch, rows]: the last is where `seqlens_k` says."""
+def _positions(form: NodeRewriter, rows: str) -> str:
+    """Write each row's position, [batch, rows]; `seqlens_k` gives the last row's."""
     ends = form.write("Cast", form.node.input[5], to=TensorProto.INT64)
     ends = form.write("Reshape", ends, form.whole(-1, 1))
     first = form.write("Sub", form.write("Add", ends, form.whole(1)), rows)
-    first = form.write("Max", first, form.whole(0))  # a prompt with nothing behind its end
+    first = form.write("Max", first, form.whole(0))  # a padded prompt may be shorter than its rows
     return form.write("Add", first, counted(form, rows))
 
 
 def _rotated(form: NodeRewriter, data: str, places: str) -> str:
-    """The first numbers of each head as pairs, turned by the angles of their place."""
+    """Write the rotary embedding: rotate pairs of each head's first numbers by position."""
     angles, (cos, sin) = form.sizes(7), form.node.input[7:9]
     if angles is None:
         raise ValueError("the angles of its GroupQueryAttention are not constant")
@@ -103,20 +103,20 @@ def _rotated(form: NodeRewriter, data: str, places: str) -> str:
             form.write("Slice", data, form.whole(low), form.whole(high), last)
             for low, high in ((0, pairs), (pairs, 2 * pairs))
         )
-    turned = [
+    rotated_pairs = [
         form.write("Sub", form.write("Mul", one, cos), form.write("Mul", other, sin)),
         form.write("Add", form.write("Mul", one, sin), form.write("Mul", other, cos)),
     ]
     if form.attribute("rotary_interleaved", 0):
-        turned = [form.write("Unsqueeze", each, form.whole(4)) for each in turned]
-        both = form.write("Concat", *turned, axis=4)
-        turned = [form.write("Reshape", both, form.whole(0, 0, 0, 2 * pairs))]
+        rotated_pairs = [form.write("Unsqueeze", each, form.whole(4)) for each in rotated_pairs]
+        both = form.write("Concat", *rotated_pairs, axis=4)
+        rotated_pairs = [form.write("Reshape", both, form.whole(0, 0, 0, 2 * pairs))]
     rest = form.write("Slice", data, form.whole(2 * pairs), form.whole(END), last)
-    return form.write("Concat", *turned, rest, axis=3)
+    return form.write("Concat", *rotated_pairs, rest, axis=3)
 
 
 def _mask(form: NodeRewriter, keys: str, places: str) -> str:
-    """What is added to scores: nobody looks behind their own place, or further back than a window."""
+    """Write what is added to scores: it hides later positions, and those before the window."""
     count = size(form, keys, 2)
     columns = counted(form, count)
     rows = form.write("Unsqueeze", places, form.whole(1, 3))
@@ -129,7 +129,7 @@ def _mask(form: NodeRewriter, keys: str, places: str) -> str:
 
 
 def _for_each_query(form: NodeRewriter, data: str, heads: int, groups: int) -> str:
-    """A head of the cache as often as queries share it."""
+    """Write the cache with each head repeated for the query heads that share it."""
     if heads == groups:
         return data
     wide = form.write("Unsqueeze", data, form.whole(2))
@@ -146,9 +146,9 @@ def _for_each_query(form: NodeRewriter, data: str, heads: int, groups: int) -> s
 
 
 def _scale(form: NodeRewriter, query: str) -> str:
-    said = form.attribute("scale", 0.0)
-    if said:
-        return form.number(said)
+    scale = form.attribute("scale", 0.0)
+    if scale:
+        return form.number(scale)
     count = size(form, query, 3)
     root = form.write("Sqrt", form.write("Cast", count, to=form.kind(0) or TensorProto.FLOAT))
     return form.write("Reciprocal", root)
@@ -159,5 +159,5 @@ def size(form: NodeRewriter, name: str, axis: int) -> str:
 
 
 def counted(form: NodeRewriter, count: str) -> str:
-    """0, 1 and so on."""
+    """Write the numbers 0, 1, ..., count - 1."""
     return form.write("Range", form.constant(np.int64(0)), count, form.constant(np.int64(1)))

@@ -1,4 +1,4 @@
-"""MultiHeadAttention and Attention, onnxruntime's own with masks, biases and caches, in ONNX's words."""
+"""Lower onnxruntime's MultiHeadAttention and Attention to standard ONNX operators."""
 
 from collections.abc import Mapping
 from itertools import accumulate, pairwise
@@ -10,15 +10,15 @@ from onnx import TensorProto
 from graphc.onnx.lower_contrib_grouped_query_attention import END, LOWEST, attended, counted, scored, size
 from graphc.onnx.node_rewriter import NodeRewriter
 
-_HIDDEN = -10_000.0  # added to scores that a mask hides, if the file says nothing else
+_HIDDEN = -10_000.0  # onnxruntime's default for `mask_filter_value`, added to hidden scores
 
 
 def attention(form: NodeRewriter) -> None:
-    """MultiHeadAttention: one head of keys and values for each of the queries."""
+    """Lower MultiHeadAttention. Raises ValueError for unsupported inputs and masks."""
     _refuse_if(
         form,
         mask_at=4,
-        said={
+        unsupported={
             "queries, keys and values in one": not (form.given(1) and form.given(2)),
             "caches that are longer than what is in them": form.given(8) or form.given(9),
             "scores as a result": form.has(3),
@@ -27,39 +27,39 @@ def attention(form: NodeRewriter) -> None:
     query, key, value = (
         _by_heads(form, name, at) for at, name in enumerate(_biased(form, form.node.input[:3]))
     )
-    keys, values = (_behind_past(form, each, at) for at, each in enumerate((key, value)))
+    keys, values = (_append_to_past(form, each, at) for at, each in enumerate((key, value)))
     _attend(form, query, keys, values, mask_at=4)
 
 
 def packed_attention(form: NodeRewriter) -> None:
-    """Attention: the same behind the product that makes queries, keys and values of one input."""
+    """Lower Attention. Raises ValueError for unsupported inputs, masks and rotations."""
     _refuse_if(
         form,
         mask_at=3,
-        said={
+        unsupported={
             "rotations": bool(form.attribute("do_rotary", 0)),
             "caches that are longer than what is in them": form.given(6),
         },
     )
-    made = form.write("MatMul", *form.node.input[:2])
+    projected = form.write("MatMul", *form.node.input[:2])
     if form.given(2):
-        made = form.write("Add", made, form.node.input[2])
+        projected = form.write("Add", projected, form.node.input[2])
     widths = form.attribute("qkv_hidden_sizes", None) or [(form.sizes(1) or (0,))[-1] // 3] * 3
     ends, last = (0, *accumulate(widths)), form.whole(2)
-    parts = [form.write("Slice", made, *map(form.whole, each), last) for each in pairwise(ends)]
-    query, *new = (_cut(form, part) for part in parts)
+    parts = [form.write("Slice", projected, *map(form.whole, each), last) for each in pairwise(ends)]
+    query, *added = (_cut(form, part) for part in parts)
     if form.given(4):
         past = (form.write("Gather", form.node.input[4], form.constant(np.int64(at))) for at in range(2))
-        new = [form.write("Concat", before, each, axis=2) for before, each in zip(past, new, strict=True)]
+        added = [form.write("Concat", before, each, axis=2) for before, each in zip(past, added, strict=True)]
     if form.has(1):
-        both = [_wide(form, each, 0) for each in new]
+        both = [_wide(form, each, 0) for each in added]
         form.write("Concat", *both, axis=0, name=form.node.output[1])
-    keys, values = new
+    keys, values = added
     _attend(form, query, keys, values, mask_at=3)
 
 
 def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int) -> None:
-    """The node's result; what else is added to scores is the fifth input of either operator."""
+    """Write the node's result. The sixth input of either operator is added to the scores."""
     scores = scored(form, query, keys)
     if form.given(5):
         scores = form.write("Add", scores, form.node.input[5])
@@ -70,20 +70,20 @@ def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int
     attended(form, scores, values)
 
 
-def _refuse_if(form: NodeRewriter, mask_at: int, said: Mapping[str, bool]) -> None:
+def _refuse_if(form: NodeRewriter, mask_at: int, unsupported: Mapping[str, bool]) -> None:
     data, mask = form.sizes(0), form.sizes(mask_at) if form.given(mask_at) else ()
     odd = mask is not None and (len(mask) > 3 or (len(mask) == 1 and mask != (data or ())[:1]))
-    said = {
-        **said,
+    unsupported = {
+        **unsupported,
         "inputs of unknown sizes": data is None or mask is None,
         "a mask that is none of lengths, of places, or of places for each row": odd,
     }
-    if wrong := [what for what, has in said.items() if has]:
+    if wrong := [what for what, has in unsupported.items() if has]:
         raise ValueError(f"its {form.node.op_type} has {wrong[0]}")
 
 
 def _biased(form: NodeRewriter, names: Any) -> list[str]:
-    """Queries, keys and values, each with its part of the bias."""
+    """Write queries, keys and values, each with its part of the bias added."""
     if not form.given(3):
         return list(names)
     width = (form.sizes(0) or (0,))[-1]
@@ -96,7 +96,7 @@ def _biased(form: NodeRewriter, names: Any) -> list[str]:
 
 
 def _by_heads(form: NodeRewriter, name: str, at: int) -> str:
-    """[batch, heads, rows, numbers]; keys and values may come so."""
+    """Write data as [batch, heads, rows, numbers]; keys and values may have this form."""
     return name if len(form.sizes(at) or ()) == 4 else _cut(form, name)
 
 
@@ -105,8 +105,8 @@ def _cut(form: NodeRewriter, data: str) -> str:
     return form.write("Transpose", cut, perm=[0, 2, 1, 3])
 
 
-def _behind_past(form: NodeRewriter, new: str, at: int) -> str:
-    """Keys or values behind those of the cache, which are results where somebody reads them."""
+def _append_to_past(form: NodeRewriter, new: str, at: int) -> str:
+    """Write keys or values after those of the cache; name the result if it is an output."""
     name = form.node.output[1 + at] if form.has(1 + at) else ""
     if form.given(6 + at):
         return form.write("Concat", form.node.input[6 + at], new, axis=2, name=name)
@@ -114,27 +114,27 @@ def _behind_past(form: NodeRewriter, new: str, at: int) -> str:
 
 
 def _mask(form: NodeRewriter, keys: str, at: int) -> str:
-    """What is added to scores: of lengths, of places that are there, or of those each row sees."""
+    """Write what a mask adds to scores; the mask holds lengths, keys, or keys for each row."""
     mask, sizes = form.node.input[at], form.sizes(at) or ()
     if len(sizes) == 1:
         lengths = form.write("Cast", mask, to=TensorProto.INT64)
         places = counted(form, size(form, keys, 2))
-        there = form.write("Less", places, _wide(form, lengths, 1))
+        is_visible = form.write("Less", places, _wide(form, lengths, 1))
     else:
-        there = form.write("Cast", mask, to=TensorProto.BOOL)
+        is_visible = form.write("Cast", mask, to=TensorProto.BOOL)
     axes = (1,) if len(sizes) == 3 else (1, 2)
     hidden = form.number(form.attribute("mask_filter_value", _HIDDEN))
-    return form.write("Where", _wide(form, there, *axes), form.number(0.0), hidden)
+    return form.write("Where", _wide(form, is_visible, *axes), form.number(0.0), hidden)
 
 
 def _causal(form: NodeRewriter, query: str, keys: str) -> str:
-    """Nobody looks behind their own place; the last row stands at the last key."""
+    """Write what hides later positions; the last row is at the position of the last key."""
     rows, count = size(form, query, 2), size(form, keys, 2)
     columns = counted(form, count)
     places = form.write("Add", counted(form, rows), form.write("Sub", count, rows))
-    behind = form.write("Greater", columns, _wide(form, places, 1))
+    is_later = form.write("Greater", columns, _wide(form, places, 1))
     lowest = form.number(float(np.float32(LOWEST)))
-    return form.write("Where", behind, lowest, form.number(0.0))
+    return form.write("Where", is_later, lowest, form.number(0.0))
 
 
 def _wide(form: NodeRewriter, data: str, *axes: int) -> str:

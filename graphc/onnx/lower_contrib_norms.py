@@ -1,4 +1,4 @@
-"""Norms of onnxruntime's own, most of them of sums, in ONNX's words."""
+"""Lower onnxruntime's norms, most of which first add tensors, to standard ONNX operators."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """SimplifiedLayerNormalization: numbers over the root of the mean of their squares."""
+    """Lower SimplifiedLayerNormalization. Raises ValueError for other axes and in training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has(1):
@@ -18,7 +18,7 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """SkipSimplifiedLayerNormalization: the same of a sum, which others read as well."""
+    """Lower SkipSimplifiedLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip, scale, *bias = form.node.input
     if form.has(1) or form.has(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
@@ -29,7 +29,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """SkipLayerNormalization: of a sum, which others read as well."""
+    """Lower SkipLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip = form.node.input[:2]
     if form.has(1) or form.has(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")
@@ -40,42 +40,42 @@ def skip_norm(form: NodeRewriter) -> None:
 
 
 def embedding(form: NodeRewriter) -> None:
-    """EmbedLayerNormalization: of the sum of rows of tables; and how many places the mask says are there."""
+    """Lower EmbedLayerNormalization: a layer norm of summed table rows, and mask counts."""
     ids, segments, words, places, segment_table = form.node.input[:5]
     rows = size(form, ids, 1)
     if form.given(8):
-        seen = form.write("Gather", places, form.node.input[8])
+        position_rows = form.write("Gather", places, form.node.input[8])
     else:
-        seen = form.write("Gather", places, counted(form, rows))
-    summed = form.write("Add", form.write("Gather", words, ids), seen)
+        position_rows = form.write("Gather", places, counted(form, rows))
+    summed = form.write("Add", form.write("Gather", words, ids), position_rows)
     if segments:
         summed = form.write("Add", summed, form.write("Gather", segment_table, segments))
     if form.has(2):
         form.write("Identity", summed, name=form.node.output[2])
     if form.has(1):
-        there = form.node.input[7] if form.given(7) else form.write("Sub", ids, ids)
-        whole = form.write("Cast", there, to=TensorProto.INT32)
+        mask = form.node.input[7] if form.given(7) else form.write("Sub", ids, ids)
+        counts = form.write("Cast", mask, to=TensorProto.INT32)
         if form.opset < 13:
-            form.write("ReduceSum", whole, axes=[1], keepdims=0, name=form.node.output[1])
+            form.write("ReduceSum", counts, axes=[1], keepdims=0, name=form.node.output[1])
         else:
-            form.write("ReduceSum", whole, form.whole(1), keepdims=0, name=form.node.output[1])
+            form.write("ReduceSum", counts, form.whole(1), keepdims=0, name=form.node.output[1])
     _norm(form, summed, scale_at=5)
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
-    """The node's result: rows less their mean, over their deviation, times a scale, and moved."""
-    scale, moved = form.node.input[scale_at], form.given(scale_at + 1)
-    less = form.write("Sub", data, _mean(form, data))
-    root = _root(form, _mean(form, form.write("Mul", less, less)), 1e-12, scale_at)
-    rows, found = form.write("Div", less, root), form.node.output[0]
-    if moved:
-        form.write("Add", form.write("Mul", rows, scale), form.node.input[scale_at + 1], name=found)
+    """Write the node's result, the layer norm of `data` with scale and optional offset."""
+    scale, has_offset = form.node.input[scale_at], form.given(scale_at + 1)
+    centred = form.write("Sub", data, _mean(form, data))
+    root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
+    rows, result = form.write("Div", centred, root), form.node.output[0]
+    if has_offset:
+        form.write("Add", form.write("Mul", rows, scale), form.node.input[scale_at + 1], name=result)
     else:
-        form.write("Mul", rows, scale, name=found)
+        form.write("Mul", rows, scale, name=result)
 
 
 def normalised(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
-    """Write numbers over the root of the mean of their squares along axes, times a scale."""
+    """Write the node's result, the RMS norm of `data` along some axes, times a scale."""
     root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
 
@@ -87,6 +87,6 @@ def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
 
 
 def _root(form: NodeRewriter, mean: str, epsilon: float, at: int = 0) -> str:
-    """Of a number of the type of this input."""
+    """Write sqrt(mean + epsilon); epsilon has the type of input `at`."""
     least = form.number(form.attribute("epsilon", epsilon), at)
     return form.write("Sqrt", form.write("Add", mean, least))

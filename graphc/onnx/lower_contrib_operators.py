@@ -1,4 +1,4 @@
-"""Operators of onnxruntime's own, which its optimiser and its tools for language models write, in ONNX's."""
+"""Lower onnxruntime's own operators, which optimisers and LLM tools write, to standard ones."""
 
 from collections.abc import Callable, Mapping
 from math import sqrt
@@ -13,11 +13,11 @@ from graphc.onnx import (
 from graphc.onnx.node_rewriter import NodeRewriter
 
 DOMAIN = "com.microsoft"
-HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written as if they were ONNX's
+HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's own domain
 
 
 def _gelu(form: NodeRewriter) -> None:
-    """Gelu and BiasGelu, by the error function."""
+    """Lower Gelu and BiasGelu by the error function."""
     data, *bias = form.node.input
     if bias:
         data = form.write("Add", data, bias[0])
@@ -27,7 +27,7 @@ def _gelu(form: NodeRewriter) -> None:
 
 
 def _fast_gelu(form: NodeRewriter) -> None:
-    """FastGelu, by the hyperbolic tangent."""
+    """Lower FastGelu by the hyperbolic tangent."""
     data, *bias = form.node.input
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
@@ -45,10 +45,10 @@ def _quick_gelu(form: NodeRewriter) -> None:
 
 
 def _product(form: NodeRewriter) -> None:
-    """FusedMatMul: a factor, and transposed matrices."""
+    """Lower FusedMatMul. Raises ValueError if it transposes batches or unknown shapes."""
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
-    given = []
+    factors = []
     for at, name in enumerate(form.node.input):
         sizes = form.sizes(at)
         if form.attribute(f"trans{'AB'[at]}", 0):
@@ -56,11 +56,11 @@ def _product(form: NodeRewriter) -> None:
                 raise ValueError("the sizes of its FusedMatMul are not known")
             axes = list(range(len(sizes)))
             name = form.write("Transpose", name, perm=[*axes[:-2], axes[-1], axes[-2]])
-        given.append(name)
+        factors.append(name)
     alpha = form.attribute("alpha", 1.0)
     if alpha != 1.0:
-        given[0] = form.write("Mul", given[0], form.number(alpha))
-    form.write("MatMul", *given, name=form.node.output[0])
+        factors[0] = form.write("Mul", factors[0], form.number(alpha))
+    form.write("MatMul", *factors, name=form.node.output[0])
 
 
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {

@@ -1,20 +1,20 @@
-"""The fields of a protobuf message, found without reading what they hold. Imports nothing heavy."""
+"""Locate fields of a protobuf message without reading their content. Imports nothing heavy."""
 
 from collections.abc import Iterator
 
-GRAPH = 7  # of ONNX's model
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # kinds
+GRAPH = 7  # field of the graph in ONNX's model
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5  # wire types
 WIDTHS = {FIXED64: 8, FIXED32: 4}
 LONGEST_VARINT = 10
-Field = tuple[int, int, int, int]  # its number, where it begins, where its content begins, where it ends
+Field = tuple[int, int, int, int]  # number (negative if not bytes), begin, content, end
 
 
 class NoMessage(ValueError):
-    """These bytes are no protobuf."""
+    """Raised for bytes that are no protobuf message."""
 
 
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message between two places. Raises NoMessage."""
+    """Yield the fields of the message between two offsets. Raises NoMessage."""
     at = start
     while at < end:
         begin = at
@@ -46,20 +46,20 @@ def varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
-    """Where the messages lie that these numbers lead to, one within the other. Raises NoMessage."""
+    """Yield offsets of nested messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
-    for wanted in path:
+    for field_number in path:
         places = [
             (content, end)
             for low, high in places
             for number, _, content, end in fields(view, low, high)
-            if number == wanted
+            if number == field_number
         ]
     yield from places
 
 
 def number_of(view: memoryview, start: int, end: int, wanted: int) -> int | None:
-    """The whole number of a message's field. Raises NoMessage."""
+    """Return the integer of a message's field; None if it is absent. Raises NoMessage."""
     for number, begin, _, last in fields(view, start, end):
         if number == -wanted:
             _, content = varint(view, begin, last)

@@ -1,6 +1,6 @@
-"""Writes forms of ONNX operators that TVM's importer takes for others, or not at all, in forms that it takes.
+"""Rewrite forms of ONNX operators that TVM's importer rejects or converts incorrectly.
 
-Some of them it imports without a word, and computes something else: a resize that anti-aliases, for one.
+Some wrong conversions are silent, for example of a Resize that anti-aliases.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,33 +26,33 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """The model with such forms replaced; itself where it has none. ValueError for those of training."""
+    """Rewrite such forms of a model, if it has any. Raises ValueError for unsupported ones."""
     nodes = model.graph.node
-    strange = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
-    if not strange:
+    matches = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
+    if not matches:
         return model
-    known, written = Known(model), {}
-    for at, rule in strange:
-        form = NodeRewriter(nodes[at], known)
+    facts, rewriters = Known(model), {}
+    for at, rule in matches:
+        form = NodeRewriter(nodes[at], facts)
         rule(form)
         if form.nodes:
-            written[at] = form
-    return _with(model, written) if written else model
+            rewriters[at] = form
+    return _with(model, rewriters) if rewriters else model
 
 
 def _rule(node: NodeProto) -> Callable[[NodeRewriter], None] | None:
-    """Of ONNX's operators, or of onnxruntime's, one of which claims to be ONNX's."""
-    own = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
-    theirs = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
-    return own or (lower_contrib_operators.RULES.get(node.op_type) if theirs else None)
+    """Return the rule for one of ONNX's operators or onnxruntime's; None if there is none."""
+    onnx_rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
+    custom = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
+    return onnx_rule or (lower_contrib_operators.RULES.get(node.op_type) if custom else None)
 
 
-def _with(model: ModelProto, written: Mapping[int, NodeRewriter]) -> ModelProto:
+def _with(model: ModelProto, rewriters: Mapping[int, NodeRewriter]) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
     for at, node in enumerate(model.graph.node):
-        form = written.get(at)
+        form = rewriters.get(at)
         result.graph.node.extend([node] if form is None else form.nodes)
         result.graph.initializer.extend([] if form is None else form.constants)
     return result
@@ -64,9 +64,9 @@ def _batch_norm(form: NodeRewriter) -> None:
 
 
 def _dropout(form: NodeRewriter) -> None:
-    told = len(form.node.input) > 2 and form.node.input[2]
+    has_training_input = len(form.node.input) > 2 and form.node.input[2]
     training = form.value(2)
-    if told and (training is None or training.any()):
+    if has_training_input and (training is None or training.any()):
         raise ValueError("its Dropout is in training: export the model in evaluation mode")
     if form.has(1):
         data, mask = form.node.input[0], form.node.output[1]
@@ -78,67 +78,67 @@ def _is_inf(form: NodeRewriter) -> None:
     above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
     if above and below:
         return
-    (data,), (found,) = form.node.input, form.node.output
+    (data,), (result,) = form.node.input, form.node.output
     if not above and not below:
         raise ValueError("its IsInf looks for neither side")
-    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=found)
+    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=result)
 
 
 def _transposed_convolution(form: NodeRewriter) -> None:
-    """Sizes of the output as paddings."""
-    wanted, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
-    if not wanted or sizes is None or kernel is None:
+    """Express the attribute output_shape of a ConvTranspose as paddings."""
+    output_sizes, sizes, kernel = form.attribute("output_shape", None), form.sizes(0), form.sizes(1)
+    if not output_sizes or sizes is None or kernel is None:
         return
     axes = range(len(sizes) - 2)
-    ones, wanted = [1] * len(axes), wanted[-len(axes) :]
+    ones, output_sizes = [1] * len(axes), output_sizes[-len(axes) :]
     strides, dilations = form.attribute("strides", ones), form.attribute("dilations", ones)
-    more = form.attribute("output_padding", [0 for _ in axes])
-    whole = [strides[a] * (sizes[a + 2] - 1) + more[a] + (kernel[a + 2] - 1) * dilations[a] + 1 for a in axes]
-    cut = [size - asked for size, asked in zip(whole, wanted, strict=True)]
+    added = form.attribute("output_padding", [0 for _ in axes])
+    full = [strides[a] * (sizes[a + 2] - 1) + added[a] + (kernel[a + 2] - 1) * dilations[a] + 1 for a in axes]
+    cut = [size - target for size, target in zip(full, output_sizes, strict=True)]
     upper = form.attribute("auto_pad", b"NOTSET") == b"SAME_UPPER"
     before = [each // 2 if upper else each - each // 2 for each in cut]
     after = [each - first for each, first in zip(cut, before, strict=True)]
-    if min(cut) < 0:  # a margin of zeros behind what is computed
-        more = [given - min(0, each) for given, each in zip(more, cut, strict=True)]
+    if min(cut) < 0:  # zeros after the computed output
+        added = [extra - min(0, each) for extra, each in zip(added, cut, strict=True)]
         before, after = ([max(0, each) for each in side] for side in (before, after))
-    form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=more)
+    form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=added)
 
 
 def _power(form: NodeRewriter) -> None:
-    """Exponents of the base's type; powers of integers by way of real numbers."""
+    """Cast exponents to the base's type; compute integer powers in float64."""
     base, exponent = form.kind(0), form.kind(1)
     if not base or not exponent or (base == exponent and base not in _WHOLE):
         return
     computed = TensorProto.DOUBLE if base in _WHOLE else base
-    given = [form.write("Cast", name, to=computed) for name in form.node.input]
+    operands = [form.write("Cast", name, to=computed) for name in form.node.input]
     if base in _WHOLE:
-        power = form.write("Pow", *given)
+        power = form.write("Pow", *operands)
         form.write("Cast", power, name=form.node.output[0], to=base)
     else:
-        form.write("Pow", *given, name=form.node.output[0])
+        form.write("Pow", *operands, name=form.node.output[0])
 
 
 def _length(form: NodeRewriter) -> None:
-    """LpNormalization: numbers over the length of their row."""
+    """Lower LpNormalization: divide each row by its norm."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
     total = form.write("ReduceSum", squared, form.whole(axis), keepdims=1)
     length = form.write("Sqrt", total) if order == 2 else total
     dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
-    least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has no length, and remains
+    least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has norm 0 and stays zero
     form.write("Div", data, form.write("Max", length, least), name=form.node.output[0])
 
 
 def _one_hot(form: NodeRewriter) -> None:
-    """A comparison with all places; negative ones count from the end."""
+    """Lower OneHot to comparisons with all indices; negative ones count from the end."""
     depth, sizes = form.value(1), form.sizes(0)
     if depth is None or sizes is None:
         raise ValueError("the depth of its OneHot is not constant")
     count, axis = int(np.ravel(depth)[0]), form.attribute("axis", -1) % (len(sizes) + 1)
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
-    whole = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-    wide = form.write("Unsqueeze", whole, form.whole(axis))
+    indices = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
+    wide = form.write("Unsqueeze", indices, form.whole(axis))
     places = np.arange(count, dtype="int64").reshape(shape)
     here = form.write("Equal", wide, form.constant(places))
     from_the_end = form.write("Equal", wide, form.constant(places - count))
@@ -152,20 +152,20 @@ def _one_hot(form: NodeRewriter) -> None:
     form.write("Where", form.write("Or", here, from_the_end), on, off, name=form.node.output[0])
 
 
-def _limited(form: NodeRewriter) -> None:
-    """NonMaxSuppression: TVM reads a limit that it does not know as none at all."""
-    told = [at for at, name in enumerate(form.node.input) if at > 1 and name]
-    if any(form.value(at) is None for at in told):
+def _require_constant_limits(form: NodeRewriter) -> None:
+    """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
+    limits = [at for at, name in enumerate(form.node.input) if at > 1 and name]
+    if any(form.value(at) is None for at in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
 
 
-def _pooled_regions(form: NodeRewriter) -> None:
+def _require_average(form: NodeRewriter) -> None:
     if form.attribute("mode", b"avg") != b"avg":
         raise ValueError("its RoiAlign takes the largest number: export it with mode=avg")
 
 
 def _identity(form: NodeRewriter) -> None:
-    """EyeLike: a constant, of sizes that are known."""
+    """Lower EyeLike to a constant. Raises ValueError if its sizes are not constant."""
     sizes, kind = form.sizes(0), form.attribute("dtype", form.kind(0) or TensorProto.FLOAT)
     if sizes is None:
         raise ValueError("the sizes of its EyeLike are not constant")
@@ -175,49 +175,51 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Mod of real numbers with the divisor's sign, by the one with the dividend's: it knows infinities."""
+    """Rewrite float Mod with the divisor's sign (fmod=0) as fmod=1 plus a correction; fmod=1
+    handles infinities.
+    """
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return
-    data, by = form.node.input
+    data, divisor = form.node.input
     zero = form.number(0)
-    rest = form.write("Mod", data, by, fmod=1)
-    differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", by, zero))
-    some = form.write("Not", form.write("Equal", rest, zero))
-    other = form.write("And", differ, some)
-    form.write("Where", other, form.write("Add", rest, by), rest, name=form.node.output[0])
+    rest = form.write("Mod", data, divisor, fmod=1)
+    differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", divisor, zero))
+    is_nonzero = form.write("Not", form.write("Equal", rest, zero))
+    needs_correction = form.write("And", differ, is_nonzero)
+    form.write("Where", needs_correction, form.write("Add", rest, divisor), rest, name=form.node.output[0])
 
 
 def _sum(form: NodeRewriter) -> None:
-    """Sum: one after the other; TVM stacks all up, and no change of layout passes that."""
+    """Lower Sum to a chain of additions; TVM stacks operands, which blocks layout changes."""
     total, *others = form.node.input
     for other in others[:-1]:
         total = form.write("Add", total, other)
     form.write("Add" if others else "Identity", total, *others[-1:], name=form.node.output[0])
 
 
-def _truths(form: NodeRewriter) -> None:
-    """The largest or least of truths, by way of numbers."""
+def _boolean_extremum(form: NodeRewriter) -> None:
+    """Compute the maximum or minimum of booleans as integers."""
     if form.kind(0) == TensorProto.BOOL:
-        whole = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
-        found = form.node.output[0]
-        form.again([whole, *form.node.input[1:]], [f"{found}/whole"])
-        form.write("Cast", f"{found}/whole", to=TensorProto.BOOL, name=found)
+        integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
+        result = form.node.output[0]
+        form.again([integers, *form.node.input[1:]], [f"{result}/whole"])
+        form.write("Cast", f"{result}/whole", to=TensorProto.BOOL, name=result)
 
 
 def _largest(form: NodeRewriter) -> None:
-    """Sort the integers of a TopK that TVM's library does not sort as int64. Raises ValueError for uint64."""
-    kind, (found, *places) = form.kind(0), form.node.output
+    """Cast a TopK's integers to int64 if TVM cannot sort them. Raises ValueError for uint64."""
+    kind, (values, *places) = form.kind(0), form.node.output
     if kind == TensorProto.UINT64:
         raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
     if kind in _UNSORTED:
         wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
         form.again([wide, *form.node.input[1:]], [f"{wide}/largest", *places])
-        form.write("Cast", f"{wide}/largest", name=found, to=kind)
+        form.write("Cast", f"{wide}/largest", name=values, to=kind)
 
 
-def _of_all(form: NodeRewriter) -> None:
-    """RMSNormalization of all numbers at once, over which TVM stumbles."""
+def _norm_over_all_axes(form: NodeRewriter) -> None:
+    """Lower an RMSNormalization over all axes, which TVM fails to convert."""
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
     if sizes is not None and not axis % len(sizes):
         data, scale = form.node.input
@@ -236,16 +238,16 @@ _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "LSTM": transpose_odd_layouts.batch_first,
     "LpNormalization": _length,
     "Mod": _remainder,
-    "NonMaxSuppression": _limited,
+    "NonMaxSuppression": _require_constant_limits,
     "OneHot": _one_hot,
     "Pow": _power,
-    "RMSNormalization": _of_all,
+    "RMSNormalization": _norm_over_all_axes,
     "RNN": transpose_odd_layouts.batch_first,
-    "ReduceMax": _truths,
-    "ReduceMin": _truths,
+    "ReduceMax": _boolean_extremum,
+    "ReduceMin": _boolean_extremum,
     "Resize": resize_to_matmul.resize,
     "ReverseSequence": transpose_odd_layouts.reverse_sequences,
-    "RoiAlign": _pooled_regions,
+    "RoiAlign": _require_average,
     "STFT": dft_to_matmul.short_transforms,
     "SpaceToDepth": transpose_odd_layouts.space_to_depth,
     "Sum": _sum,

@@ -1,6 +1,6 @@
-"""Sequences of tensors are followed by the names of their tensors, so that no operator of them is left.
+"""Replace sequences of tensors by their tensors, so that no sequence operator is left.
 
-Exporters write Python's lists so: what a loop appends is joined behind it.
+Exporters write Python lists as sequences: a loop appends tensors that are joined later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,18 +12,18 @@ from onnx import NodeProto, helper
 
 
 def follow(walk: Any, node: NodeProto) -> bool:
-    """Walk what the node means in its place; False where that depends on the data."""
+    """Process a sequence operator; return False if its effect depends on the data."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 
 
 def construct(name: str, tensors: Sequence[str]) -> NodeProto:
-    """A node that makes the sequence, for one that takes it as it is."""
+    """Return a node that constructs the sequence, for a reader that needs it whole."""
     return helper.make_node("SequenceConstruct" if tensors else "SequenceEmpty", list(tensors), [name])
 
 
 def unsqueeze(walk: Any, tensor: str, axis: int, to: str) -> None:
-    """Walk a new axis; until ONNX 12 it is an attribute."""
+    """Walk a node that adds an axis; the axis is an attribute up to opset 12."""
     if walk.opset < 13:
         walk.node(helper.make_node("Unsqueeze", [tensor], [to], axes=[axis]))
         return
@@ -31,87 +31,87 @@ def unsqueeze(walk: Any, tensor: str, axis: int, to: str) -> None:
     walk.node(helper.make_node("Unsqueeze", [tensor, f"{to}/axis"], [to]))
 
 
-def _known(walk: Any, node: NodeProto) -> list[str] | None:
-    found: list[str] | None = walk.sequences.get(node.input[0])
-    return found
+def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
+    tensors: list[str] | None = walk.sequences.get(node.input[0])
+    return tensors
 
 
 def _place(walk: Any, node: NodeProto, at: int, default: int) -> int | None:
-    """A position that is an input; None where it is not known."""
+    """Return an index given as an input; None if it is unknown."""
     if len(node.input) <= at or not node.input[at]:
         return default
-    found = walk.value(node.input[at])
-    return None if found is None else int(np.ravel(found)[0])
+    index = walk.value(node.input[at])
+    return None if index is None else int(np.ravel(index)[0])
 
 
-def _made(walk: Any, node: NodeProto) -> bool:
+def _construct(walk: Any, node: NodeProto) -> bool:
     walk.sequences[node.output[0]] = list(node.input)
     return True
 
 
-def _same(walk: Any, node: NodeProto) -> bool:
-    known = _known(walk, node)
-    if known is not None:
-        walk.sequences[node.output[0]] = known
-    return known is not None
+def _identity(walk: Any, node: NodeProto) -> bool:
+    tensors = _known_sequence(walk, node)
+    if tensors is not None:
+        walk.sequences[node.output[0]] = tensors
+    return tensors is not None
 
 
-def _inserted(walk: Any, node: NodeProto) -> bool:
-    known = _known(walk, node)
-    place = None if known is None else _place(walk, node, 2, len(known))
-    if known is None or place is None:
+def _insert(walk: Any, node: NodeProto) -> bool:
+    tensors = _known_sequence(walk, node)
+    place = None if tensors is None else _place(walk, node, 2, len(tensors))
+    if tensors is None or place is None:
         return False
-    place = place if place >= 0 else len(known) + place
-    walk.sequences[node.output[0]] = [*known[:place], node.input[1], *known[place:]]
+    place = place if place >= 0 else len(tensors) + place
+    walk.sequences[node.output[0]] = [*tensors[:place], node.input[1], *tensors[place:]]
     return True
 
 
-def _erased(walk: Any, node: NodeProto) -> bool:
-    known = _known(walk, node)
-    place = None if known is None else _place(walk, node, 1, len(known) - 1)
-    if known is None or place is None:
+def _erase(walk: Any, node: NodeProto) -> bool:
+    tensors = _known_sequence(walk, node)
+    place = None if tensors is None else _place(walk, node, 1, len(tensors) - 1)
+    if tensors is None or place is None:
         return False
-    walk.sequences[node.output[0]] = [each for at, each in enumerate(known) if at != place % len(known)]
+    walk.sequences[node.output[0]] = [each for at, each in enumerate(tensors) if at != place % len(tensors)]
     return True
 
 
-def _taken(walk: Any, node: NodeProto) -> bool:
-    known, place = _known(walk, node), _place(walk, node, 1, 0)
-    if known is None or place is None or not -len(known) <= place < len(known):
+def _element(walk: Any, node: NodeProto) -> bool:
+    tensors, place = _known_sequence(walk, node), _place(walk, node, 1, 0)
+    if tensors is None or place is None or not -len(tensors) <= place < len(tensors):
         return False
-    walk.node(helper.make_node("Identity", [known[place]], [node.output[0]]))
+    walk.node(helper.make_node("Identity", [tensors[place]], [node.output[0]]))
     return True
 
 
-def _counted(walk: Any, node: NodeProto) -> bool:
-    known = _known(walk, node)
-    if known is not None:
-        walk.know(node.output[0], np.array(len(known), "int64"))
-    return known is not None
+def _length(walk: Any, node: NodeProto) -> bool:
+    tensors = _known_sequence(walk, node)
+    if tensors is not None:
+        walk.know(node.output[0], np.array(len(tensors), "int64"))
+    return tensors is not None
 
 
-def _joined(walk: Any, node: NodeProto) -> bool:
-    known, said = _known(walk, node), _attributes(node)
-    if not known:
+def _concatenate(walk: Any, node: NodeProto) -> bool:
+    tensors, attributes = _known_sequence(walk, node), _attributes(node)
+    if not tensors:
         return False
-    if said.get("new_axis", 0):
-        parts = [f"{node.output[0]}/part_{at}" for at in range(len(known))]
-        for tensor, part in zip(known, parts, strict=True):
-            unsqueeze(walk, tensor, said["axis"], part)
-        known = parts
-    walk.node(helper.make_node("Concat", known, [node.output[0]], axis=said["axis"]))
+    if attributes.get("new_axis", 0):
+        parts = [f"{node.output[0]}/part_{at}" for at in range(len(tensors))]
+        for tensor, part in zip(tensors, parts, strict=True):
+            unsqueeze(walk, tensor, attributes["axis"], part)
+        tensors = parts
+    walk.node(helper.make_node("Concat", tensors, [node.output[0]], axis=attributes["axis"]))
     return True
 
 
 def _split(walk: Any, node: NodeProto) -> bool:
-    """SplitToSequence into pieces of known sizes."""
-    said, given = _attributes(node), len(node.input) > 1
-    axis, size = said.get("axis", 0), walk.size(node.input[0], said.get("axis", 0))
-    lengths = walk.value(node.input[1]) if given else np.array(1)
+    """Process SplitToSequence into pieces of known sizes."""
+    attributes, has_lengths = _attributes(node), len(node.input) > 1
+    axis, size = attributes.get("axis", 0), walk.size(node.input[0], attributes.get("axis", 0))
+    lengths = walk.value(node.input[1]) if has_lengths else np.array(1)
     if size is None or lengths is None:
         return False
     sizes = _sizes(size, lengths)
-    flat = not given and not said.get("keepdims", 1)
+    flat = not has_lengths and not attributes.get("keepdims", 1)
     parts = [f"{node.output[0]}/part_{at}" for at in range(len(sizes))]
     for part, start, length in zip(parts, (0, *accumulate(sizes)), sizes, strict=False):
         at = np.arange(start, start + length, dtype="int64")
@@ -133,13 +133,13 @@ def _attributes(node: NodeProto) -> dict[str, Any]:
 
 
 _RULES: Mapping[str, Callable[[Any, NodeProto], bool]] = {
-    "ConcatFromSequence": _joined,
-    "Identity": _same,
-    "SequenceAt": _taken,
-    "SequenceConstruct": _made,
-    "SequenceEmpty": _made,
-    "SequenceErase": _erased,
-    "SequenceInsert": _inserted,
-    "SequenceLength": _counted,
+    "ConcatFromSequence": _concatenate,
+    "Identity": _identity,
+    "SequenceAt": _element,
+    "SequenceConstruct": _construct,
+    "SequenceEmpty": _construct,
+    "SequenceErase": _erase,
+    "SequenceInsert": _insert,
+    "SequenceLength": _length,
     "SplitToSequence": _split,
 }

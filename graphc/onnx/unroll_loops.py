@@ -1,4 +1,4 @@
-"""Branches whose condition is known are taken, loops whose steps are counted are written out."""
+"""Replace branches with known conditions by the branch taken, and unroll counted loops."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,16 +9,16 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper
 from graphc.onnx import sequences_to_tensors
 
 KINDS = ("If", "Loop", "Scan")
-# More nodes than that a model gets from its loops at no time.
+# Loops may add at most so many nodes to a model.
 UNROLLED = 10_000
 
 
 class Unknown(Exception):
-    """How often a loop runs, or that it ends, is not known beforehand."""
+    """Raised if a condition or a loop's length is unknown, or the unrolled loop too long."""
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
-    """Walk what the node runs in its place; False where that is not known, or too long."""
+    """Walk the nodes that the node would run; return False if they are unknown or too many."""
     mark = walk.mark()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
@@ -29,7 +29,7 @@ def unroll(walk: Any, node: NodeProto) -> bool:
 
 
 def graphs(node: NodeProto) -> Iterator[GraphProto]:
-    """The graphs inside a node."""
+    """Yield the graphs inside a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
         if attribute.type == AttributeProto.GRAPH:
@@ -37,13 +37,13 @@ def graphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def reads(node: NodeProto) -> set[str]:
-    """Every name that a node takes, those inside its graphs included."""
-    found = {*node.input}
+    """Return every name that a node reads, also inside its graphs."""
+    names = {*node.input}
     for graph in graphs(node):
-        found.update(value.name for value in graph.output)
+        names.update(value.name for value in graph.output)
         for inner in graph.node:
-            found |= reads(inner)
-    return found
+            names |= reads(inner)
+    return names
 
 
 def _branch(walk: Any, node: NodeProto) -> None:
@@ -57,12 +57,12 @@ def _branch(walk: Any, node: NodeProto) -> None:
 
 def _loop(walk: Any, node: NodeProto) -> None:
     limit, condition, *carried = node.input
-    most = walk.value(limit) if limit else None
-    if limit and most is None:
+    limit_value = walk.value(limit) if limit else None
+    if limit and limit_value is None:
         raise Unknown
     body, collected, step = _graph(node, "body"), [], 0
     condition = condition or _constant(walk, node, "goes_on", np.array(True))
-    while most is None or step < int(np.ravel(most)[0]):
+    while limit_value is None or step < int(np.ravel(limit_value)[0]):
         goes_on = walk.value(condition)
         if goes_on is None:
             raise Unknown
@@ -78,37 +78,37 @@ def _loop(walk: Any, node: NodeProto) -> None:
 
 
 def _scan(walk: Any, node: NodeProto) -> None:
-    said = {attribute.name: attribute for attribute in node.attribute}
-    count = said["num_scan_inputs"].i
-    states, given = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
-    axes = list(said["scan_input_axes"].ints) if "scan_input_axes" in said else [0] * count
+    options = {attribute.name: attribute for attribute in node.attribute}
+    count = options["num_scan_inputs"].i
+    states, sequences = node.input[: len(node.input) - count], node.input[len(node.input) - count :]
+    axes = list(options["scan_input_axes"].ints) if "scan_input_axes" in options else [0] * count
     directions = [
         d
         for name in ("scan_input_directions", "scan_output_directions")
-        if name in said
-        for d in said[name].ints
+        if name in options
+        for d in options[name].ints
     ]
-    steps = walk.size(given[0], axes[0])
+    steps = walk.size(sequences[0], axes[0])
     if steps is None or any(directions):
         raise Unknown
     collected = []
     for step in range(steps):
         at = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
-        for name, whole, axis in zip(slices, given, axes, strict=True):
-            walk.node(helper.make_node("Gather", [whole, at], [name], axis=axis))
+        for name, sequence, axis in zip(slices, sequences, axes, strict=True):
+            walk.node(helper.make_node("Gather", [sequence, at], [name], axis=axis))
         results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
     _name(walk, node.output, states)
     outputs = node.output[len(states) :]
-    places = list(said["scan_output_axes"].ints) if "scan_output_axes" in said else [0] * len(outputs)
+    places = list(options["scan_output_axes"].ints) if "scan_output_axes" in options else [0] * len(outputs)
     _stack(walk, outputs, collected, places)
 
 
 def _graph(node: NodeProto, name: str) -> GraphProto:
-    found: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
-    return found
+    graph: GraphProto = next(attribute.g for attribute in node.attribute if attribute.name == name)
+    return graph
 
 
 def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
@@ -117,13 +117,13 @@ def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
     return named
 
 
-def _run(walk: Any, graph: GraphProto, prefix: str, given: Sequence[str]) -> list[str]:
-    """Walk a graph's nodes once; the names of its results."""
+def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
+    """Walk a graph's nodes once; return the names of its results. Raises Unknown."""
     walk.unrolled += 1 + len(graph.node)
     if walk.unrolled > UNROLLED:
         raise Unknown
     names = {name: f"{prefix}/{name}" for name in _own(graph)}
-    names |= {value.name: name for value, name in zip(graph.input, given, strict=True)}
+    names |= {value.name: name for value, name in zip(graph.input, inputs, strict=True)}
     for tensor in graph.initializer:
         renamed = type(tensor)()
         renamed.CopyFrom(tensor)
@@ -151,20 +151,20 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
 
 
 def _own(graph: GraphProto) -> set[str]:
-    """The names that a graph gives to values of its own."""
-    given = {value.name for value in (*graph.input, *graph.initializer)}
-    return given | {name for node in graph.node for name in node.output if name}
+    """Return the names that a graph defines."""
+    names = {value.name for value in (*graph.input, *graph.initializer)}
+    return names | {name for node in graph.node for name in node.output if name}
 
 
 def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
-    """Give results the names under which the graph around takes them."""
+    """Give results the names by which the outer graph reads them."""
     for name, result in zip(outputs, results, strict=False):
         if name:
             walk.node(helper.make_node("Identity", [result], [name]))
 
 
 def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
-    """Lay what each step brought side by side along a new axis."""
+    """Concatenate the results of all steps along new axes. Raises Unknown if there are none."""
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):

@@ -1,1 +1,1 @@
-"""Numbers of few bits: kept as they are, multiplied by instructions made for them."""
+"""Passes that compute with numbers of few bits, by the instructions made for them."""

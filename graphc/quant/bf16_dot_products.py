@@ -1,7 +1,7 @@
-"""Products with constant weights in bfloat16: two per lane and instruction, summed in float32.
+"""Multiply by constant weights in bfloat16: two products per lane, summed in float32.
 
-Data is rounded before a product; sums stay float32. One instruction (`vdpbf16ps`) computes sixteen results,
-so weights are laid out as it reads them: sixteen columns of two rows side by side.
+Data is rounded before a product; sums stay float32. The instruction `vdpbf16ps` computes 16
+results, so weights are packed as it reads them: two rows of 16 columns interleaved.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
 
-LANES, PAIR = 16, 2  # of the instruction
+LANES, PAIR = 16, 2  # lanes of the instruction, and products per lane
 DOT = "mallorn_dot_bf16"
 
 _LLVM_DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
-# TVM keeps bfloat16 as integers on CPUs; this function tells LLVM that they are bfloat16.
+# TVM stores bfloat16 as integers on CPUs; this function passes them to LLVM as bfloat16.
 LLVM = f"""
 declare <16 x float> {_LLVM_DOT}(<16 x float>, <32 x bfloat>, <32 x bfloat>)
 define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x i32> %w)
@@ -43,10 +43,10 @@ dot_product_function.register(BY, DOT, LLVM)
 
 @dataclass(frozen=True)
 class RoundedProduct:
-    """The data that is rounded, and how the instruction reads it."""
+    """The data to round, and how the instruction reads it."""
 
     data: Any
-    layout: Layout | None  # none where its sums are not for the instruction
+    layout: Layout | None  # None if the instruction cannot compute its sums
 
 
 class Bf16DotProducts(Pass[RoundedProduct]):
@@ -57,7 +57,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     rules = (DOT,)
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        """The rewritten module. Raises Unsupported on other processors: bfloat16 was asked for."""
+        """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
@@ -70,7 +70,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
             raise Leave("its channels are not last, or its weights are computed")
         if not 1 < int(call.attrs.groups) == sizes_of(call.args[0])[-1]:
             return _convolution(call, g)
-        # Depthwise: no sums for the instruction, but half as much to read.
+        # Depthwise: the instruction does not apply, but the data to read is halved.
         if call.args[1].ty.dtype == NARROW:
             raise Leave("its factors are rounded")
         return RoundedProduct(call.args[0], None)
@@ -81,14 +81,14 @@ class Bf16DotProducts(Pass[RoundedProduct]):
         if facts.layout is None:
             return convolution(call, data, relax.const(weights), out_dtype="float32")
         padded = facts.layout(call, weights, BY)
-        # Planes also by nothing: tasks that were measured have this step.
+        # Pad planes even if the margins are empty: tuned tasks include this operator.
         planes = facts.layout is padded_sums.of_planes
         filled = relax.op.nn.pad(data, padded.margins) if planes else padded.filled(data)
         return padded.called(g, BY, f"bf16_{operator_name(call).rpartition('.')[2]}", filled)
 
 
 def _product(call: Any, g: Graph) -> RoundedProduct:
-    """Rows with a matrix, or stacks of both if the data is rounded already."""
+    """Return a matmul's data and layout; stacks must be rounded already. Raises Leave."""
     data, weights = call.args
     padded_sums.check_weights(call, BY, g)
     if sizes_of(data)[-1] % PAIR:

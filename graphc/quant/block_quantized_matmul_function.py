@@ -1,9 +1,9 @@
-"""Products with weights of 8 or 4 bits that have a scale a block, as tensor functions.
+"""Build products with 8- or 4-bit weights that have a scale per block.
 
-A step of a decoder reads every weight once, so weights stay as narrow as they are, in the order in which they
-are read: for each vector of columns, block after block. Their instruction multiplies bytes without a sign,
-which these weights are, with bytes that have one: two for a real input (`quads.py`), so that next to nothing
-is lost. Sums of a block are whole numbers.
+A decoder step reads every weight once, so weights keep their width and are stored in the order
+in which they are read: for each vector of columns, block after block. The instruction
+multiplies unsigned bytes (weights) by signed bytes; `llvm_byte_dot_products` splits a float
+input into two of them, with little loss of precision. Sums within a block are integers.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ RULE = "mallorn_blocks"
 
 @dataclass(frozen=True)
 class BlockQuantizedMatmul:
-    """Rows times weights: whole numbers of so many bits, less a zero point and times a scale a block."""
+    """Rows times weights of `bits` bits, with a zero point and a scale per block."""
 
     by: Any  # the instruction
     rows: tuple[int, ...]
@@ -31,7 +31,7 @@ class BlockQuantizedMatmul:
     blocks: int
     block: int
     bits: int
-    zero: int | None  # None: one for each block and output
+    zero: int | None  # the zero point; None: one per block and output
 
     @property
     def vectors(self) -> int:
@@ -39,17 +39,17 @@ class BlockQuantizedMatmul:
 
     @property
     def work(self) -> int:
-        """Its operations."""
+        """The number of arithmetic operations."""
         return 2 * prod(self.rows) * self.blocks * self.block * self.outputs
 
     @property
     def bytes(self) -> int:
-        """Of a block's weights, for a vector of outputs."""
+        """Bytes of a block's weights for one vector of outputs."""
         return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
 
 def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
-    """[blocks, block, outputs] in the order of reading: [vectors, blocks, bytes]."""
+    """Pack weights from [blocks, block, outputs] to reading order, [vectors, blocks, bytes]."""
     lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
     each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
     split = _filled(product, weights).reshape(product.blocks, -1, *each, product.vectors, lanes)
@@ -60,7 +60,7 @@ def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
 
 
 def beside(product: BlockQuantizedMatmul, numbers: Any) -> Any:
-    """[blocks, outputs], as scales are, in the order of reading: [vectors, blocks, lanes]."""
+    """Pack scales or zero points from [blocks, outputs] to [vectors, blocks, lanes]."""
     split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.by.lanes)
     return np.ascontiguousarray(np.moveaxis(split, 1, 0))
 
@@ -71,7 +71,9 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def function(product: BlockQuantizedMatmul) -> Any:
-    """The tensor function: inputs become bytes, which are multiplied; what follows can be fused with it."""
+    """Build the tensor function, which quantises inputs to bytes; TVM can fuse operators after
+    it.
+    """
     lanes, block, outputs = product.by.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -81,18 +83,18 @@ def function(product: BlockQuantizedMatmul) -> Any:
     )
     of_rows, spatial = graph_rewriting.numbers(product.rows), "S" * len(rows)
     each = graph_rewriting.numbers((*product.rows, product.blocks))
-    whole = every == outputs
-    result = "y" if whole else "z"
+    is_full = every == outputs
+    result = "y" if is_full else "z"
     split = llvm_byte_dot_products.split(product.by, block, product.bits)
     total = llvm_byte_dot_products.total(product.by, block, product.bits)
     place = f"{_number(row, product.rows)} * {2 * block * product.blocks} + vk * {2 * block}"
     inputs = f'T.tvm_access_ptr(T.type_annotation("int8"), q.data, {place}, {2 * block}, '
-    vector, known = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
+    vector, has_one_zero = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
     sums = f"{result}[{row}, {vector}]"
     of_lanes = f"vj, vk, T.ramp(0, 1, {lanes})"
     start = (
         f"T.broadcast(t[{row}, vk] * T.int32({-(product.zero or 0)}), {lanes})"
-        if known
+        if has_one_zero
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
     beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
@@ -102,7 +104,7 @@ def main(
     x: T.Buffer(({of_rows}, T.int64({product.blocks * block})), "float32"),
     w: T.Buffer(({graph_rewriting.numbers((product.vectors, product.blocks, product.bytes))}), "uint8"),
     s: T.Buffer(({beside_weights}), "float32"),
-    {"" if known else f'u: T.Buffer(({beside_weights}), "uint8"),'}
+    {"" if has_one_zero else f'u: T.Buffer(({beside_weights}), "uint8"),'}
     y: T.Buffer(({of_rows}, T.int64({outputs})), "float32"),
 ) -> None:
     T.func_attr({{
@@ -112,7 +114,7 @@ def main(
     q = T.sblock_alloc_buffer(({each}, T.int64({2 * block})), "int8")
     d = T.sblock_alloc_buffer(({each}), "float32")
     t = T.sblock_alloc_buffer(({each}), "int32")
-    {"" if whole else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
     for {", ".join(rows)}, k in T.grid({each}):
         with T.sblock("split"):
             {row}, vk = T.axis.remap("{spatial}S", [{", ".join(rows)}, k])
@@ -134,7 +136,7 @@ def main(
             T.reads(
                 q[{row}, vk, 0 : {2 * block}], d[{row}, vk], t[{row}, vk],
                 w[vj, vk, 0 : {product.bytes}], s[vj, vk, 0 : {lanes}],
-                {"" if known else f"u[vj, vk, 0 : {lanes}],"}
+                {"" if has_one_zero else f"u[vj, vk, 0 : {lanes}],"}
             )
             T.writes({result}[{row}, vj * {lanes} : vj * {lanes} + {lanes}])
             T.sblock_attr({{
@@ -152,7 +154,7 @@ def main(
                 T.address_of(w[vj, vk, 0]),
                 {inputs}1),
             )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
-{"" if whole else _taken(rows, row, of_rows, outputs)}""")
+{"" if is_full else _taken(rows, row, of_rows, outputs)}""")
 
 
 def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:
@@ -165,7 +167,7 @@ def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:
 
 
 def _number(row: str, sizes: Sequence[int]) -> str:
-    """The place of a row among all."""
+    """Return the index of a row among all rows, as TVMScript."""
     first, *others = zip(row.split(", "), sizes, strict=True)
     place = first[0]
     for axis, size in others:
@@ -173,14 +175,14 @@ def _number(row: str, sizes: Sequence[int]) -> str:
     return place
 
 
-MAX_ROWS, ROWS = 16, 8  # of a tile
-MAX_CHUNKS, CHUNKS = 1 << 20, 16  # vectors of columns in a core's part
-PARTS = 16  # of the columns at least, so that all cores have some
-SHARED = 1 << 10  # blocks of inputs, above which the cores share them, too
+MAX_ROWS, ROWS = 16, 8  # rows of a tile
+MAX_CHUNKS, CHUNKS = 1 << 20, 16  # vectors of columns in the part of one core
+PARTS = 16  # least number of parts, so that all cores have work
+SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisation
 
 
 def blocks(schedule: Any, block: Any) -> list[Any]:
-    """Parts of the columns, tiles of rows, vectors of columns, blocks, rows."""
+    """Schedule parts of columns, tiles of rows, vectors of columns, blocks, rows."""
     (split,) = (each for each in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)
@@ -200,7 +202,7 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     schedule.parallel(parts)
     schedule.unroll(rows)
     for loop in schedule.get_loops(block):
-        schedule.annotate(loop, RULE, 1)  # or TVM cuts them anew
+        schedule.annotate(loop, RULE, 1)  # so that TVM does not split the loop again
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 

@@ -1,6 +1,6 @@
-"""Rewrites operators between dequantize and quantize so that they compute on, move or join the bytes.
+"""Rewrite operators between dequantize and quantize to compute on the bytes directly.
 
-Products want bytes without a sign: encoding moves bytes with a sign up by 128.
+Product instructions need unsigned data, so signed bytes are stored shifted up by 128.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,27 +19,30 @@ from graphc.quant.int8_instructions import needed_instruction
 from graphc.quant.integer_products import multiply
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
 
-# Operators whose results are numbers that they were given.
+# Operators whose results are some of their inputs' numbers.
 
 
 def signed(value: Any) -> Any:
-    """Bytes without a sign, moved down."""
+    """Shift unsigned bytes down to signed ones."""
     wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
     return relax.op.astype(wide, "int8")
 
 
 def unsigned(value: Any, g: Graph) -> Any | None:
-    """What bytes with a sign were moved down from, by `signed`."""
+    """Return the unsigned bytes that `signed` shifted down to this value, or None."""
     narrow = g.producer(value, "relax.astype")
-    less = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
-    wide = None if less is None else g.producer(less.args[0], "relax.astype")
+    shift = None if narrow is None else g.producer(narrow.args[0], "relax.subtract")
+    wide = None if shift is None else g.producer(shift.args[0], "relax.astype")
     if narrow is None or wide is None or narrow.ty.dtype != "int8":
         return None
     return wide.args[0] if wide.args[0].ty.dtype == "uint8" else None
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """An encoding as bytes without a sign; nothing where they were decoded by the same steps."""
+    """Return a build of an encoding as unsigned bytes. Raises Leave.
+
+    Bytes that were decoded by the same scale and zero point are returned unchanged.
+    """
     _, scale, zero = call.args
     if all(map(g.is_constant, call.args)):
         return _encode_weights(call, g)
@@ -52,21 +55,21 @@ def encode(call: Any, g: Graph) -> Build:
 
 def _encode_without_sign(call: Any, g: Graph) -> Build:
     (data, scale, zero), has_sign = call.args, call.ty.dtype == "int8"
-    moved_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
-    known = _bytes_of(data, g.array(scale), moved_zero, g)
-    if known is not None:
-        return partial(signed, known) if has_sign else lambda: known
+    shifted_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
+    same_bytes = _bytes_of(data, g.array(scale), shifted_zero, g)
+    if same_bytes is not None:
+        return partial(signed, same_bytes) if has_sign else lambda: same_bytes
     if not has_sign:
         raise Leave("it has no sign")
 
     def build() -> Any:
-        return signed(relax.op.quantize(data, scale, relax.const(moved_zero), axis=0, out_dtype="uint8"))
+        return signed(relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8"))
 
     return build
 
 
 def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
-    """The bytes that were decoded by this scale and zero point."""
+    """Return the bytes from which this scale and zero point decoded the data, or None."""
     stored = quantized_value(data, g)
     if stored is None or not stored.same or stored.constant or stored.dtype != "uint8":
         return None
@@ -74,7 +77,7 @@ def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
 
 
 def _encode_weights(call: Any, g: Graph) -> Build:
-    """Weights that a file holds as real numbers, to be encoded where they are read."""
+    """Return a build that encodes float weights at compile time. Raises Leave."""
     if str(call.ty.dtype) not in LIMITS:
         raise Leave(f"it encodes as {call.ty.dtype}")
     places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
@@ -82,23 +85,23 @@ def _encode_weights(call: Any, g: Graph) -> Build:
     def build() -> Any:
         values, scale, zero = map(g.array, call.args)
         scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
-        whole = np.rint(values / scale) + zero.astype("float32")
-        return relax.const(np.clip(whole, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
+        quantized = np.rint(values / scale) + zero.astype("float32")
+        return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
 
     return build
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """A decoding of bytes that were moved down, from what they were before."""
+    """Return a build that decodes the unsigned bytes which were shifted down. Raises Leave."""
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
         raise Leave
     if zero.ty.ndim or not g.is_constant(zero):
         raise Leave("its zero point is computed, or not the same for all")
-    moved = np.array(int(g.array(zero)) + OFFSET, "uint8")
+    shifted_zero = np.array(int(g.array(zero)) + OFFSET, "uint8")
     dtype = str(call.ty.dtype)
-    return lambda: relax.op.dequantize(bytes_, scale, relax.const(moved), axis=0, out_dtype=dtype)
+    return lambda: relax.op.dequantize(bytes_, scale, relax.const(shifted_zero), axis=0, out_dtype=dtype)
 
 
 MOVES = frozenset(
@@ -120,7 +123,7 @@ MOVES = frozenset(
 
 
 def move(call: Any, g: Graph) -> Build:
-    """A move of bytes, and what it moved decoded behind it."""
+    """Return a build that moves the bytes and decodes the result. Raises Leave."""
     value = call.args[0]
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
@@ -136,7 +139,7 @@ def move(call: Any, g: Graph) -> Build:
 
 
 def limit(call: Any, g: Graph) -> Build:
-    """A limit of the bytes, which have the same steps as before."""
+    """Return a build that applies ReLU to the bytes, with unchanged scale. Raises Leave."""
     stored = quantized_value(call.args[0], g)
     if stored is None:
         raise Leave
@@ -146,7 +149,7 @@ def limit(call: Any, g: Graph) -> Build:
 
 
 def join(call: Any, g: Graph) -> Build:
-    """Bytes that are joined before they are decoded."""
+    """Return a build that concatenates the bytes and decodes the result. Raises Leave."""
     parts = call.args[0]
     stored = [quantized_value(part, g) for part in getattr(parts, "fields", ())]
     decoded = [each for each in stored if each is not None]
@@ -163,7 +166,7 @@ def join(call: Any, g: Graph) -> Build:
 
 
 def _with(call: Any, data: Any) -> Any:
-    """The same of other data."""
+    """Return the same call with other data."""
     return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
 
 
@@ -175,7 +178,7 @@ def _limited(stored: QuantizedValue) -> Any:
 
 
 def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
-    """Weights, transposed at once."""
+    """Return a build that transposes constant weights at compile time. Raises Leave."""
     if call.op.name != "relax.permute_dims":
         raise Leave("it moves constants")
     axes = permutation(call)

@@ -1,7 +1,7 @@
-"""Products with constant weights by an instruction that adds several products to each lane.
+"""Build products with constant weights by an instruction that adds several products per lane.
 
-One instruction reads as many numbers side by side as it multiplies for a lane, the same for all lanes, so
-weights are laid out as it reads them: for each lane, side by side, what it multiplies.
+One instruction broadcasts consecutive inputs to all lanes and adds one product for each to
+every lane. Weights are packed so that the factors of a lane are contiguous.
 """
 
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from tvm.s_tir.meta_schedule.schedule_rule import MultiLevelTilingWithIntrin, Re
 
 from graphc.core import graph_rewriting
 
-PAIRS = "by_pairs"  # in the name of a rule for a processor without VNNI
+PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """Its schedule rule, lanes, products that it adds to each, and types."""
+    """An instruction: its schedule rule, lanes, products per lane (`each`), and data types."""
 
     rule: str
     lanes: int
@@ -30,12 +30,12 @@ class DotInstruction:
 
     @property
     def step(self) -> str:
-        """The place of an input, in the loops of the product."""
+        """The index of an input in terms of the product's loops, as TVMScript."""
         return f"vko * {self.each} + vki"
 
 
 def register(by: DotInstruction, function: str, text: str) -> None:
-    """The instruction, which is a function in LLVM's words, and a schedule rule around it."""
+    """Register an LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
     lanes, each = by.lanes, by.each
     head = f"""
 @T.prim_func(s_tir=True)
@@ -64,9 +64,9 @@ def main(
             T.reinterpret("int32x{lanes}", w.vload([0, 0], "{by.weights}x{lanes * each}")),
         )
 """
-    described = (tvm.script.from_source(head + body) for body in (meaning, instruction))
-    TensorIntrin.register(by.rule, *described, override=True)
-    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's structure for CPUs
+    description_and_body = (tvm.script.from_source(head + body) for body in (meaning, instruction))
+    TensorIntrin.register(by.rule, *description_and_body, override=True)
+    tile = MultiLevelTilingWithIntrin(  # MetaSchedule's tiling for CPUs
         by.rule,
         structure="SSRSRS",
         max_innermost_factor=64,
@@ -81,12 +81,12 @@ def main(
 
 @dataclass(frozen=True)
 class Sums:
-    """A product: the data and weights that each element of the result sums over.
+    """A product: which data and weights each element of the result sums over.
 
-    Its axes are `vi0`, `vi1` and so on, outputs last. `kernel` is the number of weight matrices: one for each
-    place `vr0`, `vr1` ... of a window, all summed, or one for each `vi0` of a stack. `strides` are numbers of
-    data, from a row of the result to the next one and from a row of the window, in which all is read side by
-    side, to the next one; none where it is not.
+    The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` holds the numbers of
+    weight matrices: one for each place `vr0`, `vr1`, ... of a window, all summed, or one for
+    each `vi0` of a stack. `strides` count data elements between rows of the result, and
+    between rows of the window if all of a window's row is contiguous; otherwise None.
     """
 
     data: tuple[int, ...]
@@ -103,18 +103,18 @@ class Sums:
 
 
 def packed(by: DotInstruction, weights: Any) -> Any:
-    """[..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each], filled up with zeros."""
+    """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
     *kernel, inputs, outputs = weights.shape
     missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
-    whole = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
-    split = whole.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
+    padded = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
+    split = padded.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
 
 
 def dot(by: DotInstruction, sums: Sums) -> Any:
-    """The product as a tensor function whose innermost loops match the instruction.
+    """Build the product as a tensor function whose innermost loops match the instruction.
 
-    If the last vector is not whole, whole vectors are summed in a buffer and the result is copied from it.
+    If the last vector is not full, sums are computed in a larger buffer and then copied.
     """
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
@@ -127,9 +127,9 @@ def dot(by: DotInstruction, sums: Sums) -> Any:
     place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
-    whole = outputs % by.lanes == 0
+    is_full = outputs % by.lanes == 0
     every = graph_rewriting.numbers((*sizes, graph_rewriting.whole_vectors(outputs, by.lanes)))
-    z = f"{'y' if whole else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
+    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
     packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
@@ -139,7 +139,7 @@ def main(
     y: T.Buffer(({graph_rewriting.numbers(sums.result)}), "{by.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(extents)}):
         with T.sblock("dot"):
             {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
@@ -147,11 +147,11 @@ def main(
             with T.init():
                 {z} = T.{by.sums}(0)
             {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
-{"" if whole else taken(sums.result)}""")
+{"" if is_full else taken(sums.result)}""")
 
 
 def taken(result: tuple[int, ...]) -> str:
-    """A block that copies the result out of a larger buffer, which `z` is."""
+    """Return a block that copies the result from the larger buffer `z`, as TVMScript."""
     axes = [f"i{axis}" for axis in range(len(result))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""

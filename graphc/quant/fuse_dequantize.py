@@ -1,4 +1,4 @@
-"""What bytes and sums of their products become where real numbers are needed, computed at once."""
+"""Fuse the conversion of bytes, and of sums of their products, to floats in one function."""
 
 from typing import Any
 
@@ -19,28 +19,28 @@ class FuseDequantize(Pass[Linear]):
     after = ("quant.fuse_requantize",)
 
     def check(self, call: Any, g: Graph) -> Linear:
-        found = LinearSums(g).of(call)
-        if found is None or not any(_counts(value, g) for value, _ in found.terms):
+        linear = LinearSums(g).of(call)
+        if linear is None or not any(_counts(value, g) for value, _ in linear.terms):
             raise Leave("it sums up no bytes, and no products of bytes")
-        if not found.is_of_sizes(sizes_of(call)):
+        if not linear.is_of_sizes(sizes_of(call)):
             raise Leave("what it sums up has other sizes")
         if _is_part(g):
             raise Leave("it is part of a sum that is rewritten as a whole")
-        return found
+        return linear
 
     def rewrite(self, call: Any, facts: Linear, g: Graph) -> Any:
         return call_linear("to_reals", facts, "{}", call.ty, g)
 
 
 def _is_part(g: Graph) -> bool:
-    """Whether the only call that reads the sum is one that goes on with it, and is rewritten."""
+    """Return whether the sum's only reader continues it and is itself rewritten."""
     reader = g.only_reader(g.variable, *ARITHMETIC)
-    whole = LinearSums(g).of(reader) if reader is not None and known(reader) else None
-    return whole is not None and g.variable in whole.inside and whole.is_of_sizes(sizes_of(reader))
+    total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
+    return total is not None and g.variable in total.inside and total.is_of_sizes(sizes_of(reader))
 
 
 def _counts(value: Any, g: Graph) -> bool:
-    """Whether these are bytes, or sums of a product's bytes: other integers may be places."""
+    """Return whether values are bytes or sums of their products, and not, say, indices."""
     if value.ty.dtype in BYTES:
         return True
     return value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None

@@ -1,7 +1,7 @@
-"""What is rounded to steps of 8 bits is computed at once.
+"""Fuse everything that is rounded to 8 bits in one function.
 
-Behind a product stand its scale, a bias, the next scale and zero points, one operator each. What rounds them
-is one function from bytes to bytes, so that where two products meet neither writes real numbers.
+A product is followed by its scale, a bias, the next scale and zero points, as separate
+operators. One function from bytes to bytes avoids storing floats between two products.
 """
 
 from dataclasses import dataclass
@@ -15,16 +15,16 @@ from graphc.core.graph_rewriting import sizes_of
 from graphc.core.reporting_pass import Leave
 from graphc.quant.linear_sums import Linear, LinearSums, call_linear, numbers_along_last
 
-# Added to a number of few digits, it leaves the nearest whole one, of two the even one, in the last bits.
+# Added to a small number, it leaves the nearest integer, ties to even, in the low bits.
 _WHOLE = 1.5 * 2**23
-# What follows the rounding where `integers` encodes; the first only where the zero point is not zero.
+# Operators after the rounding in an encoding; the first is missing if the zero point is zero.
 _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
-Limits = tuple[float, ...]  # the least and the most
+Limits = tuple[float, ...]  # lower and upper limit
 
 
 @dataclass(frozen=True)
 class Rounded:
-    """A sum that is rounded and kept within limits."""
+    """A sum that is rounded and clamped."""
 
     sum: Linear
     least: float
@@ -33,7 +33,7 @@ class Rounded:
 
 @dataclass(frozen=True)
 class Limited:
-    """A value that is kept within limits, as it is or rounded and moved by a zero point."""
+    """A value that is clamped, as it is or after rounding and adding a zero point."""
 
     value: Any
     limits: Limits
@@ -49,10 +49,10 @@ class FuseRequantize(Pass[Rounded]):
 
     def check(self, call: Any, g: Graph) -> Rounded:
         sizes = sizes_of(call)
-        found = _rounded(_encoded(call, g), sizes, LinearSums(g))
-        if not found.sum.is_of_sizes(sizes):
+        rounded = _rounded(_encoded(call, g), sizes, LinearSums(g))
+        if not rounded.sum.is_of_sizes(sizes):
             raise Leave("what it sums up has other sizes")
-        return found
+        return rounded
 
     def rewrite(self, call: Any, facts: Rounded, g: Graph) -> Any:
         limits = f"T.float32({facts.least!r})", f"T.float32({facts.most!r})"
@@ -62,38 +62,38 @@ class FuseRequantize(Pass[Rounded]):
 
 
 def _encoded(call: Any, g: Graph) -> Limited:
-    """What `integers` wrote for an encoding, from its last operator on."""
+    """Return what an encoding rounds, given its last operator. Raises Leave for other calls."""
     chain = g.chain(call.args[0], _ENCODING)
     names = tuple(map(operator_name, chain.calls))
     if chain.source is None or operator_name(chain.source) != "relax.round":
         raise Leave("it rounds nothing")
     if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
         raise Leave("what it rounds is not kept within limits")
-    found: list[Any] = [numbers_along_last(each.args[1]) for each in chain.calls[:-1]]
-    if any(number is None or number.ndim for number in found):
+    numbers: list[Any] = [numbers_along_last(each.args[1]) for each in chain.calls[:-1]]
+    if any(number is None or number.ndim for number in numbers):
         raise Leave("its zero point or limits are no single numbers")
-    *zero, least, most = map(float, found)
+    *zero, least, most = map(float, numbers)
     return Limited(chain.source.args[0], (least, most), sum(zero))
 
 
 def _rounded(encoded: Limited, sizes: tuple[int, ...], sums: LinearSums) -> Rounded:
-    """The sum that is rounded; limits inside become those of the steps."""
-    found, limits = sums.ending_in(encoded.value, sizes), encoded.limits
-    while (inner := _limited(found, sums)) is not None:
-        ((_, factor),) = found.terms
+    """Return the rounded sum; clamps inside it become limits of the rounded values."""
+    linear, limits = sums.ending_in(encoded.value, sizes), encoded.limits
+    while (inner := _limited(linear, sums)) is not None:
+        ((_, factor),) = linear.terms
         limits = tuple(
-            keep(limit, float(np.rint(bound * factor + found.constant)) + encoded.zero)
+            keep(limit, float(np.rint(bound * factor + linear.constant)) + encoded.zero)
             for keep, limit, bound in zip((max, min), limits, inner.limits, strict=True)
         )
-        found = sums.ending_in(inner.value, sizes).times(factor) + Linear((), found.constant)
-    return Rounded(found + Linear((), np.float64(encoded.zero)), *limits)
+        linear = sums.ending_in(inner.value, sizes).times(factor) + Linear((), linear.constant)
+    return Rounded(linear + Linear((), np.float64(encoded.zero)), *limits)
 
 
-def _limited(found: Linear, sums: LinearSums) -> Limited | None:
-    """The only value, if it was kept within limits that are the same everywhere."""
-    if len(found.terms) != 1 or np.ndim(found.constant):
+def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
+    """Return the clamp that computes the sum's only value, if it has scalar limits."""
+    if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
-    ((value, factor),) = found.terms
+    ((value, factor),) = linear.terms
     call = sums.inner(value, "relax.nn.relu", "relax.maximum", "relax.minimum")
     if call is None or np.ndim(factor) or not factor > 0:
         return None

@@ -1,7 +1,7 @@
-"""Products of bytes with constant weights: four per lane and instruction, summed in 32 bits.
+"""Multiply bytes by constant weights: four products per lane, summed in 32 bits.
 
-The instruction reads data without a sign and weights with one, so data with a sign is moved up by 128. A zero
-point of the data is taken from the sums: it meets each weight once.
+The instruction reads unsigned data and signed weights, so signed data is shifted up by 128.
+The data's zero point is subtracted from the sums: times the sum of each column of weights.
 """
 
 from dataclasses import dataclass, replace
@@ -20,19 +20,19 @@ from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, needed_instructio
 from graphc.quant.padded_sums import FROM_PLANES, Layout
 from graphc.quant.quantized_value import BYTES
 
-OFFSET = 128  # of numbers with a sign
+OFFSET = 128  # shift from signed to unsigned bytes
 _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("int32",)}
 
 
 @dataclass(frozen=True)
 class ByteProduct:
-    """Bytes, what is to be taken from each, and weights."""
+    """The instruction, the bytes with their zero point, and the weights of a product."""
 
     by: DotInstruction
     data: Any
-    zero: Any | None  # an array of no dimension, or an expression
+    zero: Any | None  # a 0-dimensional array, or an expression
     weights: Any
-    axes: tuple[int, ...] | None  # the data is transposed so before it is multiplied
+    axes: tuple[int, ...] | None  # permutation of the data before the product
 
     @property
     def known(self) -> bool:
@@ -40,16 +40,16 @@ class ByteProduct:
 
     @property
     def nothing(self) -> int:
-        """The byte that stands for nothing."""
+        """The byte that stands for zero."""
         return 0 if self.zero is None else int(self.zero)
 
     def ordered(self, layout: Layout) -> Any:
-        """The data as it is multiplied."""
+        """Return the data in the order in which the layout multiplies it."""
         as_it_is = self.axes is None or layout is padded_sums.of_planes
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
     def without_sign(self) -> "ByteProduct":
-        """The same product of bytes without a sign."""
+        """Return the same product of unsigned bytes."""
         if self.data.ty.dtype == "uint8":
             return self
         data = relax.op.astype(_moved_up(self.data), "uint8")
@@ -85,20 +85,20 @@ class Int8DotProducts(Pass[ByteProduct]):
         name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
         layout = _layout(call, product)
         padded = layout(call, product.weights, product.by)
-        # Any byte fills rows up: their weights are zero there.
+        # For rows any byte may pad: their weights are zero there.
         nothing = 0 if layout is padded_sums.of_rows else product.nothing
         data = padded.filled(product.ordered(layout), nothing)
-        # Subtract what the zero point added to the sums.
-        found = padded.called(g, product.by, f"int8_{name}", data)
+        # Subtract the zero point's share of the sums.
+        sums = padded.called(g, product.by, f"int8_{name}", data)
         if product.zero is None or (product.known and not product.nothing):
-            return found
+            return sums
         columns = product.weights.astype("int32").sum(
             axis=tuple(range(product.weights.ndim - 1)), dtype="int32"
         )
         if product.known:
-            return relax.op.subtract(found, relax.const(columns * np.int32(product.nothing)))
+            return relax.op.subtract(sums, relax.const(columns * np.int32(product.nothing)))
         zero = relax.op.astype(product.zero, "int32")
-        return relax.op.subtract(found, relax.op.multiply(zero, relax.const(columns)))
+        return relax.op.subtract(sums, relax.op.multiply(zero, relax.const(columns)))
 
 
 def _moved_up(value: Any) -> Any:
@@ -106,14 +106,14 @@ def _moved_up(value: Any) -> Any:
 
 
 def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
-    """What is multiplied, behind what only makes it wider."""
+    """Return the factors before casts, a transpose and a zero point. Raises Leave."""
     data, zero = _wide(g, call.args[0]), None
     transposed = g.producer(data, "relax.permute_dims")
     if transposed is not None:
         data = _wide(g, transposed.args[0])
-    less = g.producer(data, "relax.subtract")
-    if less is not None and less.args[1].ty.ndim == 0:
-        data, zero = _wide(g, less.args[0]), less.args[1]
+    subtraction = g.producer(data, "relax.subtract")
+    if subtraction is not None and subtraction.args[1].ty.ndim == 0:
+        data, zero = _wide(g, subtraction.args[0]), subtraction.args[1]
         zero = g.array(zero) if g.is_constant(zero) else zero
     if data.ty.dtype not in BYTES:
         raise Leave("its data is no bytes")

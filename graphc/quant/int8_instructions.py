@@ -1,7 +1,7 @@
-"""Instructions of x86 that add products of four bytes to each number of a vector of 32 bits.
+"""Instructions of x86 that add products of four bytes to each number of a 32-bit vector.
 
-It is `vpdpbusd`, or two of `vpmaddwd` where there is none; `vpmaddubsw`, which multiplies bytes as well, sums
-two of them in 16 bits, where they may not fit. Data has no sign, weights have one.
+They are `vpdpbusd`, or two `vpmaddwd` without it. `vpmaddubsw` also multiplies bytes, but sums
+pairs in 16 bits, which may overflow. Data is unsigned, weights are signed.
 """
 
 import tvm
@@ -28,7 +28,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 
 def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
-    """Bytes 0 and 2 of each lane, and 1 and 3, as numbers of 16 bits: their products never leave the lane."""
+    """Multiply a lane's even and odd bytes as 16-bit numbers, within the lane."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
     return f"""
@@ -51,7 +51,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 """
 
 
-#: By what a target must have, the best first: numbers of 32 bits in a vector, and the function for LLVM.
+# By required feature, best first: 32-bit numbers in a vector, and the function for LLVM.
 FEATURES = {
     "avx512vnni": (16, _at_once(16, "+avx512f,+avx512vnni", "avx512.vpdpbusd.512")),
     "avxvnni": (8, _at_once(8, "+avx2,+avxvnni", "avx512.vpdpbusd.256")),
@@ -61,7 +61,7 @@ FEATURES = {
 
 
 def _instruction(feature: str, lanes: int) -> DotInstruction:
-    """The rules of VNNI differ by their lanes."""
+    """Return the instruction of a feature; VNNI's schedule rules are named by their lanes."""
     pairs = "" if feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
     return DotInstruction(f"{FUNCTION}_{lanes}{pairs}", lanes, QUAD, "uint8", "int8", "int32")
 
@@ -72,7 +72,7 @@ for _feature, _by in INSTRUCTIONS.items():
 
 
 def instruction() -> DotInstruction | None:
-    """That of the target, if it has one."""
+    """Return the target's best instruction, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
@@ -80,7 +80,7 @@ def instruction() -> DotInstruction | None:
 
 
 def needed_instruction() -> DotInstruction:
-    """The same; raises Leave where the target has none, and all is left to TVM."""
+    """Return the target's best instruction. Raises Leave if it has none."""
     by = instruction()
     if by is None:
         raise Leave("the target has no instruction for products of bytes")

@@ -1,4 +1,4 @@
-"""Products of decoded bytes with constant weights, as sums of products of the bytes."""
+"""Rewrite products of decoded bytes with constant weights as sums of products of the bytes."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -24,12 +24,12 @@ from graphc.quant.int8_dot_products import OFFSET
 from graphc.quant.int8_instructions import QUAD, needed_instruction
 from graphc.quant.quantized_value import BYTES, QuantizedValue, quantized_value
 
-NARROWEST = 4  # lanes that are worth a vector
+NARROWEST = 4  # fewest lanes that are worth a vector
 
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """What was made real, what was taken from each, and lanes that the channels fill."""
+    """The bytes before conversion, their zero point, and the vectors that channels fill."""
 
     data: Any
     zero: Any
@@ -52,9 +52,9 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
             raise Leave(f"its channels fill no vectors of {NARROWEST}")
         value = call.args[0]
         data, zero = g.producer(value, "relax.astype"), np.zeros(())
-        less = None if data is None else g.producer(data.args[0], "relax.subtract")
-        if less is not None and g.is_constant(less.args[1]) and less.args[1].ty.ndim == 0:
-            data, zero = g.producer(less.args[0], "relax.astype"), g.array(less.args[1])
+        offset = None if data is None else g.producer(data.args[0], "relax.subtract")
+        if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:
+            data, zero = g.producer(offset.args[0], "relax.astype"), g.array(offset.args[1])
         if data is None or data.args[0].ty.dtype not in BYTES:
             raise Leave("its data is no bytes")
         return DepthwiseBytes(data.args[0], zero, width)
@@ -65,16 +65,17 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
         arguments = [facts.data, zero, call.args[1]]
         sums = g.call_function("taps", parsed(text), arguments, call.ty)
-        # Subtract what the zero point added to the sums; margins hold it, too, so it is the same everywhere.
+        # Subtract the zero point's share of the sums, which is the same everywhere: margins
+        # hold it, too.
         weights = g.array(call.args[1])
         if not facts.zero:
             return sums
-        brought = weights.sum(axis=(0, 1, 2)) * float(facts.zero)
-        return relax.op.subtract(sums, relax.const(brought.astype("float32")))
+        zero_sums = weights.sum(axis=(0, 1, 2)) * float(facts.zero)
+        return relax.op.subtract(sums, relax.const(zero_sums.astype("float32")))
 
 
 def _function(sizes: Any, dtype: str, width: int) -> str:
-    """A strip of real numbers between margins of nothing, and the sums of it."""
+    """Return a function that pads a float strip with zero points and sums over the window."""
     shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
     axes = ["n", "i0", "i1", "c"]
     inside, place = pad_conv_to_vectors.inside(sizes)
@@ -107,12 +108,12 @@ def main(
 """
 
 
-_EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sums float32 holds
+_EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in float32
 
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A call that multiplies, what its data was decoded from, weights as bytes, and a sum's scale."""
+    """A multiplication, its decoded data, its weights as bytes, and the scale of its sums."""
 
     call: Any
     data: QuantizedValue
@@ -124,42 +125,42 @@ class IntegerProduct:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
     def sums(self) -> Any:
-        """The sums of integers, made real."""
+        """Build the sums of integers and convert them to floats."""
         data = self.data.data
         if self.data.zero:
             wide = relax.op.astype(data, "int16")
             data = relax.op.subtract(wide, relax.const(np.array(self.data.zero, "int16")))
         if self.convolves and _real_taps(self.call, self.weights):
             numbers = relax.const(self.weights.astype("float32"))
-            found = convolution(self.call, relax.op.astype(data, "float32"), numbers)
+            sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
         else:
             multiply = partial(convolution, self.call) if self.convolves else relax.op.matmul
-            found = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
-        return relax.op.multiply(found, relax.const(self.scale))
+            sums = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
+        return relax.op.multiply(sums, relax.const(self.scale))
 
 
 def multiply(call: Any, g: Graph) -> Build:
-    """A product of bytes with constant weights, if an instruction or vectors can compute it."""
+    """Return a build of a byte product that the target computes well. Raises Leave."""
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
     if not known(call):
         raise Leave("its sizes are known only when it runs")
-    made = _weights(weights)
-    if made is None or data.dtype not in BYTES or call.ty.dtype != "float32":
+    weight_bytes = _weights(weights)
+    if weight_bytes is None or data.dtype not in BYTES or call.ty.dtype != "float32":
         raise Leave("its weights are computed, or its numbers are no bytes")
     convolves = call.op.name == "relax.nn.conv2d"
-    if not data.same or (not weights.same and weights.axis % made.ndim != (0 if convolves else 1)):
+    if not data.same or (not weights.same and weights.axis % weight_bytes.ndim != (0 if convolves else 1)):
         raise Leave("its scales lie along an axis that it sums up")
-    if not (_convolution_fits if convolves else _matmul_fits)(call, made):
+    if not (_convolution_fits if convolves else _matmul_fits)(call, weight_bytes):
         raise Leave("its sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
     scale = scale.reshape(1, -1, 1, 1) if convolves and scale.ndim else scale
-    return IntegerProduct(call, data, made, scale).sums
+    return IntegerProduct(call, data, weight_bytes, scale).sums
 
 
 def _weights(stored: QuantizedValue) -> Any | None:
-    """Constant weights less their zero point, if they are bytes then."""
+    """Return constant weights minus their zero point, or None if they do not fit in int8."""
     if not stored.constant or stored.dtype not in BYTES:
         return None
     zero = stored.zero.astype("int32")
@@ -176,20 +177,20 @@ def _matmul_fits(call: Any, weights: Any) -> bool:
 
 def _convolution_fits(call: Any, weights: Any) -> bool:
     attrs = call.attrs
-    plain = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
-    depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
-    whole = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
+    is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+    is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
+    is_dense = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
     rows = weights.shape[1] % QUAD == 0 or int(attrs.dilation[1]) == 1
-    return bool(plain and ((depthwise and weights.shape[1] == 1) or (whole and rows)))
+    return bool(is_onnx and ((is_depthwise and weights.shape[1] == 1) or (is_dense and rows)))
 
 
 def _fills_vectors(outputs: int) -> bool:
-    """Whether the target's instruction sums up so many at once, with little waste."""
+    """Return whether the outputs fill the instruction's vectors with little padding."""
     return mostly_whole(outputs, needed_instruction().lanes)
 
 
 def _real_taps(call: Any, weights: Any) -> bool:
-    """Whether `taps` may sum up a depthwise convolution: float32 holds its sums exactly."""
+    """Return whether `Int8DepthwiseConv` may compute it: sums are exact in float32."""
     outputs, _, *window = weights.shape
     each = int(call.attrs.groups) == outputs and outputs % NARROWEST == 0
     return bool(each and np.prod(window) <= _EXACT)

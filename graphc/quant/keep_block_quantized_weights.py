@@ -1,6 +1,6 @@
-"""Products with constant weights of 8 or 4 bits read the weights as they are, scales beside them.
+"""Let products read constant 8- or 4-bit weights as stored, with their scales.
 
-Rows of a table that are looked up are decoded behind the look-up.
+Look-ups of rows in such a table decode only the rows that they read.
 """
 
 from dataclasses import dataclass, replace
@@ -17,20 +17,20 @@ from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
 from graphc.quant.quantized_value import BYTES
 
-FEW = 16  # numbers of four bits
-_SIGN = 128  # bytes with a sign are moved up by
+FEW = 16  # values that four bits can hold
+_SIGN = 128  # shift from signed to unsigned bytes
 _PLAIN = "its weights are not decoded from constant bytes"
 _UNEVEN = "its weights have scales that no blocks along one axis share"
 
 
 @dataclass(frozen=True)
 class BlockQuantizedWeights:
-    """Bytes without a sign, a matrix; scales and zero points of each block and column, or row and block."""
+    """A matrix of unsigned bytes, with scales and zero points per block along `axis`."""
 
     data: Any
     scale: Any
     zero: Any
-    axis: int  # along which blocks lie
+    axis: int  # the axis along which blocks lie
 
     @property
     def transposed(self) -> "BlockQuantizedWeights":
@@ -38,44 +38,44 @@ class BlockQuantizedWeights:
 
     @property
     def moved_down(self) -> "BlockQuantizedWeights":
-        """The same with numbers of four bits, if they are so few."""
+        """The same weights shifted to 4-bit values, if their range fits."""
         low = np.uint8(min(self.data.min(initial=255), self.zero.min(initial=255)))
-        few = int(self.data.max(initial=0)) - int(low) < FEW
-        return replace(self, data=self.data - low, zero=self.zero - low) if few else self
+        fits = int(self.data.max(initial=0)) - int(low) < FEW
+        return replace(self, data=self.data - low, zero=self.zero - low) if fits else self
 
 
 def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
-    """What a matrix is decoded from. Raises Leave."""
+    """Return the stored weights that a matrix is decoded from. Raises Leave."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
-        found = block_quantized_weights(call.args[0], g)
-        return found.transposed if permutation(call) == (1, 0) else found
+        stored = block_quantized_weights(call.args[0], g)
+        return stored.transposed if permutation(call) == (1, 0) else stored
     if (call := g.producer(matrix, "relax.reshape")) is not None:
-        found = _decoded(call.args[0], 3, g)
-        matrix, sizes, shared = sizes_of(call), found.data.shape, found.scale.shape
-        if matrix == (sizes[0] * sizes[1], sizes[2]) and shared[1] == 1:
-            axis, shared = 0, (sizes[0], 1, sizes[2])
-        elif matrix == (sizes[0], sizes[1] * sizes[2]) and shared[2] == 1:
-            axis, shared = 1, (*sizes[:2], 1)
+        stored = _decoded(call.args[0], 3, g)
+        matrix, sizes, shape = sizes_of(call), stored.data.shape, stored.scale.shape
+        if matrix == (sizes[0] * sizes[1], sizes[2]) and shape[1] == 1:
+            axis, shape = 0, (sizes[0], 1, sizes[2])
+        elif matrix == (sizes[0], sizes[1] * sizes[2]) and shape[2] == 1:
+            axis, shape = 1, (*sizes[:2], 1)
         else:
             raise Leave(_UNEVEN)
-        scale, zero = (np.broadcast_to(each, shared).squeeze(axis + 1) for each in (found.scale, found.zero))
-        return BlockQuantizedWeights(found.data.reshape(matrix), scale, zero, axis)
+        scale, zero = (np.broadcast_to(each, shape).squeeze(axis + 1) for each in (stored.scale, stored.zero))
+        return BlockQuantizedWeights(stored.data.reshape(matrix), scale, zero, axis)
     return _decoded(matrix, 2, g)
 
 
 def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
-    """Scale times bytes less zero, as arrays of as many axes."""
+    """Match (bytes - zero) * scale with `ndim` axes. Raises Leave."""
     if (coded := g.producer(value, "relax.dequantize")) is not None:
-        return _least(*_dequantized(coded, g), ndim)
+        return _with_common_shape(*_dequantized(coded, g), ndim)
     product = g.producer(value, "relax.multiply")
     if product is None:
         raise Leave(_PLAIN)
-    less = g.producer(product.args[0], "relax.subtract")
-    wide = g.producer(product.args[0] if less is None else less.args[0], "relax.astype")
+    subtraction = g.producer(product.args[0], "relax.subtract")
+    wide = g.producer(product.args[0] if subtraction is None else subtraction.args[0], "relax.astype")
     if wide is None:
         raise Leave(_PLAIN)
-    zero = np.zeros(()) if less is None else _array(less.args[1], g)
-    return _least(_array(wide.args[0], g), _array(product.args[1], g), zero, ndim)
+    zero = np.zeros(()) if subtraction is None else _array(subtraction.args[1], g)
+    return _with_common_shape(_array(wide.args[0], g), _array(product.args[1], g), zero, ndim)
 
 
 def _dequantized(call: Any, g: Graph) -> tuple[Any, Any, Any]:
@@ -92,32 +92,32 @@ def _array(value: Any, g: Graph) -> Any:
     return g.array(value)
 
 
-def _least(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights:
-    """With zero points that are bytes and of one shape with the scales: one where an axis has but one."""
+def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuantizedWeights:
+    """Return the weights with scales and byte zero points of a common shape. Raises Leave."""
     if data.ndim != ndim or str(data.dtype) not in BYTES:
         raise Leave(_PLAIN)
     sign = _SIGN if data.dtype == np.int8 else 0
     places = np.broadcast_shapes((1,) * ndim, scale.shape, zero.shape)
-    moved = np.broadcast_to(zero, places).astype("float32") + sign
-    if scale.dtype != np.float32 or (moved != np.rint(moved)).any() or moved.min() < 0 or moved.max() > 255:
+    zeros = np.broadcast_to(zero, places).astype("float32") + sign
+    if scale.dtype != np.float32 or (zeros != np.rint(zeros)).any() or zeros.min() < 0 or zeros.max() > 255:
         raise Leave("its weights have scales that are not float32, or zero points that are no bytes")
     axis = 0
-    if ndim == 2:  # nothing lies in blocks: all of a column is one, or all of a row
+    if ndim == 2:  # a matrix without blocks: each column, or each row, is one block
         axis = int(places[0] != 1)
         if places[axis] != 1:
             raise Leave(_UNEVEN)
         places = (len(data), 1) if axis else (1, data.shape[1])
-    scale, moved = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, moved))
+    scale, zeros = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, zeros))
     unsigned = data.view("uint8") ^ np.uint8(sign)
-    return BlockQuantizedWeights(unsigned, scale, moved.astype("uint8"), axis)
+    return BlockQuantizedWeights(unsigned, scale, zeros.astype("uint8"), axis)
 
 
-_LONGEST, _LONG, _STEP = 256, 128, 8  # of blocks: what is summed at once, and what is read at once
+_LONGEST, _LONG, _STEP = 256, 128, 8  # inputs per block: most, usual, and unit
 
 
 @dataclass(frozen=True)
 class KeptWeights:
-    """Weights that stay as they are, and the product that reads them: none where rows are looked up."""
+    """Weights kept as stored, and the product that reads them; None for a look-up of rows."""
 
     weights: BlockQuantizedWeights
     product: BlockQuantizedMatmul | None
@@ -150,12 +150,12 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
             *(block_quantized_matmul_function.beside(product, each) for each in repeated),
         ]
         function = block_quantized_matmul_function.function(product)
-        given = [data, *map(relax.const, constants)]
-        return g.call_function(f"int{product.bits}_blocks", function, given, call.ty)
+        arguments = [data, *map(relax.const, constants)]
+        return g.call_function(f"int{product.bits}_blocks", function, arguments, call.ty)
 
 
 def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
-    """Inputs that are no whole blocks are filled up."""
+    """Return the product of a matmul, with inputs padded to whole blocks. Raises Leave."""
     data, weights = call.args
     if {str(each.ty.dtype) for each in (data, weights)} != {"float32"}:
         raise Leave("its factors are no float32 numbers")
@@ -169,15 +169,15 @@ def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> 
     block, bits = _block(weights), 4 if weights.data.max(initial=0) < FEW else 8
     inputs, outputs = weights.data.shape
     first = weights.zero.flat[0]
-    same = int(first) if (weights.zero == first).all() else None
+    zero = int(first) if (weights.zero == first).all() else None
     rows = sizes_of(call)[:-1]
     return KeptWeights(
-        weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, same)
+        weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, zero)
     )
 
 
 def _block(weights: BlockQuantizedWeights) -> int:
-    """Inputs that are summed at once."""
+    """Return the number of inputs that are summed at once. Raises Leave."""
     if weights.axis:
         raise Leave("its blocks lie along outputs")
     blocks = len(weights.scale)
@@ -199,7 +199,7 @@ def _table(call: Any, g: Graph) -> KeptWeights:
 
 
 def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
-    """Rows of a table, decoded once they are looked up."""
+    """Look up rows of a table, then decode them."""
     op, columns, sizes = relax.op, stored.data.shape[1], sizes_of(places)
     scale, zero = map(relax.const, (stored.scale, stored.zero))
     if stored.axis:
@@ -212,7 +212,7 @@ def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
 
 
 def _looked_up(table: Any, places: Any) -> Any:
-    """Rows of a table of bytes; small numbers are kept two in a byte, those of a row's halves together."""
+    """Look up rows of bytes; 4-bit rows have their halves in the nibbles of a byte."""
     op, half = relax.op, table.shape[1] // 2
     if table.max(initial=0) >= FEW or table.shape[1] % 2:
         return op.take(relax.const(table), places, 0)

@@ -1,7 +1,7 @@
-"""Arithmetic of a graph, read backwards as a sum of values with factors, and tensor functions of such sums.
+"""Read arithmetic as a sum of values with factors, and build tensor functions of such sums.
 
-Scales and zero points behind a product are one factor and one summand for each number that is read. They are
-arguments: a convolution and what follows it is the same task in layers whose scales differ.
+The scales and zero points after a product reduce to one factor and one summand per value. The
+functions take them as arguments, so that layers with different scales share a task.
 """
 
 from dataclasses import dataclass, field
@@ -22,51 +22,51 @@ _INTEGERS = ("int32", "int16", *BYTES)
 
 @dataclass(frozen=True)
 class Linear:
-    """Values, each with its factors, and what is added: numbers, or vectors along the last axis."""
+    """Values times factors, plus a constant: scalars or vectors along the last axis."""
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
-    inside: frozenset[Any] = frozenset()  # what it is made of, and nothing else reads
+    inside: frozenset[Any] = frozenset()  # inner results that only this sum reads
 
     def __add__(self, other: "Linear") -> "Linear":
         inside = self.inside | other.inside
         return Linear((*self.terms, *other.terms), self.constant + other.constant, inside)
 
     def times(self, factor: Any) -> "Linear":
-        terms = tuple((value, by * factor) for value, by in self.terms)
+        terms = tuple((value, value_factor * factor) for value, value_factor in self.terms)
         return Linear(terms, self.constant * factor, self.inside)
 
     def is_of_sizes(self, sizes: tuple[int, ...]) -> bool:
-        """True if there are values, and all have these sizes."""
+        """Return whether the sum has values and all of them have these sizes."""
         return bool(self.terms) and all(sizes_of(value) == sizes for value, _ in self.terms)
 
 
 class LinearSums:
-    """The sums of a graph; each ends where it meets what others read, too, or what has other sizes."""
+    """Finds the sums in a graph; each stops at values with other readers or other sizes."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
 
     def of(self, call: Any) -> Linear | None:
-        """What a call of arithmetic sums up; none where it multiplies two computed values."""
-        return self._opened(call, sizes_of(call))
+        """Return the sum that a call computes; None if it multiplies two computed values."""
+        return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
-        """A value as a sum of a result's sizes; of itself, if it cannot be opened."""
-        known = numbers_along_last(value)
-        if known is not None:
-            return Linear((), known)
+        """Return a value as a sum of values of these sizes, or else of itself."""
+        constant = numbers_along_last(value)
+        if constant is not None:
+            return Linear((), constant)
         call = self.inner(value)
-        found = None if call is None else self._opened(call, sizes)
-        if found is None:
+        linear = None if call is None else self._expand(call, sizes)
+        if linear is None:
             return Linear(((value, np.float64(1)),))
-        return Linear(found.terms, found.constant, found.inside | {value})
+        return Linear(linear.terms, linear.constant, linear.inside | {value})
 
     def inner(self, value: Any, *operators: str) -> Any | None:
-        """The call of such an operator that a value is bound to, if one call alone reads it."""
+        """Return the call of these operators that computes a value with one reader."""
         return self._g.producer(value, *operators) if self._g.read_once(value) else None
 
-    def _opened(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
+    def _expand(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
         name = operator_name(call)
         if call.ty.dtype != "float32":
             return None
@@ -79,46 +79,46 @@ class LinearSums:
             return left + right
         if name == "relax.subtract":
             return left + right.times(-1.0)
-        # A product or quotient is linear if one of the factors, or the divisor, is constant.
+        # A product or quotient is linear if one factor, or the divisor, is constant.
         divides = name == "relax.divide"
         if right.terms and (left.terms or divides):
             return None
         if divides:
             return left.times(1 / right.constant)
-        by, of = (left, right) if right.terms else (right, left)
-        return of.times(by.constant)
+        constant_side, linear_side = (left, right) if right.terms else (right, left)
+        return linear_side.times(constant_side.constant)
 
     def _whole(self, value: Any) -> Linear:
-        """Integers, and what was taken from them."""
-        less = self.inner(value, "relax.subtract")
-        by = None if less is None else numbers_along_last(less.args[1])
-        if less is None or by is None or value.ty.dtype != "int32":
+        """Return integers, and the zero point that was subtracted from them, as a sum."""
+        subtraction = self.inner(value, "relax.subtract")
+        zero = None if subtraction is None else numbers_along_last(subtraction.args[1])
+        if subtraction is None or zero is None or value.ty.dtype != "int32":
             return Linear(((value, np.float64(1)),))
-        return Linear(((less.args[0], np.float64(1)),), -by)
+        return Linear(((subtraction.args[0], np.float64(1)),), -zero)
 
 
 def numbers_along_last(value: Any) -> Any | None:
-    """A constant of one number, or one a place along the last axis."""
+    """Return a constant as a scalar or as a vector along the last axis, else None."""
     if not isinstance(value, tvm.ir.GenericConst):
         return None
-    found = value.value.numpy().astype("float64")
-    if found.size == 1:
-        return found.reshape(())
-    return found.reshape(-1) if found.shape[-1] == found.size else None
+    numbers = value.value.numpy().astype("float64")
+    if numbers.size == 1:
+        return numbers.reshape(())
+    return numbers.reshape(-1) if numbers.shape[-1] == numbers.size else None
 
 
 def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> Any:
-    """The call of a function that sums values up; what `whole` makes of each sum is the result."""
+    """Return the call of a function that computes a sum; `whole` formats it to the result."""
     values, sizes = [value for value, _ in sum_.terms], tuple(map(int, result.shape))
     function = _function(name, values, whole, sizes, str(result.dtype))
-    # The values' factors, then what is added, each a vector along the last axis: arguments, not numbers.
+    # Factors, then the constant, are arguments: vectors along the last axis.
     rows = *(by for _, by in sum_.terms), sum_.constant
     factors = [relax.const(np.broadcast_to(row, sizes[-1]).astype("float32")) for row in rows]
     return g.call_function(name, function, [*values, *factors], result)
 
 
-def _function(name: str, values: list[Any], whole: str, sizes: tuple[int, ...], dtype: str) -> Any:
-    """TVM finds by itself that this is element-wise, and fuses it behind products."""
+def _function(name: str, values: list[Any], template: str, sizes: tuple[int, ...], dtype: str) -> Any:
+    """Build the function; TVM detects that it is element-wise and fuses it after products."""
     axes, numbers = [f"i{axis}" for axis in range(len(sizes))], graph_rewriting.numbers(sizes)
     place, last = ", ".join(f"v{axis}" for axis in axes), f"v{axes[-1]}"
     text = f"k{len(values)}[{last}]"
@@ -136,5 +136,5 @@ def main({", ".join(buffers)}) -> None:
     for {", ".join(axes)} in T.grid({numbers}):
         with T.sblock("{name}"):
             {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = {whole.format(text)}
+            y[{place}] = {template.format(text)}
 """)

@@ -1,6 +1,6 @@
-"""Sums of products of bytes, in LLVM's words: of a block of weights without a sign, and inputs with one.
+"""Sum products of unsigned weight bytes and signed input bytes per block, in LLVM.
 
-A real input becomes two bytes with a sign, by the largest of its block: a number of 13 to 15 bits.
+A float input becomes two signed bytes: an integer of 13 to 15 bits, scaled by its block.
 """
 
 import struct
@@ -10,35 +10,35 @@ import numpy as np
 import tvm
 from tvm.target.codegen import target_has_features
 
-QUAD = 4  # bytes that an instruction multiplies for each number of its vector
-NIBBLES, BYTES = 4, 8  # bits
-_QUADS = "mallorn_quads"  # the instruction, as a function
-_LEAST = 1e-30  # a block of smaller inputs is one of zeros
+QUAD = 4  # bytes that the instruction multiplies for each number of its vector
+NIBBLES, BYTES = 4, 8  # bits of a weight
+_QUADS = "mallorn_quads"  # name of the function that wraps the instruction
+_LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """Adds four products of bytes to each number of a vector, by one step or by three."""
+    """An instruction that adds four products of bytes per lane, in one or three steps."""
 
     features: str
     lanes: int
     steps: tuple[str, ...]
 
     def high(self, bits: int) -> int:
-        """The largest upper byte of an input: where pairs are summed in 16 bits, they must fit."""
+        """Return the largest upper byte of an input whose sums of pairs fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def low_bits(self, bits: int) -> int:
-        """Of an input's lower byte."""
+        """Return the number of bits in the lower byte of an input."""
         return 8 if self.high(bits) == 127 else 7
 
     def most(self, bits: int) -> int:
-        """The largest input as a whole number."""
+        """Return the largest integer that represents an input."""
         low = self.low_bits(bits)
         return (self.high(bits) << low) + (1 << (low - 1)) - 1
 
 
-#: By what a target must have, the best first.
+# By required feature, the best first.
 INSTRUCTIONS = {
     "avx512vnni": Instruction("+avx512f,+avx512vnni", 16, ("avx512.vpdpbusd.512",)),
     "avxvnni": Instruction("+avx2,+avxvnni", 8, ("avx512.vpdpbusd.256",)),
@@ -48,7 +48,7 @@ INSTRUCTIONS = {
 
 
 def instruction() -> Instruction | None:
-    """That of the target, if it has one."""
+    """Return the target's best instruction, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
@@ -57,14 +57,14 @@ def instruction() -> Instruction | None:
 
 @dataclass(frozen=True)
 class Function:
-    """One in LLVM's words."""
+    """An LLVM function: its name and its text."""
 
     name: str
     text: str
 
 
 def split(by: Instruction, block: int, bits: int) -> Function:
-    """A block of inputs as upper and lower bytes, what one of them is worth, and their sum."""
+    """Build the function that splits inputs into two bytes, and stores their scale and sum."""
     low = by.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, most = f"<{block} x float>", f"<{block} x i32>", _real(by.most(bits))
@@ -109,7 +109,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
 
 
 def total(by: Instruction, block: int, bits: int) -> Function:
-    """The sums of a block: a vector of them, of its weights and the bytes of its inputs."""
+    """Build the function that sums up a block: its weights times the bytes of its inputs."""
     lanes, low = by.lanes, by.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(by)
@@ -121,9 +121,9 @@ def total(by: Instruction, block: int, bits: int) -> Function:
                 way = half if bits == NIBBLES else step % 2
                 body.add((part, way), numbers, part * block + step * each + half * QUAD)
     upper, lower = body.sum(0), body.sum(1)
-    moved = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
-    both = body.put(f"add {vector} {moved}, {lower}")
-    found = body.put(f"add {vector} {both}, %start")
+    shifted = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
+    both = body.put(f"add {vector} {shifted}, {lower}")
+    result = body.put(f"add {vector} {both}, %start")
     return Function(
         name,
         f"""
@@ -131,7 +131,7 @@ def total(by: Instruction, block: int, bits: int) -> Function:
 define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
     alwaysinline nounwind{_features(by)} {{
   {f"{chr(10)}  ".join(body.lines)}
-  ret {vector} {found}
+  ret {vector} {result}
 }}
 !0 = !{{}}
 """,
@@ -139,7 +139,7 @@ define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
 
 
 class _Body:
-    """Lines of a function of LLVM: loads, and chains of sums."""
+    """The lines of an LLVM function, with loads and chains of sums."""
 
     def __init__(self, by: Instruction) -> None:
         self.lines: list[str] = []
@@ -153,37 +153,37 @@ class _Body:
         return name
 
     def load(self, place: int) -> str:
-        """Weights; they never change, so several rows share what was read of them."""
+        """Load weights; they are invariant, so LLVM reuses the load for several rows."""
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
     def nibbles(self, both: str) -> list[str]:
-        """The lower and the upper ones."""
+        """Split bytes into their lower and upper 4-bit numbers."""
         mask = _all("i32", self._by.lanes, 0x0F0F0F0F)
-        moved = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
-        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, moved)]
+        upper = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
+        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, upper)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
-        """To a chain of sums, the products with four inputs."""
+        """Add the products of weights and four inputs to a chain of sums."""
         pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
         quad = self.put(f"load i32, ptr {pointer}, align 4")
         first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
         spread = f"<{self._by.lanes} x i32> zeroinitializer"
         inputs = self.put(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
         before, vector = self._chains.get(chain, "zeroinitializer"), self._vector
-        given = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
-        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({given})")
+        arguments = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
+        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({arguments})")
 
     def sum(self, part: int) -> str:
-        """Of all chains of a part."""
-        first, *others = (found for (of, _), found in self._chains.items() if of == part)
+        """Add up all chains of the upper (0) or lower (1) bytes."""
+        first, *others = (total for (of, _), total in self._chains.items() if of == part)
         for other in others:
             first = self.put(f"add {self._vector} {first}, {other}")
         return first
 
 
 def _multiply(by: Instruction) -> str:
-    """The instruction as a function; three steps sum pairs in 16 bits first."""
+    """Return the instruction as a function; three steps sum pairs in 16 bits first."""
     lanes = by.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
@@ -212,7 +212,7 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 
 def plain(text: str) -> str:
-    """One of these functions without any instruction of a processor: the same numbers, slowly."""
+    """Return LLVM text without processor-specific instructions and with the same results."""
     for by in INSTRUCTIONS.values():
         text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
     return text
@@ -252,5 +252,5 @@ def _all(kind: str, count: int, value: int) -> str:
 
 
 def _real(value: float) -> str:
-    """A float32 number as LLVM reads it exactly."""
+    """Return a float32 number in LLVM's exact notation."""
     return "0x" + struct.pack(">d", float(np.float32(value))).hex().upper()

@@ -1,4 +1,4 @@
-"""Products and convolutions as sums whose terms lie side by side, as many as an instruction reads at once."""
+"""Express products and convolutions as sums over contiguous data, as instructions read it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from graphc.core.reporting_pass import Leave
 from graphc.quant import dot_product_function, tile_function, tiled_sums
 from graphc.quant.dot_product_function import DotInstruction, Sums
 
-FROM_PLANES = (0, 2, 3, 1)  # the transpose that puts channels last
+FROM_PLANES = (0, 2, 3, 1)  # the transpose from channels first to channels last
 
 
 @dataclass(frozen=True)
 class PaddedSums:
-    """Sums of data with margins, and the weights that those meet: none beside the data's own."""
+    """Sums over padded data, and the padded weights; weights are zero for added data."""
 
-    margins: tuple[int, ...]  # before and behind each axis
-    weights: Any  # [..., inputs, outputs]
+    margins: tuple[int, ...]  # before and after each axis
+    weights: Any  # shape [..., inputs, outputs]
     sums: Sums
 
     def filled(self, data: Any, nothing: int = 0) -> Any:
-        """The data with margins of nothing, in the sizes that are read."""
+        """Return the data padded with the byte for zero, in the shape that the sums read."""
         if any(self.margins):
             data = relax.op.nn.pad(data, self.margins, pad_value=nothing)
         flat = len(self.sums.data) != len(self.margins) // 2
         return relax.op.reshape(data, self.sums.data) if flat else data
 
     def called(self, g: Graph, by: DotInstruction, name: str, data: Any) -> Any:
-        """The call of the sums' function, with the weights laid out."""
+        """Return the call of the sums' function with packed weights."""
         tiled = tiled_sums.tiled(self.sums, by)
         if tiled is not None:
             return tile_function.call(tiled, self.weights, name, data, g)
@@ -42,12 +42,12 @@ class PaddedSums:
         return g.call_function(name, function, [data, laid], relax.TensorType(self.sums.result, by.sums))
 
 
-# Of a call, its weights, and the instruction.
+# Takes a call, its weights and the instruction.
 Layout = Callable[[Any, Any, DotInstruction], PaddedSums]
 
 
 def check_weights(call: Any, by: DotInstruction, g: Graph) -> None:
-    """Raises Leave unless weights are constant and the last vector of outputs is mostly used."""
+    """Raise Leave unless weights are constant and fill most of the last vector of outputs."""
     weights = call.args[1]
     if not g.is_constant(weights) or weights.ty.ndim < 2:
         raise Leave("its weights are computed, or a vector")
@@ -56,13 +56,13 @@ def check_weights(call: Any, by: DotInstruction, g: Graph) -> None:
 
 
 def check_rows(call: Any) -> None:
-    """Raises Leave where no rows are multiplied with one matrix."""
+    """Raise Leave unless the call multiplies rows by a single matrix."""
     if call.args[1].ty.ndim != 2 or call.args[0].ty.ndim < 2:
         raise Leave("it multiplies no rows with a matrix")
 
 
 def of_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
-    """Rows with a matrix, or with one each of a stack; inputs are filled up."""
+    """Return rows times a matrix, or times a stack of matrices, with inputs padded."""
     sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
     missing = -sizes[-1] % by.each
     margins = *[0] * (2 * len(sizes) - 1), missing
@@ -75,7 +75,7 @@ def of_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 
 
 def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
-    """A convolution whose inputs lie side by side at every place of the window."""
+    """Return a convolution whose channels are contiguous at every place of the window."""
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, top, bottom, left, right, 0, 0
     data = _grown(sizes_of(call.args[0]), margins)
@@ -88,9 +88,9 @@ def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 
 
 def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
-    """A convolution of few inputs, as of a picture: what is read at once lies along the window's rows.
+    """Return a convolution of few channels, which reads along rows of the window.
 
-    It may end behind a row of the window, where weights are zero.
+    A read may extend beyond the window's row, where weights are zero.
     """
     high, wide, channels, outputs = weights.shape
     inputs = wide * channels
@@ -106,7 +106,7 @@ def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
 
 
 def of_planes(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
-    """The same of a picture whose channels lie behind each other: along each channel's rows."""
+    """Return a convolution of few channels in planes, which reads along a plane's rows."""
     high, wide, channels, _ = weights.shape
     missing = -wide % by.each
     filled = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))

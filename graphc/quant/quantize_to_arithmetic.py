@@ -1,4 +1,4 @@
-"""Decoding and encoding that is left between integers, as plain arithmetic."""
+"""Replace the remaining quantize and dequantize operators by plain arithmetic."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ class QuantizeToArithmetic(Pass[None]):
     def check(self, call: Any, g: Graph) -> None:
         needed_instruction()
         decodes = operator_name(call) == "relax.dequantize"
-        real, whole = (call, call.args[0]) if decodes else (call.args[0], call)
-        if real.ty.dtype != "float32" or (not decodes and str(whole.ty.dtype) not in LIMITS):
+        real, integer = (call, call.args[0]) if decodes else (call.args[0], call)
+        if real.ty.dtype != "float32" or (not decodes and str(integer.ty.dtype) not in LIMITS):
             raise Leave(f"it makes {call.ty.dtype} of {call.args[0].ty.dtype}")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
@@ -39,27 +39,28 @@ def _decoded(call: Any, scale: Any, zero: Any | None) -> Any:
 
 
 def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
-    """Multiplied, rounded to even, and within the type's limits."""
+    """Scale, round to even, add the zero point and clamp to the type's range."""
     data, divided = call.args[0], relax.op.divide(call.args[0], scale)
     if isinstance(scale, tvm.ir.GenericConst):
         divided = relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
-    whole = relax.op.round(divided)
-    moved = whole if zero is None else relax.op.add(whole, zero)
+    rounded = relax.op.round(divided)
+    shifted = rounded if zero is None else relax.op.add(rounded, zero)
     least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
-    within = relax.op.minimum(relax.op.maximum(moved, least), most)  # layouts pass these, and no clip
-    return relax.op.astype(relax.op.astype(within, "int32"), call.ty.dtype)
+    # Layout changes pass through these operators, but not through a clip.
+    clamped = relax.op.minimum(relax.op.maximum(shifted, least), most)
+    return relax.op.astype(relax.op.astype(clamped, "int32"), call.ty.dtype)
 
 
 def _real(zero: Any, g: Graph) -> Any | None:
-    """A zero point as a real number, None where it is zero."""
+    """Return a zero point as a float, or None if it is zero."""
     if not g.is_constant(zero):
         return relax.op.astype(zero, "float32")
-    known = g.array(zero).astype("float32")
-    return relax.const(known) if known.any() else None
+    array = g.array(zero).astype("float32")
+    return relax.const(array) if array.any() else None
 
 
 def _along(call: Any, value: Any, g: Graph) -> Any:
-    """A scale or zero point of each place along the axis, so that it meets those."""
+    """Reshape a scale or zero point so that it broadcasts along the call's axis."""
     if not value.ty.ndim:
         return value
     ndim, axis = call.args[0].ty.ndim, int(call.attrs.axis) % call.args[0].ty.ndim

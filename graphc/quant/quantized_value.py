@@ -1,4 +1,4 @@
-"""Real numbers as they are stored where a network is quantized: whole numbers, scales and zero points."""
+"""Values of a quantised network as integers with scales and zero points."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """value = (data - zero) * scale, of each place along the axis or of all."""
+    """value = (data - zero) * scale; scale and zero point per index of `axis`, or for all."""
 
     data: Any
     scale: Any
@@ -23,7 +23,7 @@ class QuantizedValue:
 
     @property
     def same(self) -> bool:
-        """Whether all have one scale."""
+        """True if all numbers share one scale."""
         return bool(self.scale.ndim == 0)
 
     @property
@@ -35,22 +35,22 @@ class QuantizedValue:
         return str(self.data.ty.dtype)
 
     def like(self, other: "QuantizedValue") -> bool:
-        """Whether the same bytes are the same numbers."""
-        alike = self.dtype == other.dtype and self.same and other.same
-        return bool(alike and self.scale == other.scale and self.zero == other.zero)
+        """Return whether equal bytes of both stand for equal numbers."""
+        is_comparable = self.dtype == other.dtype and self.same and other.same
+        return bool(is_comparable and self.scale == other.scale and self.zero == other.zero)
 
     def decode(self) -> Any:
-        """The call that makes real numbers of it."""
+        """Return the call that decodes the value to float32."""
         zero, scale = (relax.const(value) for value in (self.zero, self.scale))
         return relax.op.dequantize(self.data, scale, zero, axis=self.axis, out_dtype="float32")
 
 
 def quantized_value(value: Any, g: Graph) -> QuantizedValue | None:
-    """What a value was decoded from, if its scales and zero points are constants."""
-    found = g.producer(value, "relax.dequantize")
-    if found is None or found.ty.dtype != "float32":
+    """Return what a value is decoded from, if scale and zero point are constants, else None."""
+    call = g.producer(value, "relax.dequantize")
+    if call is None or call.ty.dtype != "float32":
         return None
-    data, scale, zero = found.args
+    data, scale, zero = call.args
     if not (g.is_constant(scale) and g.is_constant(zero)):
         return None
-    return QuantizedValue(data, g.array(scale), g.array(zero), int(found.attrs.axis))
+    return QuantizedValue(data, g.array(scale), g.array(zero), int(call.attrs.axis))

@@ -1,6 +1,6 @@
-"""Products with constant weights by tiles, as tensor functions.
+"""Build products with constant weights by AMX tiles, as tensor functions.
 
-Their weights lie as the instructions for vectors read them, too. Where a process gets no tiles the function
+The weights have the same layout as for vector instructions. A process that may not use tiles
 computes the same in loops.
 """
 
@@ -18,25 +18,25 @@ from graphc.quant.tiled_sums import WIDTH, TiledSums
 
 
 def packed(tiled: TiledSums, weights: Any) -> Any:
-    """[..., inputs, outputs] as tiles, an even number of columns of them."""
+    """Pack [..., inputs, outputs] for tiles, padded to an even number of tile columns."""
     missing = tiled.summed[-1] - weights.shape[-1]
-    whole = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
-    return dot_product_function.packed(tiled.by.numbers, whole)
+    padded = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, missing)])
+    return dot_product_function.packed(tiled.by.numbers, padded)
 
 
 def call(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
-    """The call of the product's function, with the weights laid out."""
+    """Return the call of the product's function with packed weights."""
     laid = relax.const(packed(tiled, weights))
     result = relax.TensorType(tiled.sums.result, tiled.by.numbers.sums)
     return g.call_function(name, function(tiled, name.partition("_")[2]), [data, laid], result)
 
 
 def function(tiled: TiledSums, name: str) -> Any:
-    """The tensor function, of an operator; what follows it can be fused with it."""
+    """Build the tensor function; TVM can fuse element-wise operators after it."""
     sums, by = tiled.sums, tiled.by.numbers
     axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
     values = [f"v{axis}" for axis in axes]
-    whole = tiled.summed == sums.result
+    is_full = tiled.summed == sums.result
     data, result, every = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.summed))
     steps = (tiled.summed[-1] // by.lanes, *sums.kernel, sums.inputs // by.each, by.lanes, by.each)
     weights = graph_rewriting.numbers(steps)
@@ -48,20 +48,20 @@ def main(
     y: T.Buffer(({result}), "{by.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if whole else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.loops)}):
         with T.sblock("tiles"):
             {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(steps[1:])}])
-            T.writes({_written("y" if whole else "z", tiled)})
+            T.writes({_written("y" if is_full else "z", tiled)})
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
                 "{graph_rewriting.OPERATOR}": "{name}",
                 "{graph_rewriting.TERMS}": {tiled.places * tiled.run},
                 "{graph_rewriting.WORK}": {2 * prod(sums.result) * tiled.places * tiled.run},
             }})
-{_body(tiled, "y" if whole else "z")}
-{"" if whole else dot_product_function.taken(sums.result)}""")
+{_body(tiled, "y" if is_full else "z")}
+{"" if is_full else dot_product_function.taken(sums.result)}""")
 
 
 def _body(tiled: TiledSums, result: str) -> str:
@@ -81,12 +81,12 @@ def _body(tiled: TiledSums, result: str) -> str:
 
 
 def _block(tiled: TiledSums) -> tuple[int, ...]:
-    """Sizes of what is computed at once."""
+    """Return the shape of the block of results that is computed at once."""
     return (FACTORS, tiled.rows, WIDTH) if tiled.paired else (tiled.block, WIDTH)
 
 
 def _arguments(tiled: TiledSums) -> str:
-    """Of the function in LLVM's words; sizes are in bytes."""
+    """Return the arguments of the LLVM function; sizes are in bytes."""
     sums = tiled.sums
     nothing = {f"v{axis}": "0" for axis in (*sums.window, "ko", "ki")}
     row, place = (stride * tiled.size for stride in sums.strides or ())
@@ -101,7 +101,7 @@ def _arguments(tiled: TiledSums) -> str:
 
 
 def _rows(tiled: TiledSums) -> list[str]:
-    """Of each tile: the last ones have fewer, and at least one, whose sums nobody reads."""
+    """Return the rows of each tile; the last tiles have fewer, at least one, even if unused."""
     at = len(tiled.sums.result) - 2
     left = f"{tiled.rows} - vi{at} * {tiled.block}"
     below = f"T.max(1, T.min({tiled.block - tiled.above}, {left} - {tiled.above}))"
@@ -111,12 +111,12 @@ def _rows(tiled: TiledSums) -> list[str]:
 
 
 def _loops(tiled: TiledSums) -> str:
-    """The same in loops, for a process without tiles."""
+    """Return the same computation in loops, for a process without tiles."""
     sums, by = tiled.sums, tiled.by.numbers
     rows = ["p", "r"] if tiled.paired else ["r"]
     place = ", ".join([*rows, "c"])
     window = [*sums.window, "ko", "ki"]
-    known = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
+    indices = {f"v{axis}": axis for axis in window} | tiled.row(*(["p", "r"] if tiled.paired else ["0", "r"]))
     at = ", ".join(["vi0"] if sums.stacked else sums.window)
     w = _joined(f"vj * {FACTORS} + c // {COLUMNS}", at, f"ko, c % {COLUMNS}, ki")
     extents = (*(() if sums.stacked else sums.kernel), sums.inputs // by.each, by.each)
@@ -125,7 +125,7 @@ def _loops(tiled: TiledSums) -> str:
                     t[{place}] = T.{by.sums}(0)
                     for {", ".join(window)} in T.grid({graph_rewriting.numbers(extents)}):
                         t[{place}] = t[{place}] + (
-                            T.Cast("{by.sums}", x[{tiled.data(**known)}]) * T.Cast("{by.sums}", w[{w}])
+                            T.Cast("{by.sums}", x[{tiled.data(**indices)}]) * T.Cast("{by.sums}", w[{w}])
                         )"""
 
 

@@ -1,10 +1,10 @@
-"""Instructions of x86 that multiply tiles (AMX), in LLVM's words: 16 rows of 64 bytes with 16 of weights.
+"""Multiply tiles by x86 instructions (AMX), as LLVM functions: 16 rows of 64 bytes each.
 
-The kernel gives a process the registers only when it is asked. The code asks itself, once, wherever it is
-loaded; where it gets none, whoever calls it computes without tiles.
+The kernel grants tile registers to a process only on request. The code requests them once,
+wherever it is loaded; if they are refused, callers compute without tiles.
 
-The schedule rule of these products shares columns of weights among the cores, and rows that read them in
-turn. What follows a product is computed on two by two tiles of its sums, while they are near.
+The schedule rule shares columns of weights among the cores, with rows that read them in turn.
+Consumers run on each 2 x 2 tiles of sums while these are in cache.
 """
 
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from tvm.target.codegen import target_has_features
 from graphc.core.graph_rewriting import SUGGESTS, inline_all_but
 from graphc.quant.dot_product_function import DotInstruction
 
-ROWS, COLUMNS, BYTES = 16, 16, 64  # of a tile of data, of sums, and of each row
-FACTORS = 2  # tiles of data and of weights that are multiplied at once, each with each
+ROWS, COLUMNS, BYTES = 16, 16, 64  # rows of a tile, columns of sums, and bytes of a row
+FACTORS = 2  # two tiles of data times two of weights at once
 ALLOWED = "mallorn_tiles_allowed"
 RULE = "mallorn_tiles"
 
-# 4131 is ARCH_REQ_XCOMP_PERM of arch_prctl, 18 the tiles' state. The answer is kept: 1 for yes, 2 for no.
+# 4131 is ARCH_REQ_XCOMP_PERM of arch_prctl, 18 the tile state. Answers: 1 for yes, 2 for no.
 _ASKING = f"""
 @{ALLOWED}_answer = linkonce_odr global i32 0
 define linkonce_odr i32 @{ALLOWED}() nounwind {{
@@ -42,7 +42,7 @@ done:
   ret i32 %out
 }}
 """
-_ROWS = {"sums and data above": (0, 1, 4), "below": (2, 3, 5), "weights": (6, 7)}  # tiles of as many rows
+_ROWS = {"sums and data above": (0, 1, 4), "below": (2, 3, 5), "weights": (6, 7)}  # tiles by number of rows
 _GIVEN = (
     "ptr %x0, ptr %x1, i64 %x.row, i64 %x.place, i64 %places, i64 %steps, i64 %wide, "
     "ptr %w0, ptr %w1, ptr %z0, ptr %z1, i64 %z.row, i32 %rows0, i32 %rows1"
@@ -51,7 +51,7 @@ _GIVEN = (
 
 @dataclass(frozen=True)
 class TileInstruction:
-    """What a target must have, LLVM's name of the product of tiles, and the numbers that it multiplies."""
+    """The required feature, LLVM's intrinsic for a product of tiles, and the numbers' types."""
 
     feature: str
     intrinsic: str
@@ -59,7 +59,7 @@ class TileInstruction:
 
     @property
     def function(self) -> str:
-        """Sums two tiles of data times two of weights: over places of a window, and steps at each."""
+        """Name of the function that sums two data tiles times two weight tiles."""
         return f"{RULE}_{self.intrinsic}"
 
     @property
@@ -68,7 +68,7 @@ class TileInstruction:
 
     @property
     def plain(self) -> str:
-        """The same for any processor, which has no tiles."""
+        """The LLVM text for any processor, which reports that it has no tiles."""
         return f"""
 define linkonce_odr i32 @{ALLOWED}() {{
   ret i32 0
@@ -80,8 +80,9 @@ define linkonce_odr void @{self.function}({_GIVEN}) {{
 
 
 def _multiply(function: str, feature: str, intrinsic: str) -> str:
-    """Tiles 0 to 3 are sums, 4 and 5 data, 6 and 7 weights: the configuration has two bytes for the length
-    of each one's rows, and one for their number.
+    """Return the LLVM function that multiplies tiles: 0-3 sums, 4-5 data, 6-7 weights.
+
+    The configuration has two bytes per tile for its row length, one for its row count.
     """
     first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
     sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))
@@ -163,28 +164,28 @@ INT8 = TileInstruction("amx-int8", "tdpbusd", DotInstruction(RULE, COLUMNS, 4, "
 BF16 = TileInstruction(
     "amx-bf16", "tdpbf16ps", DotInstruction(RULE, COLUMNS, 2, "bfloat16", "bfloat16", "float32")
 )
-#: By the type of data.
+# By data type.
 BY_TYPE = {by.numbers.data: by for by in (INT8, BF16)}
 
 
 def has_tiles(by: TileInstruction) -> bool:
-    """Whether the target multiplies tiles of these numbers."""
+    """Return whether the target multiplies tiles of these numbers."""
     target = tvm.target.Target.current()
     return bool(target and target.kind.name == "llvm" and target_has_features(by.feature, target))
 
 
 def without_tiles(text: str) -> str:
-    """A function in LLVM's words, if it is one of these for any processor."""
+    """Return LLVM text with the tile functions replaced by those for any processor."""
     for by in BY_TYPE.values():
         text = text.replace(by.text, by.plain)
     return text
 
 
-MAX_ROWS = 1 << 20  # blocks of rows that read the same columns before others are read
+MAX_ROWS = 1 << 20  # most blocks of rows that read the same columns in succession
 
 
 def tiles(schedule: Any, block: Any) -> list[Any]:
-    """Parts of the rows, columns, rows: all of them are shared by the cores."""
+    """Schedule parts of rows, then columns, then rows, in one parallel loop."""
     schedule = inline_all_but(schedule, [block])
     followers = schedule.get_consumers(block)
     *rows, columns = schedule.get_loops(block)
@@ -197,7 +198,7 @@ def tiles(schedule: Any, block: Any) -> list[Any]:
     schedule.vectorize(schedule.get_loops(last)[-1])
     schedule.parallel(schedule.fuse(parts, columns, rows))
     for loop in schedule.get_loops(block):
-        schedule.annotate(loop, RULE, 1)  # or TVM cuts them anew
+        schedule.annotate(loop, RULE, 1)  # so that TVM does not split the loop again
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 

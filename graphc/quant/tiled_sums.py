@@ -1,7 +1,7 @@
-"""How tiles lie in a product: two of rows are multiplied with two of columns at once.
+"""Divide a product into tiles: two tiles of rows are multiplied by two of columns at once.
 
-Tiles of rows lie behind each other in a row of the result, or in two rows of a picture that is no wider than
-one. The last ones have fewer rows. Sums behind the result's last row or column are of nothing.
+The tiles of rows are consecutive, or lie in two rows of an image no wider than a tile. The
+last tiles have fewer rows. Sums beyond the last row or column are unused.
 """
 
 import re
@@ -13,30 +13,30 @@ from graphc.quant.dot_product_function import DotInstruction, Sums
 from graphc.quant.tile_instructions import BYTES, COLUMNS, FACTORS, ROWS, TileInstruction
 
 WIDTH = FACTORS * COLUMNS  # columns at once
-LEAST_BYTES = 32  # of a row of data in a tile
-LEAST_ROWS = 8  # of a block: below, reading weights takes longer than multiplying
+LEAST_BYTES = 32  # fewest bytes of a data row in a tile
+LEAST_ROWS = 8  # fewest rows of a block: with fewer, reading weights dominates
 
 
 @dataclass(frozen=True)
 class TiledSums:
-    """Sums that an instruction computes, and of how many blocks."""
+    """Sums that a tile instruction computes, and how they are divided into blocks."""
 
     by: TileInstruction
     sums: Sums
 
     @property
     def rows(self) -> int:
-        """Along the axis that tiles lie on."""
+        """Rows along the axis that is divided into tiles."""
         return self.sums.result[-2]
 
     @property
     def paired(self) -> bool:
-        """Whether the second tile lies in another row of the picture."""
+        """True if the second tile lies in another row of the image."""
         return self.rows <= ROWS and len(self.sums.result) > 3 and self.sums.result[-3] > 1
 
     @property
     def blocks(self) -> int:
-        """Of rows, along their axis."""
+        """Number of blocks along the axis of rows."""
         return 1 if self.paired else -(-self.rows // (FACTORS * ROWS))
 
     @property
@@ -46,25 +46,25 @@ class TiledSums:
 
     @property
     def block(self) -> int:
-        """Rows of a block, along their axis: as many in each, nearly."""
+        """Rows per block, nearly equal in all blocks."""
         return self.rows if self.paired else max(FACTORS, -(-self.rows // self.blocks))
 
     @property
     def run(self) -> int:
-        """Numbers that are read side by side."""
+        """Numbers that are read contiguously."""
         across = 1 if self.sums.stacked or not self.sums.kernel else self.sums.kernel[-1]
         return across * self.sums.inputs
 
     @property
     def places(self) -> int:
-        """Of the window, where such runs begin."""
+        """Number of places in the window where a contiguous run begins."""
         return 1 if self.sums.stacked or not self.sums.kernel else self.sums.kernel[0]
 
     @property
     def step(self) -> int:
-        """Numbers of a run that are multiplied at once; 0 where they would be few."""
+        """Numbers of a run that are multiplied at once; 0 if they would be too few."""
         size, each = self.size, self.by.numbers.each
-        fits = [many for many in range(each, BYTES // size + 1, each) if self.run % many == 0]
+        fits = [count for count in range(each, BYTES // size + 1, each) if self.run % count == 0]
         most = max(fits, default=0)
         return most if most * size >= LEAST_BYTES else 0
 
@@ -75,23 +75,23 @@ class TiledSums:
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """The sizes of what is computed, with rows and columns of nothing."""
+        """Sizes of what is computed, including unused rows and columns."""
         *others, rows, columns = self.sums.result
         if self.paired:
             others[-1] = whole_vectors(others[-1], FACTORS)
-        whole = rows if self.paired else self.blocks * self.block
-        return *others, whole, whole_vectors(columns, WIDTH)
+        padded_rows = rows if self.paired else self.blocks * self.block
+        return *others, padded_rows, whole_vectors(columns, WIDTH)
 
     @property
     def loops(self) -> tuple[int, ...]:
-        """Over all others, blocks of rows, and blocks of columns."""
+        """Extents of the outer axes, blocks of rows, and blocks of columns."""
         *others, _, columns = self.summed
         if self.paired:
             others[-1] //= FACTORS
         return *others, self.blocks, columns // WIDTH
 
     def row(self, tile: str, row: str) -> dict[str, str]:
-        """Where a row of a tile lies in the result: never behind its end, so that data is there."""
+        """Return the index of a tile's row in the result, clamped so that its data exists."""
         at = len(self.sums.result) - 2
         if self.paired:
             pair = f"T.min(vi{at - 1} * {FACTORS} + {tile}, {self.sums.result[-3] - 1})"
@@ -100,16 +100,16 @@ class TiledSums:
         return {f"vi{at}": f"T.min({below}, {self.rows - 1})"}
 
     def data(self, **known: str) -> str:
-        """What of the data is read, in terms of loops."""
+        """Return the indices of the data that is read, with `known` loop variables replaced."""
         return re.sub(r"\bv\w+", lambda found: known.get(found[0], found[0]), ", ".join(self.sums.read))
 
 
 def tiled(sums: Sums, by: DotInstruction) -> TiledSums | None:
-    """The same sums by tiles, where the target has them and they fill them."""
+    """Return the sums as tiles, or None if the target lacks them or they are too empty."""
     instruction = tile_instructions.BY_TYPE.get(by.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
-    found = TiledSums(instruction, sums)
-    rows = found.block * (FACTORS if found.paired else 1)
+    tiling = TiledSums(instruction, sums)
+    rows = tiling.block * (FACTORS if tiling.paired else 1)
     columns = mostly_whole(sums.result[-1], WIDTH)
-    return found if found.step and rows >= LEAST_ROWS and columns else None
+    return tiling if tiling.step and rows >= LEAST_ROWS and columns else None

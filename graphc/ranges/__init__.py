@@ -1,1 +1,1 @@
-"""One library for a range of shapes."""
+"""One library for a range of input shapes."""

@@ -1,8 +1,9 @@
-"""Weights that several functions read are re-laid in one way, and so kept once.
+"""Choose one layout for weights that several functions read, so that they are stored once.
 
-Every schedule re-lays weights for its own loops, and the points of a range have different schedules. What
-differs is mostly the shape given to the same order of numbers, and how many columns are read at a time. Who
-reads few at a time reads them out of many as well: the many lie side by side.
+Every schedule re-lays weights for its own loops, and a range's points have different
+schedules. Mostly they differ only in the shape of one order of numbers, and in how many
+columns are read at a time. A function that reads few columns can read them from a wider group,
+because a group's columns are contiguous.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,31 +16,31 @@ from tvm.s_tir import SBlock, Schedule
 from graphc.core.graph_rewriting import collect
 
 RELAID = "meta_schedule.layout_rewrite_preproc"
-Place = tuple[int, str, int]  # a module's, a function's name, a parameter's
+Place = tuple[int, str, int]  # index of a module, name of a function, index of a parameter
 
 
 class Digit(NamedTuple):
-    """A part of an index into weights: `index % high // low`."""
+    """A digit of an index into weights: `index % high // low`."""
 
     axis: int
     low: int
     high: int
 
 
-Layout = tuple[Digit, ...]  # from the slowest to the fastest
+Layout = tuple[Digit, ...]  # from the slowest to the fastest axis
 
 
 class Relaid(NamedTuple):
     """How a function re-lays a parameter."""
 
     block: str
-    digits: Layout  # an axis each of what is made
-    layout: Layout  # without what is but a shape: neighbours are joined
+    digits: Layout  # one per axis of the re-laid weights
+    layout: Layout  # digits with neighbours merged, which only differ in shape
 
 
 def agreed(mods: Sequence[Any]) -> list[Any]:
-    """The modules, schedules applied, with as few layouts of the same weights as keep vectors whole."""
-    found = {
+    """Return the modules with as few layouts per weight as keep vector reads contiguous."""
+    relaid_by_place = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
         for var, function in mod.functions.items()
@@ -47,25 +48,25 @@ def agreed(mods: Sequence[Any]) -> list[Any]:
         for param, relaid in _relaid(function)
     }
     chosen: dict[Place, Layout] = {}
-    for group in _sharing(mods, found):
-        if len({found[place].digits for place in group}) > 1:
-            chosen |= _choose({place: found[place].layout for place in group})
-    return [_rewritten(mod, place, found, chosen) for place, mod in enumerate(mods)]
+    for group in _sharing(mods, relaid_by_place):
+        if len({relaid_by_place[place].digits for place in group}) > 1:
+            chosen |= _choose({place: relaid_by_place[place].layout for place in group})
+    return [_rewritten(mod, place, relaid_by_place, chosen) for place, mod in enumerate(mods)]
 
 
 def joined(digits: Layout) -> Layout:
-    """The digits without those of one value, and with neighbours as one where they count on."""
-    found: list[Digit] = []
+    """Remove digits of a single value, and merge adjacent digits of the same index."""
+    merged: list[Digit] = []
     for digit in digits:
-        if found and found[-1].axis == digit.axis and found[-1].low == digit.high:
-            found[-1] = Digit(digit.axis, digit.low, found[-1].high)
+        if merged and merged[-1].axis == digit.axis and merged[-1].low == digit.high:
+            merged[-1] = Digit(digit.axis, digit.low, merged[-1].high)
         elif digit.low < digit.high:
-            found.append(digit)
-    return tuple(found)
+            merged.append(digit)
+    return tuple(merged)
 
 
 def fits(own: Layout, other: Layout) -> bool:
-    """True if what lies side by side in one's own layout does so in the other."""
+    """Return whether numbers that are contiguous in the layout `own` are so in `other`."""
     if not own or own == other:
         return own == other
     (axis, low, high), last = own[-1], other[-1]
@@ -73,16 +74,16 @@ def fits(own: Layout, other: Layout) -> bool:
 
 
 def _choose(layouts: Mapping[Place, Layout]) -> dict[Place, Layout]:
-    """The widest first; among equals what the smallest point has, which reads weights for the fewest rows."""
+    """Choose layouts, the widest first; among equals that of the smallest point."""
     chosen: list[Layout] = []
-    found = {}
+    layout_by_place = {}
     for place in sorted(layouts, key=lambda place: (-_run(layouts[place]), place)):
         own = layouts[place]
         layout = next((each for each in chosen if fits(own, each)), None)
         if layout is None:
             chosen.append(own)
-        found[place] = layout or own
-    return found
+        layout_by_place[place] = layout or own
+    return layout_by_place
 
 
 def _run(layout: Layout) -> int:
@@ -90,10 +91,10 @@ def _run(layout: Layout) -> int:
 
 
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
-    """The parameters that a function re-lays by digits, and reads number by number."""
+    """Yield the parameters that a function re-lays by digits and reads number by number."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect(function, SBlock)
-    # An instruction of many numbers knows how far apart they lie.
+    # Skip parameters of tensor intrinsics, which expect fixed distances between numbers.
     matched = {hash(match.source.source) for block in blocks for match in block.match_buffers}
     for block in blocks:
         store = block.body
@@ -108,14 +109,14 @@ def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
 
 
 def _digits(block: Any, store: Any) -> Layout:
-    """What the axes of re-laid weights are; nothing where they are no digits."""
+    """Return the digits of each axis of re-laid weights; empty if some index is not a digit."""
     axes, shape = [each.var for each in block.iter_vars], store.value.source.shape
     indices = store.value.indices
     if len(indices) != len(axes) or not all(map(_same, indices, axes)):
         return ()
     digits = [_digit(index, axes, shape) for index in store.indices]
-    known = tuple(digit for digit in digits if digit is not None)
-    return known if len(known) == len(digits) and _whole(known, shape) else ()
+    valid = tuple(digit for digit in digits if digit is not None)
+    return valid if len(valid) == len(digits) and _whole(valid, shape) else ()
 
 
 def _same(index: Any, var: Any) -> bool:
@@ -139,7 +140,7 @@ def _digit(index: Any, axes: Sequence[Any], shape: Sequence[Any]) -> Digit | Non
 
 
 def _whole(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
-    """True if the digits of every axis are all of its index."""
+    """Return whether the digits of every axis together cover its whole index exactly once."""
     for axis, extent in enumerate(map(int, shape)):
         place = 1
         for digit in sorted(each for each in digits if each.axis == axis and each.low < each.high):
@@ -151,12 +152,12 @@ def _whole(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
     return True
 
 
-def _sharing(mods: Sequence[Any], found: Mapping[Place, Relaid]) -> list[list[Place]]:
-    """Parameters that take the same weights, directly or by way of others."""
+def _sharing(mods: Sequence[Any], relaid_by_place: Mapping[Place, Relaid]) -> list[list[Place]]:
+    """Group the parameters that receive the same weights, directly or through other groups."""
     groups: dict[Any, list[Place]] = {}
     for place, mod in enumerate(mods):
         for var, argument, param in _given(mod):
-            if (place, var, param) in found:
+            if (place, var, param) in relaid_by_place:
                 groups.setdefault(argument, []).append((place, var, param))
     group_of: dict[Place, list[Place]] = {}
     for places in groups.values():
@@ -166,7 +167,7 @@ def _sharing(mods: Sequence[Any], found: Mapping[Place, Relaid]) -> list[list[Pl
 
 
 def _given(mod: Any) -> Iterator[tuple[str, Any, int]]:
-    """Functions that are called with constants, these, and which parameters they are."""
+    """Yield the function, constant and parameter index of every call with a constant."""
     calls = [
         call
         for graph in mod.functions.values()
@@ -180,11 +181,11 @@ def _given(mod: Any) -> Iterator[tuple[str, Any, int]]:
                     yield call.args[0].name_hint, argument, number
 
 
-def _rewritten(mod: Any, place: int, found: Mapping[Place, Relaid], chosen: Mapping[Place, Layout]) -> Any:
+def _rewritten(mod: Any, place: int, entries: Mapping[Place, Relaid], chosen: Mapping[Place, Layout]) -> Any:
     functions = dict(mod.functions.items())
     for var, function in functions.items():
-        wanted = [(found[key], chosen[key]) for key in chosen if key[:2] == (place, var.name_hint)]
-        for relaid, layout in wanted:
+        changes = [(entries[key], chosen[key]) for key in chosen if key[:2] == (place, var.name_hint)]
+        for relaid, layout in changes:
             function = _with_layout(function, relaid, layout)
         functions[var] = function
     return tvm.IRModule(functions, attrs=mod.attrs)
@@ -202,8 +203,8 @@ def _with_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
     return schedule.mod["main"].with_attrs(function.attrs)
 
 
-def _value(wanted: Digit, digits: Layout, at: Sequence[Any]) -> Any:
-    """A digit of the index that these digits have these values of."""
+def _value(target: Digit, digits: Layout, at: Sequence[Any]) -> Any:
+    """Return a digit of the index whose digits have the values `at`."""
     parts = zip(digits, at, strict=True)
-    index = sum(part * digit.low for digit, part in parts if digit.axis == wanted.axis)
-    return index % wanted.high // wanted.low
+    index = sum(part * digit.low for digit, part in parts if digit.axis == target.axis)
+    return index % target.high // target.low

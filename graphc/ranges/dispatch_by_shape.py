@@ -1,11 +1,11 @@
-"""One library for a range of shapes: a function for each of some sizes, the points, and a `main` for any.
+"""Build one library for a range of shapes: functions for some sizes (points), and a `main`.
 
-`main` follows the first rule that covers the sizes of its inputs. The rule's point computes them: inputs are
-filled up with zeros to the point's sizes, and of the results what was filled up is cut away. Or the point
-takes the first part of a dimension, as much as it has, and `main` is called again for the rest. Larger sizes
-end with an error.
+`main` follows the first rule that covers its inputs' sizes. The rule's point computes them:
+inputs are padded with zeros to the point's sizes, and results are cropped. Alternatively the
+point computes the first part of a dimension, as much as it can, and `main` is called again for
+the rest. Larger sizes are an error.
 
-A dimension whose range begins with nothing grows, as a cache does: points leave it open.
+A dimension whose range begins at 0 grows, as a cache does: points leave its size open.
 """
 
 import re
@@ -18,22 +18,22 @@ from tvm import relax, te, tirx
 from graphc.core.graph_rewriting import sizes_at
 from graphc.ranges import generalize_two_lengths
 
-PLUS = " + "  # of sizes, in what torch's exporter calls a dimension that is as long as two others
+PLUS = " + "  # joins sizes where a dimension is their sum, as torch's exporter writes it
 Sizes = Mapping[str, int]  # by the name of a dimension
 Shapes = Mapping[str, Sequence[int]]  # by the name of an input
-Dims = list[Any]  # of a tensor: numbers, names of dimensions, and sums of them
+Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of names
 
 
 class Rule(TypedDict):
-    """What computes inputs whose dimensions are at most so large."""
+    """The point that computes inputs whose dimensions are at most `upto`, and its method."""
 
     upto: Sizes
     point: int
-    first: str  # the dimension of which the point takes the first part; empty: it takes all
+    first: str  # dimension whose first part the point takes; empty: it takes all
 
 
 class Range(TypedDict):
-    """What a manifest says of a range of shapes."""
+    """A manifest's description of a range of shapes."""
 
     ranges: Mapping[str, Sequence[int]]
     inputs: Mapping[str, Dims]
@@ -42,7 +42,7 @@ class Range(TypedDict):
 
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
-    """What inputs declare, in calling order: of each axis its size, or the name of what no shape binds."""
+    """Return the inputs' axes in calling order: sizes, or names of unbound dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -52,67 +52,67 @@ def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
 
 
 def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
-    """The shapes of inputs at these sizes."""
+    """Return the inputs' shapes at these sizes."""
     return {name: _at(dims, sizes) for name, dims in inputs.items()}
 
 
 def names_of(dim: Any) -> list[str]:
-    """The dimensions that an axis is as long as."""
+    """Return the names of the dimensions whose sum is an axis's length."""
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
 def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
-    """The dimensions that points leave open."""
+    """Return the dimensions whose sizes points leave open."""
     return [name for name, (low, _) in ranges.items() if low == 0]
 
 
 def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """The sizes at which a point is imported: two where it leaves a length open."""
+    """Return the sizes at which a point is imported: two if it leaves a length open."""
     if not (open_ := grows(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
 def some_sizes(dynamic: Range) -> list[dict[str, int]]:
-    """The least sizes, and those one above the half of what each point has."""
+    """Return sizes to check: the least ones, and those just above half of each point's."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
-    found = [least]
+    result = [least]
     for point in dynamic["points"]:
         half = {name: size // 2 + 1 for name, size in point.items()}
         sizes = long | {name: max(bounds[name][0], size) for name, size in half.items()}
-        if sizes not in found:
-            found.append(sizes)
-    return found
+        if sizes not in result:
+            result.append(sizes)
+    return result
 
 
 def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """What the axes of a tensor are as long as, by its shapes at some sizes; None where that is not known."""
+    """Express a tensor's axes by dimensions, given shapes at some sizes; None if impossible."""
     return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
 
 
 def label(sizes: Sizes) -> str:
-    """What the functions of a point have at the end of their names."""
+    """Return the suffix of the names of a point's functions."""
     return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
 
 
 def joined(mods: Sequence[Any], dynamic: Range) -> Any:
-    """The modules of a range's points as one, with a `main` for them all."""
+    """Return the modules of a range's points as one, with a `main` for all sizes."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
     open_ = grows(dynamic["ranges"])
     parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
-    known = [found for mod, point in zip(mods, points, strict=True) for found in _results(mod, point, open_)]
-    sizes = [at for at, _ in known]
-    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in known), strict=True)]
+    entries = [pair for mod, point in zip(mods, points, strict=True) for pair in _results(mod, point, open_)]
+    sizes = [at for at, _ in entries]
+    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in entries), strict=True)]
     _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
     return relax.transform.Normalize()(builder.finalize())
 
 
 class _Dispatcher:
-    """Writes `main`, and a function for each thing that its rules can do."""
+    """Writes `main`, and a function for each action that its rules may take."""
 
     def __init__(
         self,
@@ -135,11 +135,11 @@ class _Dispatcher:
     def emit(self, rules: Sequence[Rule]) -> None:
         """Add the functions to the builder's module."""
         sizes, params = self._params()
-        done = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
+        runners = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
         fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
         runs = []
         for rule in rules:
-            run = relax.Call(done[rule["point"], rule["first"]], params)
+            run = relax.Call(runners[rule["point"], rule["first"]], params)
             if not rule["first"]:
                 at = self._points[rule["point"]]
                 same = tirx.all(*(sizes[name] == size for name, size in at.items()))
@@ -151,13 +151,13 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """A function that computes as a rule says."""
+        """Add the function that pads inputs to a point; with `first`, in parts."""
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
         with builder.function(f"run{label(at)}{_plain(first)}", params, private=True):
-            given = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
-            parts = [self._fields(relax.Call(self._of_point[point], given))]
+            padded_inputs = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
+            parts = [self._fields(relax.Call(self._of_point[point], padded_inputs))]
             if first:
                 cut = [[at[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
                 rest = [
@@ -165,14 +165,14 @@ class _Dispatcher:
                     for p, by in zip(params, cut, strict=True)
                 ]
                 parts.append(self._fields(relax.Call(self._main, rest)))
-            found = [
+            results = [
                 builder.emit_te(_merged, [part[n] for part in parts], _at(dims, sizes), _axis(dims, first))
                 for n, dims in enumerate(self._results)
             ]
-            return builder.emit_func_output(relax.Tuple(found) if self._many else found[0])
+            return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
 
     def _fits(self, point: int) -> Any:
-        """A function for inputs of a point's sizes, without a copy; any others are an error."""
+        """Add the function for exactly a point's sizes, without copies."""
         sizes, params = self._params()
         builder, at = self._builder, self._points[point]
         with builder.function(f"fits{label(at)}", params, private=True):
@@ -181,10 +181,10 @@ class _Dispatcher:
             cast = [
                 builder.match_cast(p, relax.TensorType(_at(dims, opened), dtype)) for p, dims, dtype in pairs
             ]
-            found = self._fields(relax.Call(self._of_point[point], cast))
+            results = self._fields(relax.Call(self._of_point[point], cast))
             types = self._types(sizes)
-            told = [builder.match_cast(each, ty) for each, ty in zip(found, types, strict=True)]
-            return builder.emit_func_output(relax.Tuple(told) if self._many else told[0])
+            typed_results = [builder.match_cast(each, ty) for each, ty in zip(results, types, strict=True)]
+            return builder.emit_func_output(relax.Tuple(typed_results) if self._many else typed_results[0])
 
     def _fields(self, call: Any) -> list[Any]:
         result = self._builder.emit(call)
@@ -193,11 +193,11 @@ class _Dispatcher:
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
     def _opened(self, at: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """A point's sizes, and what it leaves open."""
+        """Return a point's sizes with the open ones from `sizes`."""
         return {**at, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
-        """Fresh sizes, and inputs that have them."""
+        """Return fresh size variables, and input variables that have these sizes."""
         names = sorted({name for dims in self._inputs for dim in dims for name in names_of(dim)})
         sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
         pairs = zip(self._inputs, self._dtypes, strict=True)
@@ -224,7 +224,7 @@ class _Renaming(relax.PyExprMutator):  # type: ignore[misc]
 
 
 def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
-    """The functions of a module under names with this ending."""
+    """Return the functions of a module with a suffix appended to their names."""
     names: dict[str, Any] = {}
     for old in mod.get_global_vars():
         names[old.name_hint] = tvm.ir.GlobalVar(old.name_hint + ending)
@@ -241,7 +241,7 @@ def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
 
 
 def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
-    """The shapes of a module's results, at its point and some of the sizes that it leaves open."""
+    """Yield a point's sizes and its results' shapes, at two samples if a size is open."""
     result = mod["main"].ret_ty
     fields = result.fields if isinstance(result, relax.TupleType) else [result]
     if not open_:
@@ -266,7 +266,7 @@ def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
 
 
 def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
-    """The number of the first rule that covers the sizes; where none does, how many there are."""
+    """Return the index of the first rule that covers the sizes, or the number of rules."""
     place: Any = tirx.const(len(rules), "int64")
     for number, rule in reversed(list(enumerate(rules))):
         bounds = [sizes[name] <= most for name, most in rule["upto"].items()]
@@ -275,7 +275,7 @@ def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
 
 
 def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
-    """Branches down to the run at that place."""
+    """Return nested branches that select the run at index `place`."""
     if len(runs) == 1:
         return runs[0]
     middle = first + len(runs) // 2
@@ -284,18 +284,18 @@ def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
 
 
 def _whole(builder: Any, param: Any, shape: Sequence[Any]) -> Any:
-    """An input with zeros behind, up to a shape; itself if it cannot be shorter."""
+    """Pad an input with zeros to a shape, or return it if it already has that shape."""
     if all(map(_is, param.ty.shape, shape)):
         return param
     return builder.emit_te(_filled, param, shape)
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
-    """The first part of a tensor, or all of it with zeros behind."""
+    """Compute the leading part of a tensor, padded with zeros."""
 
     def value(*at: Any) -> Any:
         ends = zip(at, tensor.shape, shape, strict=True)
-        inside = [i < have for i, have, want in ends if not _is(have, want)]
+        inside = [i < have for i, have, target in ends if not _is(have, target)]
         zero = tirx.const(0, tensor.dtype)
         if not inside:
             return tensor(*at)
@@ -312,15 +312,15 @@ def _after(tensor: Any, skipped: Sequence[int]) -> Any:
 
 
 def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
-    """What of the first part is wanted, and behind it along an axis the second."""
+    """Compute the first part's leading results, followed by the second part along an axis."""
     if len(parts) == 1 or axis < 0:
         return te.compute(shape, lambda *at: parts[0](*at), name="merged")
     first, second = parts
     length = first.shape[axis]
 
     def value(*at: Any) -> Any:
-        behind = [i - length if number == axis else i for number, i in enumerate(at)]
-        return tirx.if_then_else(at[axis] < length, first(*at), second(*behind))
+        rest = [i - length if number == axis else i for number, i in enumerate(at)]
+        return tirx.if_then_else(at[axis] < length, first(*at), second(*rest))
 
     return te.compute(shape, value, name="merged")
 
@@ -342,8 +342,8 @@ def _axis(dims: Dims, name: str) -> int:
     return dims.index(name) if name in dims else -1
 
 
-def _is(have: Any, want: Any) -> bool:
-    return bool(tvm.sym.Analyzer().can_prove_equal(have, want))
+def _is(have: Any, target: Any) -> bool:
+    return bool(tvm.sym.Analyzer().can_prove_equal(have, target))
 
 
 def _plain(name: str) -> str:

@@ -1,7 +1,8 @@
-"""A network with a dimension that grows, as the length of a cache does: one module for all its lengths.
+"""Build one module for all lengths of a dimension that grows, such as a cache's.
 
-TVM's importer computes with shapes that it knows. So the network is imported at two lengths, and whatever
-differs between the two modules is written in terms of the length: sizes, and constants that follow from it.
+TVM's importer computes with known shapes. So the network is imported at two lengths, and what
+differs between the two modules is written as a function of the length: sizes, and constants
+that depend on it.
 """
 
 from collections.abc import Sequence
@@ -16,34 +17,34 @@ from tvm import relax, te, tirx
 from graphc.attention.fuse_cached_attention import FuseCachedAttention
 from graphc.attention.vectorize_cache_concat import VectorizeCacheConcat
 
-# No size of a network but its cache's is likely to be as long, and none is 1, which would be broadcast.
+# Two lengths that are unlikely to occur as other sizes of a network; 1 would be broadcast.
 LENGTHS = (11, 18)
-MOST_PARTS = 8  # places that look something up have so many axes
+MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
 def grown(first: Any, second: Any = None, name: str = "") -> Any:
-    """The module of every length, by those of the two; a single one as it is.
+    """Return the module for every length, given those at two; a single one as it is.
 
-    Raises ValueError where their difference says too little.
+    Raises ValueError if their differences do not follow evenly from the length.
     """
     if second is None:
         return first
     builder, length = relax.BlockBuilder(tvm.IRModule()), tirx.Var(name, "int64")
     _Both(builder, length).main(first["main"], second["main"])
     mod = relax.transform.Normalize()(builder.finalize())
-    for made in (FuseCachedAttention, VectorizeCacheConcat):
-        mod = made(length, LENGTHS[0])(mod)
+    for pass_class in (FuseCachedAttention, VectorizeCacheConcat):
+        mod = pass_class(length, LENGTHS[0])(mod)
     return relax.transform.DeadCodeElimination()(mod)
 
 
 def length_of(mod: Any) -> Any:
-    """What the module calls the length."""
+    """Return the variable that is the module's length."""
     sizes = [size for param in mod["main"].params for size in param.ty.shape]
     return next(size for size in sizes if isinstance(size, tirx.Var))
 
 
 class _Both:
-    """Walks two functions at once, and writes one."""
+    """Walks two functions in parallel and writes one for all lengths."""
 
     def __init__(self, builder: Any, length: Any) -> None:
         self._builder, self._length = builder, length
@@ -87,10 +88,10 @@ class _Both:
         return [self._expr(*pair) for pair in zip(ones, others, strict=True)]
 
     def _call(self, one: Any, other: Any) -> Any:
-        alike = tvm_ffi.structural_equal(one.op, other.op) and tvm_ffi.structural_equal(
+        is_same_operator = tvm_ffi.structural_equal(one.op, other.op) and tvm_ffi.structural_equal(
             one.attrs, other.attrs
         )
-        if not alike or len(one.args) != len(other.args):
+        if not is_same_operator or len(one.args) != len(other.args):
             raise ValueError("what it computes changes with the length of its caches")
         types = [self._type(*pair) for pair in zip(one.ty_args, other.ty_args, strict=True)]
         return relax.Call(one.op, self._all(one.args, other.args), one.attrs, types)
@@ -119,7 +120,7 @@ class _Both:
     def _computed(self, first: Any, second: Any) -> Any:
         shape = self._sizes(first.shape, second.shape)
         dtype = str(first.dtype)
-        value = _known(first, second, self._length)
+        value = _rule_of_constant(first, second, self._length)
         if value is None:
             raise ValueError(
                 "it has numbers that follow from the length of its caches, in no way that is known"
@@ -135,7 +136,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _line(one: int, other: int) -> tuple[int, int]:
-    """How much a number grows with the length, and what it is at none."""
+    """Return by how much a number grows with the length, and its value at length 0."""
     grows, rest = divmod(other - one, LENGTHS[1] - LENGTHS[0])
     if rest:
         raise ValueError("it has sizes that do not grow evenly with the length of its caches")
@@ -150,7 +151,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Whole numbers as so much along each axis, so much with the length, and what is first at no length."""
+    """Return integers as steps along axes, growth with length and first value; or None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first
@@ -159,22 +160,22 @@ def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
         for axis, n in enumerate(long.shape)
     ]
     try:
-        grows, least = _line(int(first.flat[0]), int(second.flat[0]))
+        grows, first_value = _line(int(first.flat[0]), int(second.flat[0]))
     except ValueError:
         return None
     for each, length in zip((first, second), LENGTHS, strict=True):
         expected = sum(i * by for i, by in zip(np.indices(each.shape), steps, strict=True))
-        if not np.array_equal(expected + grows * length + least, each):
+        if not np.array_equal(expected + grows * length + first_value, each):
             return None
-    return steps, grows, least
+    return steps, grows, first_value
 
 
-def _known(first: Any, second: Any, length: Any) -> Any:
-    """A number by its place, or None."""
-    found = _numbers(first, second, length) or _two_values(first, second, length)
-    if found is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
-        return found
-    parts = [_known(first[..., n], second[..., n], length) for n in range(first.shape[-1])]
+def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
+    """Return a function from indices to a constant's numbers, or None if no rule fits."""
+    rule = _numbers(first, second, length) or _two_values(first, second, length)
+    if rule is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
+        return rule
+    parts = [_rule_of_constant(first[..., n], second[..., n], length) for n in range(first.shape[-1])]
     return None if None in parts else lambda at: _chosen(at, parts)
 
 
@@ -186,16 +187,16 @@ def _chosen(at: Sequence[Any], parts: Sequence[Any]) -> Any:
 
 
 def _numbers(first: Any, second: Any, length: Any) -> Any:
-    """Positions: whole numbers that grow evenly."""
-    found = _affine(first, second)
-    if found is None:
+    """Return the function if numbers are evenly spaced integers, such as positions."""
+    affine = _affine(first, second)
+    if affine is None:
         return None
-    steps, grows, least = found
+    steps, grows, least = affine
     return lambda at: _sum(at, steps) + _in_terms(length, grows, least)
 
 
 def _two_values(first: Any, second: Any, length: Any) -> Any:
-    """One value all over, or one up to a place in each row that grows evenly, and another behind: masks."""
+    """Return the function if rows are one value up to an index, then another (masks)."""
     if not first.shape:
         return None
     front = first.flat[0]
@@ -203,18 +204,18 @@ def _two_values(first: Any, second: Any, length: Any) -> Any:
     counts = [_leading(each, front, back) for each in (first, second)]
     if counts[0] is None or counts[1] is None:
         return None
-    given = [tirx.const(value.item(), str(first.dtype)) for value in (front, back)]
+    constants = [tirx.const(value.item(), str(first.dtype)) for value in (front, back)]
     if front == back:
-        return lambda _: given[0]
-    found = _affine(*counts)
-    if found is None:
+        return lambda _: constants[0]
+    affine = _affine(*counts)
+    if affine is None:
         return None
-    steps, grows, least = found
-    return lambda at: tirx.Select(at[-1] < _sum(at[:-1], steps) + _in_terms(length, grows, least), *given)
+    steps, grows, least = affine
+    return lambda at: tirx.Select(at[-1] < _sum(at[:-1], steps) + _in_terms(length, grows, least), *constants)
 
 
 def _leading(values: Any, front: Any, back: Any) -> Any:
-    """How many of each row are the first value; None where other values follow than the second."""
+    """Count the leading `front` values of each row; None if other values than `back` follow."""
     is_front = values == front
     counts = is_front.sum(-1)
     expected = np.where(np.arange(values.shape[-1]) < counts[..., None], front, back)

@@ -1,7 +1,8 @@
-"""Recurrent layers as tensor functions: a block steps through a whole sequence, its state in the caches.
+"""Build recurrent layers as functions: blocks step through sequences with state in cache.
 
-What the inputs contribute is a product of all steps, made before. Weights of the state are packed, so that a
-step reads them once from beginning to end: some vectors of hidden units at a time, all their gates together.
+The inputs' contribution is computed before, as one product over all steps. Weights of the
+state are packed so that a step reads them once in order: some vectors of hidden units at a
+time, with all their gates.
 """
 
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ import numpy as np
 
 from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
 
-# Vectors that are summed side by side: enough to hide what an addition waits; what fits in registers.
+# Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}
 FEWER = 12
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -21,16 +22,16 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 @dataclass(frozen=True)
 class Scan:
-    """A recurrent layer's sizes."""
+    """The sizes and the form of a recurrent layer."""
 
     kind: str
     steps: int
     batch: int
     hidden: int
-    backwards: tuple[bool, ...]  # of each direction
+    backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
-    late: bool = True  # a GRU resets its state behind the product, not before
-    rectified: bool = False  # an RNN without a hyperbolic tangent
+    late: bool = True  # a GRU resets its state after the product, not before
+    rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
 
     @property
     def gates(self) -> int:
@@ -38,12 +39,12 @@ class Scan:
 
     @property
     def vectors(self) -> int:
-        """Of hidden units."""
+        """Vectors of hidden units."""
         return -(-self.hidden // self.lanes)
 
     @property
     def rows(self) -> int:
-        """Sequences that share what is read of the weights."""
+        """Sequences that are computed together, so that they share reads of the weights."""
         return int(largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
 
     @property
@@ -53,12 +54,12 @@ class Scan:
 
     @property
     def packed(self) -> tuple[int, ...]:
-        """A number for each gate of each hidden unit."""
+        """The packed shape of one number per gate and hidden unit."""
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
     def pack(self, values: Any) -> Any:
-        """Numbers of directions x (gates x hidden) x rest as rest x directions x packed."""
+        """Pack numbers of directions x (gates x hidden) x rest as rest x packed shape."""
         count, _, rest = values.shape
         missing = self.vectors * self.lanes - self.hidden
         gated = values.reshape(count, self.gates, self.hidden, rest)
@@ -68,7 +69,7 @@ class Scan:
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of what the function takes, then of what it gives."""
+        """Shapes of the function's inputs by name."""
         count, parts, sums, lanes = self.packed
         state = count, self.batch, self.hidden
         shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.hidden, sums, lanes)}
@@ -87,7 +88,7 @@ class Scan:
 
 
 def function(scan: Scan) -> Any:
-    """The tensor function of a layer; directions and sequences are blocks of their own."""
+    """Build the function of a layer, with a block per direction and group of sequences."""
     shapes = {**scan.shapes, **scan.results}
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
@@ -107,7 +108,7 @@ def main({buffers}) -> None:
 
 
 def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
-    """What a block touches: its direction, its sequences and all else."""
+    """Return what a block accesses: its direction, its sequences, all other indices."""
     direction, rows = "vd", f"vn * {scan.rows}:vn * {scan.rows} + {scan.rows}"
     places = [f"0:{size}" for size in shape]
     match name:
@@ -122,7 +123,7 @@ def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
     return f"{name}[{', '.join(places)}]"
 
 
-# One over one plus e**-x, with softmax's polynomial; scaled by two, a hyperbolic tangent.
+# 1 / (1 + exp(-x)), with softmax's polynomial; scaled by two, a hyperbolic tangent.
 _SQUASHED = """
 for i in T.vectorized({lanes}):
     d: T.let = T.max(T.min({source} * T.float32(-{scale}), T.float32(88)), T.float32(-87.33654))
@@ -137,10 +138,10 @@ for i in T.vectorized({lanes}):
 
 
 def body(scan: Any) -> str:
-    """All steps of some sequences in one direction; `h` is their state, `w` the next one."""
+    """Return the code of all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
-    kept = [f"{name} = {_buffer(length)}" for name in states]
+    buffers = [f"{name} = {_buffer(length)}" for name in states]
     sums = [
         f"{_sum(row, at)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for at in range(scan.packed[2])
     ]
@@ -148,49 +149,49 @@ def body(scan: Any) -> str:
     first = [f"{cell}[{_unit(scan)}] = {name}[vd, {_row(scan)}, j]" for name, cell in cells.items()]
     last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
     step = _indented(f"for s in range({scan.steps}):", _step(scan))
-    return "\n".join([*kept, *sums, _units(scan, first), step, _units(scan, last)])
+    return "\n".join([*buffers, *sums, _units(scan, first), step, _units(scan, last)])
 
 
 def _step(scan: Any) -> list[str]:
     parts = f"for b in range({scan.packed[1]}):"
     passes = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[scan.kind](scan)
-    given = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
-    return [*(_indented(parts, lines) for lines in passes), _units(scan, given)]
+    copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
+    return [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
 
 
 def _lstm(scan: Any) -> list[list[str]]:
-    """Gates in ONNX's order: input, output, forget, cell."""
+    """Return the passes of a step; gates are in ONNX's order: input, output, forget, cell."""
     lines = _sums(scan, "h", range(4))
     for (i, o, f, g), at, _ in _cells(scan):
-        lines += [_squashed(scan, gate, 1) for gate in (i, o, f)]
-        lines += [_squashed(scan, g, 2)]
+        lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
+        lines += [_activate(scan, g, 2)]
         lines += [_vector(scan, f"c[{at}] = {f}[i] * c[{at}] + {i}[i] * {g}[i]")]
         lines += [_curve(scan, f"c[{at}]", f"w[{at}]", 2), _vector(scan, f"w[{at}] = {o}[i] * w[{at}]")]
     return [lines]
 
 
 def _gru(scan: Any) -> list[list[str]]:
-    """Gates in ONNX's order: update, reset, hidden."""
+    """Return the passes of a step; gates are in ONNX's order: update, reset, hidden."""
     return [_late(scan)] if scan.late else _early(scan)
 
 
 def _late(scan: Any) -> list[str]:
-    """The state is reset behind its product."""
+    """Return the lines of a GRU step that resets the state after its product."""
     lines = _sums(scan, "h", range(3))
     for (z, r, n), at, own in _cells(scan):
-        lines += [_squashed(scan, gate, 1) for gate in (z, r)]
-        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _squashed(scan, n, 2)]
+        lines += [_activate(scan, gate, 1) for gate in (z, r)]
+        lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 2)]
         lines += [_vector(scan, f"w[{at}] = {n}[i] + {z}[i] * (h[{at}] - {n}[i])")]
     return lines
 
 
 def _early(scan: Any) -> list[list[str]]:
-    """The state is reset before its product, which is a pass of its own."""
+    """Return both passes of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
     for (z, r, n), at, _ in _cells(scan):
-        gates += [_curve(scan, f"{z}[i]", f"w[{at}]", 1), _squashed(scan, r, 1)]
+        gates += [_curve(scan, f"{z}[i]", f"w[{at}]", 1), _activate(scan, r, 1)]
         gates += [_vector(scan, f"g[{at}] = {r}[i] * h[{at}]")]
-        last += [_squashed(scan, n, 2), _vector(scan, f"w[{at}] = {n}[i] + w[{at}] * (h[{at}] - {n}[i])")]
+        last += [_activate(scan, n, 2), _vector(scan, f"w[{at}] = {n}[i] + w[{at}] * (h[{at}] - {n}[i])")]
     return [gates, last]
 
 
@@ -203,9 +204,9 @@ def _rnn(scan: Any) -> list[list[str]]:
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
-    """What the inputs brought to some gates, and the product of a state."""
-    wanted = set(gates)
-    pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in wanted]
+    """Return lines that add the inputs' contribution to some gates and the state's product."""
+    gate_set = set(gates)
+    pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes
     starts = [_vector(scan, f"{_sum(m, q)}[i] = {_start(scan, m, q)}") for m, q in pairs]
     terms = [f"{state}[{m * length} + k] * R[vd, b, k, {q}, i]" for m, q in pairs]
@@ -217,7 +218,7 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
 
 
 def _start(scan: Any, row: int, at: int) -> str:
-    """A GRU that resets late adds its inputs later, too."""
+    """Return the initial sum; a GRU that resets late adds inputs to the hidden gate later."""
     apart = scan.kind == "GRU" and scan.late and at % scan.gates == 2
     return f"O[vd, b, {at}, i]" if apart else _input(scan, row, at)
 
@@ -227,7 +228,7 @@ def _input(scan: Any, row: int, at: int) -> str:
 
 
 def _time(scan: Any) -> str:
-    """The step's place in the sequence, and the direction."""
+    """Return the index of the step in the sequence, and the direction."""
     back = f"{scan.steps - 1} - s"
     match scan.backwards:
         case (False,):
@@ -238,22 +239,22 @@ def _time(scan: Any) -> str:
 
 
 def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
-    """For each vector of units of each sequence: its gates, its place in a state, the last gate's input."""
-    length, found = scan.vectors * scan.lanes, []
+    """List each vector of units: its gates' sums, its state index, its last gate's input."""
+    length, cells = scan.vectors * scan.lanes, []
     for row in range(scan.rows):
         for vector in range(scan.wide):
             sums = [vector * scan.gates + gate for gate in range(scan.gates)]
             place = f"{row * length} + (b * {scan.wide} + {vector}) * {scan.lanes} + i"
-            found.append(([_sum(row, at) for at in sums], place, _input(scan, row, sums[-1])))
-    return found
+            cells.append(([_sum(row, at) for at in sums], place, _input(scan, row, sums[-1])))
+    return cells
 
 
-def _squashed(scan: Any, gate: str, scale: int) -> str:
+def _activate(scan: Any, gate: str, scale: int) -> str:
     return _curve(scan, f"{gate}[i]", f"{gate}[i]", scale)
 
 
 def _curve(scan: Any, source: str, target: str, scale: int) -> str:
-    """A sigmoid; with a scale of two a hyperbolic tangent."""
+    """Return lines that apply a sigmoid or, with a scale of 2, a hyperbolic tangent."""
     return _SQUASHED.format(
         lanes=scan.lanes, source=source, target=target, scale=scale, less=scale - 1
     ).strip()
@@ -264,7 +265,7 @@ def _vector(scan: Any, line: str) -> str:
 
 
 def _units(scan: Any, lines: list[str]) -> str:
-    """For every unit of every sequence."""
+    """Return a loop that runs lines for every unit of every sequence."""
     return _indented(f"for m, j in T.grid({scan.rows}, {scan.hidden}):", lines)
 
 

@@ -1,1 +1,1 @@
-"""What a tensor function says of itself to the scheduler."""
+"""Passes that annotate tensor functions for the scheduler."""

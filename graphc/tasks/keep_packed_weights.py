@@ -1,4 +1,4 @@
-"""Weights that lie in the order in which their instruction or their row reads them."""
+"""Keep weights in the order in which their instruction or their row reads them."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from graphc.core.graph_rewriting import OPERATOR, RULE, collect
 from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
-# The operator of blocks that read several parts of a vector, which TVM lays out for one of them.
+# The operator of blocks that read several parts of a vector; TVM would lay it out for one.
 BY_PART = "concatenate"
-FREE = "layout_free_buffers"  # what a function says of arguments that schedules may lay out anew
+FREE = "layout_free_buffers"  # function attribute: arguments that schedules may re-lay
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):

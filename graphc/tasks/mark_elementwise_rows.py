@@ -1,7 +1,8 @@
-"""Element-wise functions whose rows do not fill TVM's vectors.
+"""Mark element-wise functions whose rows do not fill TVM's vectors.
 
-TVM cuts all axes together in vectors of 64. Where one of them reaches beyond a row, the place of every number
-is computed, and each is read by itself. The schedule rule `line` makes vectors that end where a row does.
+TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
+index is computed and each number is loaded separately. The schedule rule `line` makes vectors
+that end where a row does.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ LINE = "mallorn_line"
 
 @dataclass(frozen=True)
 class VectorRow:
-    """The block that writes the result, and how many numbers of its rows are a vector."""
+    """The block that writes the result, and how many numbers of its rows make a vector."""
 
     block: Any
     width: int
@@ -48,14 +49,14 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
 
 def width(row: int, lanes: int) -> int:
-    """The largest part of a row that is made of whole or half vectors; 0 where there is none."""
+    """Return the largest divisor of a row, up to WIDEST, of whole or half vectors; else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
-    return max(next((found for found in filled if found), [0]))
+    return max(next((fitting for fitting in filled if fitting), [0]))
 
 
 def _by_element(block: Any) -> bool:
-    """True if it reads along the axis that it writes along, or one number for all of a row."""
+    """Return whether a block reads along the axis that it writes, or one number per row."""
     kinds = {axis.iter_type for axis in block.iter_vars}
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
     if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
@@ -68,19 +69,19 @@ def _reads_along(load: Any, along: Any) -> bool:
     *others, last = load.indices or [along]
     within = isinstance(last, Var) and last.same_as(along)
     indices = others if within else load.indices
-    found = (var for index in indices for var in collect(index, Var))
-    return not any(var.same_as(along) for var in found)
+    variables = (var for index in indices for var in collect(index, Var))
+    return not any(var.same_as(along) for var in variables)
 
 
 def line(schedule: Any, block: Any) -> list[Any]:
-    """All in one loop over parts of rows. Nothing is left to choose."""
+    """Schedule the function as one loop over parts of rows, without any choices."""
     width = int(schedule.get(block).annotations[WIDTH])
     schedule = inline_all_but(schedule, [block])
     *outer, row = schedule.get_loops(block)
     parts, inner = schedule.split(row, [None, width])
     every = schedule.fuse(*outer, parts)
     for loop in (every, inner):
-        schedule.annotate(loop, LINE, 1)  # or TVM cuts them anew
+        schedule.annotate(loop, LINE, 1)  # so that TVM does not split the loop again
     schedule.parallel(every)
     schedule.vectorize(inner)
     return [schedule]

@@ -1,8 +1,8 @@
-"""Sums along rows, over leading axes and of windows, with the schedule rule that vectorizes them.
+"""Mark reductions along rows, over leading axes and of windows for vectorisation.
 
-TVM's own rules make vectors of results alone, and only where no loop over terms is inside. This rule fills
-vectors with what lies side by side in memory: terms of a row, or results beside each other. Where results are
-few, it cuts the terms in parts for the cores.
+TVM's rules only vectorise results, and only without an inner loop over terms. This rule
+vectorises what is contiguous: terms of a row, or neighbouring results. If results are few, it
+splits the terms among the cores.
 """
 
 from math import prod
@@ -28,7 +28,7 @@ from graphc.core.graph_rewriting import (
 from graphc.core.reporting_pass import Leave
 
 FOLD = "mallorn_fold"
-VECTORS = 4  # of a register tile: enough that a sum need not wait for the one before it
+VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each other
 
 
 class MarkReductions(TensorFunctionPass[list[Any]]):
@@ -56,7 +56,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
 
 
 def beside(block: Any) -> int:
-    """The axis along which neighbours are read, of results if there are two."""
+    """Return the axis along which reads are contiguous, preferably one of results."""
     written = {hash(region.source) for region in block.writes}
     loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in written]
     names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}
@@ -65,7 +65,7 @@ def beside(block: Any) -> int:
 
 
 def _fills(block: Any, lanes: int) -> bool:
-    """True if that axis can be cut in at least halves of vectors; TVM does better with prime lengths."""
+    """Return whether that axis splits into half vectors; TVM is better at prime lengths."""
     size = int(block.iter_vars[beside(block)].dom.extent)
     return any(size % factor == 0 for factor in range(max(2, lanes // 2), VECTORS * lanes + 1))
 
@@ -74,15 +74,15 @@ def _is_reduction(axis: Any) -> bool:
     return bool(axis.iter_type == IterVar.CommReduce)
 
 
-UNLIMITED = -1  # zero makes TVM draw for ever
-# Of terms, for the cores; results that are too few; terms worth cutting.
+UNLIMITED = -1  # zero would make TVM draw for ever
+# Parts of the terms for the cores; results that are too few; terms that are worth splitting.
 PARTS, FEW, MANY = 16, 64, 1 << 14
 
 
 def fold(schedule: Any, block: Any) -> list[Any]:
-    """Terms in parts where results are few, then vectors of terms or of results."""
+    """Split the terms in parts if results are few, then vectorise terms or results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
-    # So many of the loops are around results; those of terms are inside.
+    # The outer loops are over results, the inner ones over terms.
     results = sum(axis.iter_type == IterVar.DataPar for axis in schedule.get(block).iter_vars)
     at = beside(schedule.get(block))
     extents = [extent_of(schedule, loop) for loop in schedule.get_loops(block)]
@@ -96,7 +96,7 @@ def fold(schedule: Any, block: Any) -> list[Any]:
 
 
 def _parts(schedule: Any, block: Any, results: int) -> Any:
-    """The block that sums each part; the given one is left to sum up the parts."""
+    """Return the new block that sums each part; `block` then sums up the parts."""
     terms = schedule.get_loops(block)[results]
     parts = largest_factor(extent_of(schedule, terms), PARTS)
     factors = schedule.sample_perfect_tile(terms, 2, UNLIMITED, [parts, extent_of(schedule, terms) // parts])
@@ -105,7 +105,7 @@ def _parts(schedule: Any, block: Any, results: int) -> Any:
 
 
 def _across(schedule: Any, block: Any, results: int, at: int, width: int) -> None:
-    """Vectors of results."""
+    """Vectorise over results."""
     loops = schedule.get_loops(block)
     around, terms = loops[:results], loops[results:]
     outer, inner = split_in_two(schedule, around.pop(at), WIDEST, width)
@@ -116,7 +116,7 @@ def _across(schedule: Any, block: Any, results: int, at: int, width: int) -> Non
 
 
 def _along(schedule: Any, block: Any, results: int, at: int, width: int) -> None:
-    """Vectors of terms, which are summed up once a result."""
+    """Vectorise over terms; each result's vector is summed up at the end."""
     terms = schedule.get_loops(block)[results:]
     outer, inner = split_in_two(schedule, terms.pop(at - results), WIDEST, width)
     schedule.reorder(*terms, outer, inner)

@@ -1,4 +1,4 @@
-"""Functions that only call a library, such as a sort, and have no root."""
+"""Add root blocks to functions that only call a library, such as a sort."""
 
 from typing import Any
 
