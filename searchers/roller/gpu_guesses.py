@@ -131,9 +131,7 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: in
         moved = 0.0
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
-            neighbours = (
-                min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
-            )
+            neighbours = min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
         filled = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))

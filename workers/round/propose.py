@@ -134,7 +134,6 @@ def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model:
     scores = model.predict(rows.rows).mean
     order = np.argsort(np.where(rows.known, -scores, np.inf), kind="stable")[: context.row.size]
     chosen = [
-        Proposal(candidates[i], float(scores[i]) if rows.known[i] else None, drafted[i].origin)
-        for i in order
+        Proposal(candidates[i], float(scores[i]) if rows.known[i] else None, drafted[i].origin) for i in order
     ]
     return chosen, state
