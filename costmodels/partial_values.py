@@ -59,10 +59,7 @@ class ValueIterationStates:
     blocks: tuple[_Block, ...]
 
     def onward(self, rng: np.random.Generator, *, to_the_end: bool) -> Onward:
-        """Draw one valid transition per state, with decisions from another row of its block.
-
-        States for which the drawn transition is invalid are left out.
-        """
+        """Draw a transition per state, deciding as another row of its block; drop invalid ones."""
         parts = [self._from(block, rng, to_the_end) for block in self.blocks]
         return Onward(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -99,10 +96,7 @@ def journeys_of(
 
 
 def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
-    """Return per row and step the best label among its block's rows with equal decisions.
-
-    The first column is for no decision at all.
-    """
+    """Return per row and step (first: no decision) the best label of its block's equal rows."""
     order = DECIDED[np.argsort(STEP[DECIDED])]
     prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
     best = np.empty(prefix_hashes.shape, dtype=np.float32)
