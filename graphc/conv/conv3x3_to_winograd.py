@@ -169,7 +169,7 @@ def best(shape: Shape) -> WinogradPlan | None:
 
 
 class Conv3x3ToWinograd(Pass[WinogradPlan]):
-    """Computes 3 x 3 convolutions by Winograd's algorithm, where that saves more than it moves."""
+    """Computes 3 x 3 convolutions by Winograd's algorithm if that saves more than it costs to move."""
 
     name, match = "conv.winograd", ("relax.nn.conv2d",)
 

@@ -55,7 +55,7 @@ class Pair:
 
 
 class FusePointwiseIntoDepthwise(Pass[Pair]):
-    """Computes a pointwise convolution and the depthwise one that alone reads it in one function."""
+    """Computes a pointwise convolution and the depthwise one after it in one function."""
 
     name, match = "conv.fuse_pointwise_depthwise", ("relax.nn.conv2d",)
     rules = (STRIPS,)

@@ -18,7 +18,7 @@ NAME, RESHAPE = "grouped_", "relax.reshape"
 
 
 class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
-    """Gives convolutions of several groups, which are not depthwise, an axis of groups."""
+    """Gives grouped convolutions that are not depthwise an explicit axis of groups."""
 
     name, match = "conv.grouped_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
@@ -47,7 +47,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
 
 class KeepJoinedGroupsApart(Pass[None]):
-    """Keeps reshapes that join groups out of other tasks: alone such a reshape is a view, there a copy."""
+    """Keeps reshapes that join groups as free views, instead of copies in other tasks."""
 
     name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
     dtype = ""

@@ -26,7 +26,7 @@ class PooledConvolution:
 
 
 class MovePoolBeforePointwise(Pass[PooledConvolution]):
-    """Pools what a pointwise convolution reads, not what it computes, where that leaves it fewer pixels."""
+    """Pools the input of a pointwise convolution instead of its output, to multiply fewer pixels."""
 
     name, match = "conv.move_pool_before_pointwise", (POOL,)
     after = ("fold.batch_norm",)

@@ -52,7 +52,7 @@ class Sizes:
 
 
 class PadConvToVectors(Pass[Sizes]):
-    """Adds columns to convolutions, and outputs if at most a third of the products are wasted."""
+    """Pads columns of convolutions, and output channels if at most a third is wasted."""
 
     name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")

@@ -199,7 +199,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 
 
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
-    """Computes transposed convolutions of constant weights as plain ones or one product."""
+    """Computes transposed convolutions as plain convolutions, or as a product and sums."""
 
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")

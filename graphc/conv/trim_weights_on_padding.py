@@ -51,7 +51,7 @@ class PaddedAxis:
 
 
 class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
-    """Leaves out weights of convolutions that only ever meet padding, while their layout is ONNX's."""
+    """Removes weights of convolutions that are only ever multiplied by padding."""
 
     name, match = "conv.trim_on_padding", tuple(LAYOUTS)
     dtype = ""

@@ -28,7 +28,7 @@ class Blocks:
 
 
 class VectorizeCumsum(Pass[Blocks]):
-    """Sums cumulatively along a named axis in blocks for the cores, and in vectors."""
+    """Computes cumulative sums along an axis in blocks for the cores, and in vectors."""
 
     name, match = "elementwise.vectorize_cumsum", ("relax.cumsum",)
     dtype = ""

@@ -90,7 +90,7 @@ _FORMS: Mapping[str, Form] = {
 
 
 class VectorizeSmoothFunctions(Pass[Form]):
-    """Writes functions of numbers, powers and remainders in forms of which LLVM makes vectors."""
+    """Writes functions of numbers, powers and remainders in forms that LLVM vectorises."""
 
     name = "elementwise.vectorize_smooth"
     match = ("relax.power", *_FORMS)

@@ -36,7 +36,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Makes a factor and a summand a channel of chains of constants, and scales weights before them."""
+    """Reduces chains of constant operators to a scale and a shift per channel, or folds them into weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 

@@ -39,7 +39,7 @@ _TYPES: Mapping[str, Sequence[str]] = {
 
 
 class FoldConstantOperators(Pass[list[Any]]):
-    """Computes operators of constants: TVM's FoldConstant compiles a library for every one of them."""
+    """Computes operators of constants in NumPy; TVM's FoldConstant compiles a library for each."""
 
     name = "fold.constant_operators"
     match = tuple(f"relax.{name}" for name in (*_ELEMENTWISE, *_MOVES))

@@ -20,7 +20,7 @@ Axes = list[list[Piece]]  # each axis as a list of its parts
 
 
 class CancelTransposes(Pass[Any]):
-    """Writes transposes and reshapes that leave all numbers in their order as one reshape."""
+    """Replaces transposes and reshapes that together move no number by one reshape."""
 
     name, match = "layout.cancel_transposes", (_TRANSPOSE,)
     dtype = ""

@@ -194,7 +194,7 @@ class Copies:
 
 
 class ConcatToCopies(Pass[Copies]):
-    """Copies the parts of concatenations along the last axis, and applies constants behind them meanwhile."""
+    """Concatenates along the last axis by copies, and applies constant operators that follow."""
 
     name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
     after = ("fold.batch_norm", "conv.keep_joined_groups_apart")

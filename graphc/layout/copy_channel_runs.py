@@ -16,7 +16,7 @@ _APART = ("relax.nn.conv1d", "relax.nn.conv2d", "relax.matmul", "relax.call_tir"
 
 
 class CopyChannelRuns(Pass[list[RowPart]]):
-    """Copies slices of channels that are concatenated, where channels are last, in vectors."""
+    """Concatenates slices of channels by vector copies, if channels are last."""
 
     name, match = "layout.copy_channel_runs", ("relax.concat",)
 

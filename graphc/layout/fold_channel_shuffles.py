@@ -144,7 +144,7 @@ class Shuffled:
 
 
 class FoldChannelShuffles(Pass[Shuffled]):
-    """Lets convolutions read shuffled channels as they lie, with weights in that order."""
+    """Lets convolutions read channels in memory order, with weights permuted to match."""
 
     name, match = "layout.fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
     after, forward = ("layout.prepare_convert_layout",), True

@@ -21,7 +21,7 @@ FEW = 2  # fewest look-ups worth fusing with a concatenation
 
 
 class FuseLookups(Pass[list[RowPart]]):
-    """Looks rows up by indices from either end, for all tables whose rows are joined in one function."""
+    """Looks up rows by indices from either end, for all tables of a concatenation in one function."""
 
     name, match = "layout.fuse_lookups", (_TAKE, _CONCAT)
 

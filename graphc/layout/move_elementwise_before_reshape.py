@@ -18,7 +18,7 @@ _ELEMENTWISE = tuple(sorted(f"relax.{name}" for name in _UNARY | _BINARY))
 
 
 class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
-    """Moves operators whose other operand is a number, a vector of the last axis, or reshaped alike."""
+    """Moves element-wise operators before the reshape of a tensor function's result."""
 
     name, match = "layout.move_elementwise_before_reshape", _ELEMENTWISE
     dtype, forward = "", True  # forward: whole chains of operators move

@@ -23,7 +23,7 @@ BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.min
 
 
 class ClipToMaxMin(Pass[Bound]):
-    """Writes the importer's functions of one bound, which are what it makes of Clip, as operators."""
+    """Replaces the one-sided bounds that TVM's importer makes of Clip by operators."""
 
     name, match = "layout.clip_to_max_min", ("relax.call_tir",)
     dtype, any_size = "", True
@@ -77,7 +77,7 @@ IMAGE_AXES = 4
 
 
 class PrepareConvertLayout(Pass[Build]):
-    """Writes leaky ReLUs as maxima, pads in convolutions, and gives constants all axes of images."""
+    """Writes leaky ReLUs as maxima, folds pads into convolutions, and gives constants all axes."""
 
     name = "layout.prepare_convert_layout"
     match = (LEAKY, *CONVOLUTIONS, *(f"relax.{name}" for name in _BINARY))

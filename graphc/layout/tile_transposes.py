@@ -24,7 +24,7 @@ class Permutation:
 
 
 class TileTransposes(Pass[Permutation]):
-    """Moves the last axis of transposes tile by tile, where both axes are whole tiles."""
+    """Transposes the last axis tile by tile, if both axes consist of whole tiles."""
 
     name, match = "layout.tile_transposes", ("relax.permute_dims",)
     after = ("matmul.fuse_transposes",)

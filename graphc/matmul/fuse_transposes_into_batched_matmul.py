@@ -36,7 +36,7 @@ class PermutedProduct:
 
 
 class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
-    """Fuses transposes of results and factors with products of two computed factors.
+    """Fuses transposes with products of two computed factors.
 
     With `lanes`, these products also get sizes that can be tiled for vectors of so many
     numbers.

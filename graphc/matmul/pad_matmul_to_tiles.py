@@ -13,7 +13,7 @@ from graphc.matmul import matmul_function
 
 
 class PadMatmulToTiles(Pass[matmul_function.Product]):
-    """Computes a few more rows and columns of products with weights, so that their sizes can be tiled."""
+    """Pads rows and columns of products with weights, so that their sizes can be tiled."""
 
     name, match = "matmul.pad_to_tiles", ("relax.matmul",)
 

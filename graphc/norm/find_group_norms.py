@@ -29,7 +29,7 @@ class GroupNorm:
 
 
 class FindGroupNorms(Pass[GroupNorm]):
-    """Writes norms that the importer spells out as one operator, if their channels fill whole vectors."""
+    """Replaces norms that the importer writes as several operators by one, if channels fill vectors."""
 
     name, match = "norm.find_groups", (RESHAPE, "relax.divide")
     forward = True  # skip a norm's reshaped data, which looks like another norm's

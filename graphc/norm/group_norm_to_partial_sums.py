@@ -146,7 +146,7 @@ PART = 64  # most pixels in a part, which one core sums up
 
 
 class GroupNormToPartialSums(Pass[NormedImage | None]):
-    """Sums up images of group norms in parts if channels are last; spells the norm out if they stay first."""
+    """Sums up channels-last group norms in parts; writes others as separate operators."""
 
     name, match = "norm.group_norm_to_partial_sums", ("relax.nn.group_norm",)
     after = ("norm.find_groups",)

@@ -104,7 +104,7 @@ class Row:
 
 
 class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
-    """Computes softmax, its logarithm and layer norm along the last axis a row at a time, in vectors."""
+    """Computes softmax, log-softmax and layer norm row by row, in vectors."""
 
     name, match = "norm.vectorize_rows", (*_SOFTMAXES, LAYER_NORM)
 

@@ -50,7 +50,7 @@ class RoundedProduct:
 
 
 class Bf16DotProducts(Pass[RoundedProduct]):
-    """Rounds the factors of products with constant weights to bfloat16, and multiplies two at a time."""
+    """Rounds the factors of products with constant weights to bfloat16, two products per lane."""
 
     name, match = "quant.multiply_bf16", ("relax.matmul", "relax.nn.conv2d")
     after = ("conv.winograd",)

@@ -203,7 +203,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
 
 
 class ComputeInIntegers(Pass[Build]):
-    """Multiplies, moves, limits and joins the bytes themselves, between decoding and encoding."""
+    """Multiplies, moves, clamps and joins the bytes directly, between dequantize and quantize."""
 
     name, match = "quant.compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True

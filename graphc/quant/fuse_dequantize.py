@@ -13,7 +13,7 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 
 
 class FuseDequantize(Pass[Linear]):
-    """Makes real numbers of bytes and of sums of their products in one function with scales as arguments."""
+    """Converts bytes and sums of byte products to floats in one function with scales as arguments."""
 
     name, match = "quant.fuse_dequantize", ARITHMETIC
     after = ("quant.fuse_requantize",)

@@ -41,7 +41,7 @@ class Limited:
 
 
 class FuseRequantize(Pass[Rounded]):
-    """Computes what is rounded to bytes in one function, which has scales and zero points as arguments."""
+    """Computes everything that is rounded to bytes in one function; its arguments include the scales."""
 
     name, match = "quant.fuse_requantize", ("relax.astype",)
     dtype = "uint8"

@@ -58,7 +58,7 @@ class ByteProduct:
 
 
 class Int8DotProducts(Pass[ByteProduct]):
-    """Multiplies bytes with constant weights by an instruction that sums four products in 32 bits."""
+    """Multiplies bytes by constant weights with an instruction that adds four products to a sum."""
 
     name, match = "quant.multiply_int8", ("relax.matmul", "relax.nn.conv2d")
     dtype = "int32"

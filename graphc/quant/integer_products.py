@@ -37,7 +37,7 @@ class DepthwiseBytes:
 
 
 class Int8DepthwiseConv(Pass[DepthwiseBytes]):
-    """Reads the bytes of depthwise convolutions as such, where channels fill vectors, if narrow ones."""
+    """Computes depthwise convolutions from bytes if their channels fill vectors, at least narrow ones."""
 
     name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
     rules = (fuse_pointwise_into_depthwise.STRIPS,)

@@ -124,7 +124,7 @@ class KeptWeights:
 
 
 class KeepBlockQuantizedWeights(Pass[KeptWeights]):
-    """Keeps weights of 8 or 4 bits, where products or look-ups read them, as they are."""
+    """Lets products and look-ups read 8- or 4-bit weights as they are stored."""
 
     name, match = "quant.keep_block_weights", ("relax.matmul", "relax.take")
 

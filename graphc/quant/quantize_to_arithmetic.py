@@ -14,7 +14,7 @@ from graphc.quant.quantized_value import LIMITS
 
 
 class QuantizeToArithmetic(Pass[None]):
-    """Writes what is left of decoding and encoding as plain arithmetic, which fuses with its readers."""
+    """Writes the remaining quantize and dequantize operators as arithmetic that TVM can fuse."""
 
     name, match = "quant.quantize_to_arithmetic", ("relax.dequantize", "relax.quantize")
     dtype = ""

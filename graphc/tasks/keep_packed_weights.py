@@ -15,7 +15,7 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps weights in blocks or tiles, and those of joined parts, as they lie: no schedule moves them."""
+    """Keeps weights in blocks or tiles, and parts of concatenations, from being re-laid by schedules."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 

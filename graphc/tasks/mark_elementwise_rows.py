@@ -29,7 +29,7 @@ class VectorRow:
 
 
 class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
-    """Names a schedule rule of ours for element-wise functions whose rows do not fill TVM's vectors."""
+    """Selects a schedule rule for element-wise functions whose rows do not fill TVM's vectors."""
 
     name, rules = "tasks.mark_elementwise_rows", (LINE,)
 

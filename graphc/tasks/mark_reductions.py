@@ -32,7 +32,7 @@ VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each
 
 
 class MarkReductions(TensorFunctionPass[list[Any]]):
-    """Names a schedule rule of ours for reductions without products; pools name one that CPUs lack."""
+    """Selects a vectorising schedule rule for reductions that sum no products."""
 
     name, rules = "tasks.mark_reductions", (FOLD,)
 

@@ -10,7 +10,7 @@ from graphc.core.reporting_pass import Leave
 
 
 class WrapExternCalls(TensorFunctionPass[None]):
-    """Puts a root around functions that only call a library, such as a sort: TVM's passes look for one."""
+    """Adds the root block that TVM's passes expect to functions that only call a library."""
 
     name, must = "tasks.wrap_extern_calls", True
 

@@ -51,6 +51,15 @@ class ComputeCapability:
         """Bytes of shared memory that a kernel may use after `cudaFuncSetAttribute`."""
         return self.shared_per_sm - self.shared_reserved
 
+    def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:
+        """Return whether TVM's runtime can launch blocks with these sizes of shared memory.
+
+        It opts in to more than `shared_per_block` only if the dynamic part alone has as much.
+        """
+        opts_in = dynamic_bytes >= self.shared_per_block
+        most_bytes = self.shared_per_block_optin if opts_in else self.shared_per_block
+        return static_bytes <= self.shared_per_block and static_bytes + dynamic_bytes <= most_bytes
+
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
         """Return how many blocks of a kernel run on one multiprocessor at a time; 0 if it cannot launch.
 

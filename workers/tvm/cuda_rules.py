@@ -109,10 +109,10 @@ def can_launch(module: Any, target: Any) -> bool:
     except (RuntimeError, TypeError, ValueError):
         return False
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}
-    largest = capability(target.attrs["arch"]).shared_per_block_optin
+    gpu = capability(target.attrs["arch"])
     for function in functions:
         static, dynamic = _shared_bytes(function)
-        if static > target.attrs[_SHARED_LIMIT] or static + dynamic > largest:
+        if static > target.attrs[_SHARED_LIMIT] or not gpu.can_share(static, dynamic):
             return False
         if not verify_gpu_code(function, limits):
             return False

@@ -117,9 +117,7 @@ def kernel_figures(
         threads = prod(size for axis, size in launch.items() if axis.startswith("threadIdx"))
         registers, static = figures.get("registers", 0), figures.get("bytes smem", 0)
         dynamic = launch.get(_DYNAMIC_SHARED, 0)
-        # TVM's runtime opts in to more only if the dynamic part reaches `shared_per_block`.
-        opts_in = dynamic >= gpu.shared_per_block
-        fits = (static if opts_in else static + dynamic) <= gpu.shared_per_block
+        fits = gpu.can_share(static, dynamic)
         resident = gpu.resident_blocks(threads, registers, static + dynamic) if fits else 0
         kernels.append(
             KernelFigures(

@@ -169,7 +169,7 @@ def test_a_job_that_cannot_be_told_of_its_loss_keeps_no_other_from_its_work(
     jobs = [workshop.round(each).job_id for each in rounds]
     for round_id in rounds:
         workshop.write(lambda session, at=round_id: Rounds(session).claim(at, "w", -1))
-    tell = "db.repositories.claim_and_release_work.WorkItems._tell"
+    tell = "db.repositories.claim_and_release_work.WorkItems._record_loss"
     monkeypatch.setattr(tell, _raise(ValueError("row"), when=lambda loss: loss.job_id == jobs[place]))
     turn = Turn()
     reap(workshop.database, turn)

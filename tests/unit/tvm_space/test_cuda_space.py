@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from workers.tvm import cuda_rules
 from workers.tvm.allowed_programs import read_trace
 from workers.tvm.build_libraries import generate
 from workers.tvm.graph_recipes import TUNED_GPU
+from workers.tvm.kernel_figures import CannotLaunch
 from workers.tvm.loop_nests import nests
 from workers.tvm.parsed_program_cache import (
     design_contexts,
@@ -120,8 +122,12 @@ def test_sums_wider_than_their_operands_lower_whatever_the_tiles(name: str) -> N
     sketch = next(s for s in design_space(tir_of(name), HERE) if "wmma_sync" in s.trace)
     drawn = sketch.candidates(SketchRules(sketch).sample(np.random.default_rng(1), 24).tolist())
     built = [rebuild(tir_of(name), HERE, sketch.trace, candidate.decisions) for candidate in drawn]
-    lowered = [generate(schedule.mod, HERE) for schedule in built if schedule is not None]
-    assert len(lowered) >= 3
+    lowered = 0
+    for schedule in filter(None, built):
+        with suppress(CannotLaunch):  # it was lowered, and takes too much shared memory
+            generate(schedule.mod, HERE)
+        lowered += 1
+    assert lowered >= 3
 
 
 def test_a_kernel_that_opts_in_has_more_shared_memory_than_one_that_does_not() -> None:
