@@ -44,7 +44,8 @@ class WorkItems(Repository):
         is_importing = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
         returned = select(Job.id).where(*is_importing, *is_free)
         last_starts = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
-        turn = last_starts.group_by(Job.owner).subquery()
+        # Before PostgreSQL has statistics on new jobs, it would aggregate again for each of them.
+        turn = last_starts.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
         queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
         order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
         first = queued.order_by(*order).limit(1)
