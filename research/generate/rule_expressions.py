@@ -61,7 +61,7 @@ class Expression:
     sides: "tuple[Expression, ...]" = ()
 
     def value(self, values: Values) -> int:
-        """Compute the value; `/` rounds down. Raises InvalidRequest if invalid or too large."""
+        """Return the value; `/` rounds down. Raises InvalidRequest on x / 0 or huge values."""
         if self.name:
             return values[self.name]
         if self.operation is None:

@@ -71,8 +71,8 @@ def _digest(tasks: Sequence[TaskData]) -> str:
 
 
 def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | None:
-    informative = [record for record in records if record.outcome not in UNINFORMATIVE]
-    pairs = [(record, schedule) for record in informative if (schedule := _parse(record, skipped)) is not None]
+    useful = [record for record in records if record.outcome not in UNINFORMATIVE]
+    pairs = [(record, schedule) for record in useful if (schedule := _parse(record, skipped)) is not None]
     loops = next(filter(None, (_operator_of(schedule) for _, schedule in pairs)), None)
     if loops is None:
         skipped[UNKNOWN] += len(pairs)

@@ -55,7 +55,7 @@ def pretrain(
     home: Target | None = None,
     share: float | None = None,
 ) -> Iterator[PretrainedBase]:
-    """Fit, evaluate and store the next version of the base of each operator and target in the data.
+    """Fit, evaluate and store the next base version of each operator and target in the data.
 
     With `home`, each operator gets one base, for that target, which learns from the rows of all real
     targets. With `share`, it learns from this share of its rows, chosen by active learning (TCL), and
@@ -85,9 +85,9 @@ def pretrain(
 
 
 def is_worth_it(metrics: CostModelMetrics) -> bool:
-    """Return whether a base ranks held-out rows (by targets, else tasks, else late rows) well enough.
+    """Return whether a base ranks held-out rows (targets, else tasks, else late rows) well.
 
-    A base trained on other tuners' rows only is never worth it: it was evaluated on none of ours.
+    False for a base trained on other tuners' rows only: it was evaluated on none of ours.
     """
     return (metrics.pairwise or 0.0) >= WORTH_PAIRS and not only_foreign(metrics)
 
@@ -117,7 +117,7 @@ def _fit(
     first, *others = [split for split, count in group_counts.items() if count > 1]
     scores = {first: _evaluate(make, rows, first)}
     for split in others:
-        with suppress(InvalidRequest):  # nothing left to test: targets may share all candidates
+        with suppress(InvalidRequest):  # nothing to test: targets may share candidates
             scores[split] = _evaluate(make, rows, split)
     counts: dict[str, int | None] = {"chosen_from": available} if share is not None else {}
     counts |= {"tasks": _workloads(tasks), "targets": len(rows.target_names), "trained_on": len(rows)}

@@ -40,7 +40,7 @@ class WorkloadFacts:
 
 @dataclass(slots=True)
 class TaskSample:
-    """Keeps all rows of a small stream, else an even sample plus each new best row of a task."""
+    """Keeps all rows of a small stream, else an even sample and each new best of a task."""
 
     total: int  # rows that will be added
     limit: int = MOST_ROWS
@@ -51,7 +51,7 @@ class TaskSample:
     def add(
         self, key: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Add a row to the sample or drop it; the choice depends only on order and latencies."""
+        """Add a row to the sample or drop it, depending only on the order and the results."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return
@@ -81,7 +81,7 @@ class TaskSample:
         sketches: Mapping[str, Sketch],
         hosts: Mapping[str, str],  # the host class of each context
     ) -> list[TaskData]:
-        """Return one task per workload, target and context, in the order of their first rows."""
+        """Return a task per workload, target and context, in the order of their first rows."""
         return [
             _task_data(key, trials, facts[key.workload], sketches, hosts.get(key.context, ""))
             for key, trials in self._trials_by_task().items()

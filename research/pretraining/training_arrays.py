@@ -13,7 +13,7 @@ from research.pretraining.training_data import TaskData
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Arrays over the rows. A group is a workload on a target in a context; labels compare in it."""
+    """Arrays over rows. Rows compare within a group: a workload on a target in a context."""
 
     features: Matrix
     labels: Vector
@@ -68,8 +68,8 @@ def thinned(measured: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
     shuffled = np.random.default_rng(0).permutation(len(groups))
     chosen = np.sort(shuffled[bounded_sample(_labels(measured, groups)[shuffled], limit, seed=0)])
     starts = np.searchsorted(groups, np.arange(len(measured)))
-    lines_by_task = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
-    return [task.take(lines.tolist()) for task, lines in zip(measured, lines_by_task, strict=True) if len(lines)]
+    parts = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
+    return [task.take(lines.tolist()) for task, lines in zip(measured, parts, strict=True) if len(lines)]
 
 
 def _groups(measured: Sequence[TaskData]) -> Groups:

@@ -23,7 +23,7 @@ class TaskData:
     trials: Sequence[Trial]
     workload_id: int | None = None  # in the database that the task was read from
     host: str = ""  # host class of the measuring machines; empty if no row reached a device
-    foreign: bool = False  # measured by another tuner, so its candidates are not from our spaces
+    foreign: bool = False  # measured by another tuner, so not from our search spaces
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -46,7 +46,7 @@ class TrainingData:
     snapshot: str  # name of the snapshot or, for files, of their content
     upto: int = 0  # id of the newest measurement; 0 if the rows come from files
     networks: Mapping[str, Weights] = field(default_factory=dict)
-    skipped: Mapping[str, int] = field(default_factory=Counter)  # numbers of skipped rows, by reason
+    skipped: Mapping[str, int] = field(default_factory=Counter)  # rows by reason
 
     @property
     def rows(self) -> int:

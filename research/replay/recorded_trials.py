@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""What a recording holds for one target: fetched from the operator's directory, read in a child."""
+"""Fetch a recording from the operator's directory and read one target's trials in a child."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,14 +29,14 @@ Trials = Mapping[Candidate, Trial]
 
 @dataclass(frozen=True, slots=True)
 class TargetTrials:
-    """A device, and by workload the trials that a recording has of it."""
+    """The recorded device, and its trials keyed by workload."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Sequence[Trial]]
 
 
 class RecordingReader(Child):
-    """Reads a stranger's Parquet file, in the room."""
+    """Child process that reads an untrusted Parquet file."""
 
     MODULE = "research.replay.recording_child"
 
@@ -44,27 +44,27 @@ class RecordingReader(Child):
     def read(self, path: str, name: str, target: str) -> TargetTrials:
         """Return the trials for a target, in the measuring context with most tasks.
 
-        Raises InvalidRequest for a file that is no recording, or is of other targets; it is called `name`.
+        Raises InvalidRequest, which calls the file `name`, if invalid or of other targets.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrials:
-    """The recorded trials of each workload, and the device that they ran on."""
+    """The recorded trials of each workload, keyed by candidate, and the device of all."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Trials]
 
     def trials(self, workload: str) -> Trials:
-        """The recorded trials of a workload, if any."""
+        """Return the recorded trials of a workload; empty if there are none."""
         return self.tasks.get(workload, {})
 
 
 def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
-    """Read a recording and cache it until it changes. `recordings` is the operator's setting.
+    """Read and cache the job's recording from the place that the setting `recordings` names.
 
-    Raises InvalidRequest for a file that may not be named, is missing, is no recording, or is of other
-    targets.
+    Reads a changed file anew. Raises InvalidRequest if the file is not allowed, is missing,
+    is not a recording, or has no trials of this target.
     """
     place = recording_place(options, recordings)
     with _reading(options.recording):
@@ -93,7 +93,7 @@ _HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"
 def _read(
     place: str,
     name: str,
-    version: str,  # noqa: ARG001 - another one is read anew
+    version: str,  # noqa: ARG001 - part of the cache key
     target: Target,
     room: Path,
 ) -> RecordedTrials:
@@ -103,6 +103,6 @@ def _read(
             store, path = fsspec.url_to_fs(place)
             store.get_file(path, str(copy))
         with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
-            held = reader.read(str(copy), name, target.text)
-    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in held.tasks.items()}
-    return RecordedTrials(held.endpoint, tasks)
+            recorded = reader.read(str(copy), name, target.text)
+    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in recorded.tasks.items()}
+    return RecordedTrials(recorded.endpoint, tasks)
