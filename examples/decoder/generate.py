@@ -19,7 +19,7 @@ IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 
 
 class Decoder:
-    """Runs a library whose caches are inputs and outputs, and keeps the caches between calls."""
+    """Runs a library whose caches are inputs and outputs; keeps them between calls."""
 
     def __init__(self, library: str, manifest: dict[str, Any]) -> None:
         threads = manifest["target"].get("num-cores") or os.cpu_count()
@@ -87,9 +87,9 @@ def main() -> None:
     generated = [next(tokens)]
     first = time.perf_counter()
     generated += [next(tokens) for _ in range(args.tokens - 1)]
-    steps_sec = time.perf_counter() - first
+    took = time.perf_counter() - first
     print(",".join(map(str, generated)))
-    steps = f", then {len(generated[1:]) / steps_sec:.1f} tokens a second" if generated[1:] else ""
+    steps = f", then {len(generated[1:]) / took:.1f} tokens a second" if generated[1:] else ""
     print(f"{(first - started) * 1e3:.1f} ms to the first{steps}")
 
 

@@ -36,7 +36,7 @@ class GraphBuilder:
         return name
 
     def scalar(self, name: str, value: float) -> str:
-        """Append a float32 Constant node: an initializer would become a parameter, as weights do."""
+        """Append a float32 Constant node; an initializer would become a parameter."""
         tensor = numpy_helper.from_array(np.array(value, np.float32), name)
         self._nodes.append(helper.make_node("Constant", [], [name], name=name, value=tensor))
         return name
@@ -46,7 +46,7 @@ class GraphBuilder:
         return self.constant(name, self._rng.standard_normal(shape, np.float32) * np.float32(std))
 
     def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = math.sqrt(2)) -> str:
-        """Store weights with standard deviation gain / sqrt(fan_in); default: He's gain for ReLU."""
+        """Store weights of deviation gain / sqrt(fan_in); the default gain is He's (ReLU)."""
         return self.normal(name, shape, gain / math.sqrt(fan_in))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
@@ -72,7 +72,7 @@ class GraphBuilder:
         group: int = 1,
         gain: float = math.sqrt(2),
     ) -> str:
-        """Append a convolution with a square kernel and a bias, as with a folded batch norm."""
+        """Append a convolution with square kernel and bias, as after folding batch norm."""
         c_in, c_out = channels
         fan_in = c_in // group * kernel * kernel
         weight = self.weight(f"{name}.weight", (c_out, c_in // group, kernel, kernel), fan_in, gain)
@@ -90,7 +90,7 @@ class GraphBuilder:
         )
 
     def gemm(self, x: str, name: str, features: tuple[int, int], gain: float = 1.0) -> str:
-        """Append a fully connected layer; weights have shape (output, input), as from exporters."""
+        """Append a fully connected layer; its weights have the shape (outputs, inputs)."""
         f_in, f_out = features
         weight = self.weight(f"{name}.weight", (f_out, f_in), f_in, gain)
         bias = self.normal(f"{name}.bias", (f_out,), 0.1)
