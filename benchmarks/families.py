@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def _cells(model: Path, seeds: int) -> Iterator[Cell]:
-    """Yield cells by seed; rotate the first grouping, so that none always has a cool machine."""
+    """Yield cells by seed; rotate groupings, so that none always has the cool machine."""
     for seed in range(seeds):
         first = seed % len(GROUPINGS)
         for grouping in GROUPINGS[first:] + GROUPINGS[:first]:

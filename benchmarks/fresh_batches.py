@@ -165,17 +165,17 @@ def figures(batches: Sequence[Batch], batch: int) -> dict[str, float]:
     return {name: value for name, value in found.items() if not np.isnan(value)}
 
 
-def _figure(name: str, tasks: Tasks, reference: Tasks) -> dict[str, float | int | None]:
+def _figure(name: str, tasks: Tasks, bar: Tasks) -> dict[str, float | int | None]:
     """Return mean, difference and error of a figure; ratios are averaged as logarithms."""
     ratios = name not in SHARES
-    means = {task: _mean(np.log(found) if ratios else found) for task, found in tasks.items()}
-    gaps = [means[task] - _mean(np.log(reference[task]) if ratios else reference[task]) for task in means.keys() & reference.keys()]
-    mean = _mean(list(means.values()))
+    own = {task: _mean(np.log(found) if ratios else found) for task, found in tasks.items()}
+    gaps = [own[task] - _mean(np.log(bar[task]) if ratios else bar[task]) for task in own.keys() & bar.keys()]
+    mean = _mean(list(own.values()))
     return {
         "mean": float(np.exp(mean)) if ratios else mean,
         "difference": _mean(gaps) if gaps else None,
         "standard_error": float(np.std(gaps, ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else None,
-        "tasks": len(means),
+        "tasks": len(own),
     }
 
 
