@@ -13,7 +13,7 @@ OPERATORS: Final = tuple(sorted({schema.name for schema in defs.get_all_schemas(
 
 
 def mutant(number: int) -> bytes:
-    """Return the bytes of a model after up to three changes; 30 % are also damaged as bytes."""
+    """Return a model's bytes after up to three changes; 30 % have damaged bytes, too."""
     rng = random.Random(number)
     model = rng.choice(MODELS)()
     for _ in range(rng.randint(0, 3)):

@@ -103,7 +103,7 @@ def _figures(arenas: Sequence[Known], arms: Sequence[str], seeds: int) -> dict[s
         for arm in arms:
             search, _, model = arm.partition("/")
             if model not in bases:
-                bases[model] = _base(model, [each for index, each in enumerate(arenas) if index != number])
+                bases[model] = _base(model, [each for other, each in enumerate(arenas) if other != number])
             for seed in range(seeds):
                 logs[arm].append(_opening(arena, Combination(search, model, "topk"), bases[model], seed))
     return {arm: np.exp(np.mean(each, axis=0)).round(4).tolist() for arm, each in logs.items()}
@@ -122,11 +122,11 @@ def _base(name: str, arenas: Sequence[Known]) -> CostModel:
     return model
 
 
-def _opening(arena: Arena, combination: Combination, base: CostModel, seed: int) -> list[float]:
+def _opening(arena: Arena, chosen: Combination, base: CostModel, seed: int) -> list[float]:
     """Return log(best of the first 1, 4 and 16 proposals / optimum)."""
     taken = pending([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
     rng = np.random.default_rng(seed)
-    proposals = arena.propose(combination.searcher(), Request(arena.space, taken, base, max(FIRST), rng))
+    proposals = arena.propose(chosen.searcher(), Request(arena.space, taken, base, max(FIRST), rng))
     times = [arena.measure(proposal.candidate).latency_us for proposal in proposals]
     ratios = [min(WORST, us / arena.optimum_us) if us else WORST for us in times]
     return [float(np.log(min([*ratios[:many], WORST]))) for many in FIRST]

@@ -41,15 +41,15 @@ def main() -> None:
         job_id = _prepare(Path(folder), args)
         with _coordinator(Path(folder)) as url, browser() as chromium:
             visits = [visit(chromium, f"{url}#/jobs/{job_id}") for _ in range(args.repeats)]
-    medians = {name: median(times[name] for times in visits) for name in visits[0]}
+    middle = {name: median(times[name] for times in visits) for name in visits[0]}
     if args.json:
         arguments = {name: getattr(args, name) for name in ("tasks", "rounds", "seed")}
-        raw = {"benchmark": "page", **arguments, **describe_host(), "visits": visits, "median": medians}
-        args.json.write_text(json.dumps(raw | {"headline": medians["rows_ms"]}, indent=1) + "\n")
-    _say(f"first paint {medians['first_paint_ms']:.0f} ms, sort {medians['sort_ms']:.0f} ms")
-    _say(f"scrolling {medians['fps']:.0f} frames a second, longest frame {medians['longest_frame_ms']:.0f} ms")
+        raw = {"benchmark": "page", **arguments, **describe_host(), "visits": visits, "median": middle}
+        args.json.write_text(json.dumps(raw | {"headline": middle["rows_ms"]}, indent=1) + "\n")
+    _say(f"first paint {middle['first_paint_ms']:.0f} ms, sort {middle['sort_ms']:.0f} ms")
+    _say(f"scrolling {middle['fps']:.0f} frames a second, longest frame {middle['longest_frame_ms']:.0f} ms")
     _say(
-        f"milliseconds until {args.tasks} tasks are shown, median of {args.repeats}: {medians['rows_ms']:.0f}"
+        f"milliseconds until {args.tasks} tasks are shown, median of {args.repeats}: {middle['rows_ms']:.0f}"
     )
 
 

@@ -56,9 +56,9 @@ def fill(database: Database, tasks: int, rounds: int, seed: int) -> str:
         ids = [task.id for task in Tasks(session).list(place.job_id)]
         measured = min(tasks, max(1, rounds // VISITS))
         for index in range(rounds):
-            number = index % measured
-            best_us = (20 + 1980 * number / measured) * GAIN ** (index // measured)
-            _round(session, random, place, index, {"task_id": ids[number], "workload_id": workloads[number]}, best_us)
+            at = index % measured
+            best_us = (20 + 1980 * at / measured) * GAIN ** (index // measured)
+            _round(session, random, place, index, {"task_id": ids[at], "workload_id": workloads[at]}, best_us)
     return place.job_id
 
 
@@ -69,20 +69,20 @@ def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]
     job = Jobs(session).create(NewJob(OWNER, NAME, MODEL, target, 8 * tasks, None, 0, options))[0]
     context = Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
     sketch = Sketches(session).ensure_many([NewSketch(Sketch("s", "[]", ()), "tvm/1", "0.27.0")])["s"]
-    names = [(f"{number:064x}", random.choice(OPERATORS)) for number in range(tasks)]
-    workload_ids = Workloads(session).ensure_many([_workload(number, *name, random) for number, name in enumerate(names)])
+    names = [(f"{nr:064x}", random.choice(OPERATORS)) for nr in range(tasks)]
+    known = Workloads(session).ensure_many([_workload(nr, *name, random) for nr, name in enumerate(names)])
     rows = [
-        NewTask(number, f"fused_{op}_{number}", random.randint(1, 12), workload_ids[key], f"operator:{op}")
-        for number, (key, op) in enumerate(names)
+        NewTask(nr, f"fused_{op}_{nr}", random.randint(1, 12), known[key], f"operator:{op}")
+        for nr, (key, op) in enumerate(names)
     ]
     Tasks(session).add_many(job.id, rows)
     Jobs(session).move(job.id, [JobState.QUEUED], JobState.TUNING)
-    return Place(job.id, target, context, sketch, job.created_at), [workload_ids[key] for key, _ in names]
+    return Place(job.id, target, context, sketch, job.created_at), [known[key] for key, _ in names]
 
 
-def _workload(number: int, key: str, op: str, random: Random) -> NewWorkload:
+def _workload(nr: int, key: str, op: str, random: Random) -> NewWorkload:
     work = random.uniform(1e6, 1e9)
-    return NewWorkload(key, f"fused_{op}_{number}", op, f"s{number % 40}", work, "{}", {"args": []}, {}, "0.27.0")
+    return NewWorkload(key, f"fused_{op}_{nr}", op, f"s{nr % 40}", work, "{}", {"args": []}, {}, "0.27.0")
 
 
 def _round(

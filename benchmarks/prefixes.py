@@ -51,7 +51,7 @@ def our_prefixes(
 
 
 def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: int, folder: Path) -> Path:
-    """Write each workload's fastest of the first trials (`records`, oldest first), unverified."""
+    """Write each workload's fastest of the first trials, unverified; oldest come first."""
     fastest: dict[str, Record] = {}
     for record in records[:trials]:
         rival = fastest.get(record["workload"])

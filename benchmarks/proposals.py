@@ -89,13 +89,13 @@ def _trial(candidate: Candidate, time_us: float, rng: np.random.Generator) -> Tr
 
 
 def _figures(
-    name: str, space: Space, model: CostModel, histories: Sequence[Sequence[Trial]], options: argparse.Namespace
+    name: str, space: Space, model: CostModel, lives: Sequence[Sequence[Trial]], options: argparse.Namespace
 ) -> Figures:
     searcher: Searcher = resolve("search", name)(resolve("sampler", DEFAULTS.sampler)())
-    _seconds(searcher, space, histories[0][:64], model, options.count)  # warm up imports and caches
+    _seconds(searcher, space, lives[0][:64], model, options.count)  # warm up imports and caches
     figures: Figures = {}
     for length in sorted(options.lengths):
-        runs = [_seconds(searcher, space, history[:length], model, options.count) for history in histories]
+        runs = [_seconds(searcher, space, history[:length], model, options.count) for history in lives]
         wall, processor = map(median, zip(*runs, strict=True))
         figures[length] = {"wall_sec": wall, "processor_sec": processor}
     line = "".join(f"{f['wall_sec']:10.3f}{f['processor_sec']:8.3f}" for f in figures.values())

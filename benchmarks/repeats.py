@@ -84,9 +84,9 @@ def headline(found: Sequence[Repeated]) -> str:
 def _compare(task: TaskData, other: TaskData) -> Repeated | None:
     second_us = {trial.candidate: trial.time_us for trial in other.trials}
     times = [
-        (first, second)
+        (one, two)
         for trial in task.trials
-        if (first := trial.time_us) is not None and (second := second_us.get(trial.candidate)) is not None
+        if (one := trial.time_us) is not None and (two := second_us.get(trial.candidate)) is not None
     ]
     if len(times) < FEWEST:
         return None

@@ -105,8 +105,8 @@ def made_up(size: int) -> Family:
         pools=pools,
         groups=groups,
         places=places,
-        latencies_us=[float(us) if is_valid else None for us, is_valid in zip(times, valid, strict=True)],
-        outcomes=[Outcome.OK if is_valid else Outcome.BUILD_ERROR for is_valid in valid],
+        latencies_us=[float(us) if ok else None for us, ok in zip(times, valid, strict=True)],
+        outcomes=[Outcome.OK if ok else Outcome.BUILD_ERROR for ok in valid],
     )
 
 

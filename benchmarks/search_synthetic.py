@@ -1,9 +1,9 @@
-"""Searchers by trials on synthetic spaces with a known optimum: no compiler, no device, minutes.
+"""Compares searchers on synthetic spaces with a known optimum; takes minutes, no device.
 
 python -m benchmarks.search_synthetic [SEARCHER ...] [--trials 96] [--seeds 8] [--json FILE]
 
-Each searcher tunes two products of matrices with each seed, in rounds of 16, with a cost model and without.
-The figure is the geometric mean over shapes and seeds of best found / optimum: 1.00 is perfect.
+Each searcher tunes two matrix products per seed, in rounds of 16, with and without a cost model.
+The figure is best found / optimum, a geometric mean over shapes and seeds: 1.00 is perfect.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def ratios(
     trials: int,
     seeds: int,
 ) -> list[float]:
-    """Best found / optimum for every space and seed."""
+    """Return best found / optimum for every space and seed."""
     return [
         best_us(
             simulate(space, resolve("search", search)(), make_model, trials=trials, batch=ROUND, seed=seed)
@@ -43,7 +43,7 @@ def ratios(
 
 
 def compare(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """The ratios of each searcher, with the cost model and without; printed as they come."""
+    """Return each searcher's ratios, with and without cost model; print their means."""
     spaces = [SyntheticSpace(*shape) for shape in SHAPES]
     models = {options.cost_model: resolve("cost_model", options.cost_model), "none": None}
     found: dict[str, dict[str, list[float]]] = {}
@@ -59,7 +59,7 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
 
 
 def main() -> None:
-    """Run and write down."""
+    """Run the benchmark and write its JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
