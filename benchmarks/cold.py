@@ -3,14 +3,13 @@
 python -m benchmarks.cold FOLDER [NAME ...] [--raw docs/results/cold] [--repeats 3] [--tree OTHER]
 
 Each network is tuned twice by `mallorn tune` on an empty data directory: the first command
-starts a new service, which measures its machine, the second starts it again. Times are those
-that a user waits: until the job has a name (start), until the result is printed (job), until
-the prompt is back (stop). The processor time of all processes of a command is less sensitive
-to other load. With `--tree`, the code of another checkout runs in turn with this one's, in the
-same interpreter. Each network is one raw file with all runs, written atomically; a second run
-adds missing ones. Figures are medians over runs. The first export's latency over the final
-one's is the gain of guesses two and three of each task. The headline is the median seconds
-from the shell.
+starts a new service, which measures its machine, the second starts it again. A user waits
+until the job has a name (start), until the result is printed (job), until the prompt is back
+(stop). Processor time of all a command's processes depends less on other load. With `--tree`,
+the code of another checkout runs in turn with this one's, in the same interpreter. Each
+network is one raw file with all runs, written at once; a second run adds missing ones. Figures
+are medians over runs. The gain of guesses two and three is the first export's latency over the
+final one's. The headline is the median seconds from the shell.
 """
 
 import json

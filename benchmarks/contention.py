@@ -3,9 +3,8 @@
 python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
 
 The same code is linked twice. Engines are timed in turn, each stopped while another runs, next
-to 0 or more programs that compute and stream memory (`workers.host.background_load`). TVM's
-threads are also timed with idle threads asleep (`tvm-sleeps`), and also unbound from cores
-(`tvm-free`).
+to programs that compute and stream memory (`workers.host.background_load`). TVM's threads are
+also timed with idle threads asleep (`tvm-sleeps`), and unbound too (`tvm-free`).
 """
 
 import argparse

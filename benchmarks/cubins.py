@@ -4,8 +4,7 @@ python -m benchmarks.cubins [--networks mlp,resnet18] [--archs sm_80,sm_89,sm_90
 
 Each task is scheduled by the recipe's rules (DLight) and compiled to a cubin. A row holds the
 resources that ptxas reports for each kernel, or the error of a task that cannot be built; then
-the exit code is 1. All takes ten minutes on one core; results in DIR (build/cubins) are
-reused.
+the exit code is 1. Takes ten minutes on one core; reuses results in DIR (build/cubins).
 """
 
 import argparse

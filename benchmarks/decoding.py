@@ -8,8 +8,7 @@ from 0. onnxruntime and OpenVINO (in PYTHON) run the same file in two settings: 
 their fastest: inputs of 8 bits in onnxruntime (`accuracy_level` 4), OpenVINO's own choice of
 precision. Engines are timed in turn, each stopped while another runs. A step reads every
 weight of its products once: this rate is compared with the rate at which numpy sums memory,
-which is no upper bound. Figures of a size are one file in FOLDER; a second run adds missing
-sizes.
+which is no upper bound. FOLDER keeps a file per size; a second run adds missing sizes.
 """
 
 import argparse

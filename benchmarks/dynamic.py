@@ -5,10 +5,9 @@ python -m benchmarks.dynamic MODEL.onnx --schedules DIR [--sizes 64] [--fixed DI
 
 `range` is the library of a job with --dynamic. At its tuned points, `point` holds the same
 schedules compiled for that size only: the difference is the cost of dispatch. `fixed` is a DIR
-of --fixed that was tuned for just this size. onnxruntime, OpenVINO (from PYTHON) and
-`untuned`, TVM's default build, take the file with its free dimensions. Engines are timed in
-turn, each stopped while another runs. Figures of a size are one file in FOLDER; a second run
-adds missing sizes.
+of --fixed tuned for just this size. onnxruntime, OpenVINO (from PYTHON) and `untuned`, TVM's
+default build, take the file with its free dimensions. Engines are timed in turn, each stopped
+while another runs. FOLDER keeps a file per size; a second run adds missing sizes.
 """
 
 import argparse

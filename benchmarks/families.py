@@ -3,11 +3,10 @@
 python -m benchmarks.families MODEL.onnx ... [--seeds 3] [--trials-per-task 48] [--json FILE]
 
 A cell is a model, a seed and a grouping: one job on a new service and an empty dataset,
-stopped when tuning ends. Groupings of a model and seed run one after the other, in an order
-that rotates by seed. Each finished cell is one raw file in docs/results/families/, written
-atomically; a second run adds missing cells. The headline is the trials that the best grouping
-needs, over those of `none`, to come within 1.05 of the best weighted total latency of any run
-of the model; a geometric mean over models and seeds.
+stopped when tuning ends. The order of groupings rotates by seed. Finished cells are raw files
+in docs/results/families/; a second run adds missing ones. The headline is the trials that the
+best grouping needs, over those of `none`, to come within 1.05 of the best weighted total
+latency of any run of the model; a geometric mean over models and seeds.
 """
 
 import argparse

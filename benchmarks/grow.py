@@ -4,9 +4,8 @@ python -m benchmarks.grow MODEL.onnx ... --data DIR [--drawn 64] [--passes 4] [-
 
 A pass measures this many new candidates of every task of every network: odd passes draw them
 at random, even ones use the default searcher, so early and late rows of a task hold both
-kinds. Each pass over a network is a job. After an interruption, the same command resumes the
-open job and runs missing ones; later runs may ask for more passes, networks or generated
-tasks. DIR keeps programs, traces and rows.
+kinds. Each pass over a network is a job. The same command resumes an interrupted job and runs
+missing ones; it may then ask for more. DIR keeps programs, traces and rows.
 """
 
 import argparse

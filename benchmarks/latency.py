@@ -7,14 +7,13 @@ python -m benchmarks.latency MODEL.onnx ... --schedules LABEL=DIR ... [--threads
 DIR holds one directory per model, DIR/<model>, as `mallorn tune MODEL --out DIR/<model>`
 writes it; several labels compare several budgets. Rivals run in the interpreter PYTHON, which
 has them installed (`pip install openvino onnx2torch torch iree-base-compiler[onnx]
-iree-base-runtime jaxonnxruntime "jax<0.5"`); a rival that is missing or cannot read a model is
-skipped and reported. RIVAL=PYTHON gives one its own interpreter, since they need different
-versions of torch: `ncnn pnnx`, `MNN`, `executorch onnx2torch`, `zentorch ai-edge-litert
-litert-torch onnx2torch torch==2.14.*`. onnxruntime runs in our own interpreter. Engines take
-turns of some 150 ms, nine times, each in its own process, stopped while another runs. All
-outputs are compared with onnxruntime's. `--check` compares ratios to onnxruntime with those of
-an earlier `--json`, per model. The headline is the last label's latency over the best rival's,
-a geometric mean over models.
+iree-base-runtime jaxonnxruntime "jax<0.5"`); missing and failing rivals are skipped and
+reported. RIVAL=PYTHON gives one its own, since versions of torch differ: `ncnn pnnx`, `MNN`,
+`executorch onnx2torch`, `zentorch ai-edge-litert litert-torch onnx2torch torch==2.14.*`.
+onnxruntime runs in our own interpreter. Engines take nine turns of some 150 ms in their own
+processes, stopped while another runs. All outputs are compared with onnxruntime's. `--check`
+compares ratios to onnxruntime with those of an earlier `--json`, per model. The headline is
+the last label's latency over the best rival's, a geometric mean over models.
 """
 
 import argparse

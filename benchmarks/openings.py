@@ -2,12 +2,11 @@
 
 python -m benchmarks.openings [SEARCHER/MODEL ...] [--kinds made-up recorded] [--seeds 5] [--json FILE]
 
-Each synthetic shape and each recorded task in turn is the task without measurements. A base of
-the cost model learns from the others of its kind: 200 random candidates of a shape, all trials
-of a recorded task. Then the searcher proposes with it, without defaults and without
-measurements. The figure is the best of the first proposals over the optimum, a geometric mean;
-failures count as 10. Proposals for a recorded task are moved to the nearest recorded candidate
-(docs/replay.md), which blurs the searchers' choices.
+Each synthetic shape and recorded task in turn is left out. A base of the cost model learns
+from the others: 200 random candidates of a shape, all trials of a recorded task. Then the
+searcher proposes with it, without defaults. The figure is the best of the first proposals over
+the optimum, a geometric mean; failures count as 10. Proposals for a recorded task are moved to
+the nearest recorded candidate (docs/replay.md), which blurs choices.
 """
 
 import argparse

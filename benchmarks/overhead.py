@@ -6,8 +6,7 @@ Both arms get the same module (the same graph recipe), evaluator and threads, an
 dataset; ours times candidates in full, as stock does (`stopping=fixed`). Stock runs 64 trials
 per batch and at least 64 per task. MODEL is an ONNX file; without one, the examples mlp and
 bert-small are built. The headline is stock's seconds per trial over ours, a geometric mean.
-Ours count from submission to the finished export and include the final measurements,
-verification and compilation, which stock does not do.
+Ours include final measurements, verification and export, which stock does not do.
 """
 
 import argparse

@@ -4,12 +4,11 @@ python -m benchmarks.quantised FOLDER [NAME ...] --work DIR [--trials 0] [--thre
                                [--python PYTHON] [--rivals openvino_cpu] [--raw docs/results/int8]
 
 FOLDER holds ONNX files in float32 with fixed shapes. Each is quantised as by `mallorn
-quantize`, on random samples; the original and the quantised file are a job each. Then engines
-take turns of some 150 ms, each in its own process, stopped while another runs: ours and
-onnxruntime on both files, and rivals on the quantised one, with inputs that the quantiser did
-not see. DIR keeps files and schedules, --raw one file per network and number of threads: a
-second run adds missing ones. The headline is our float32 latency over our int8 latency, a
-geometric mean.
+quantize`, on random samples; both files are a job each. Then engines take turns of some 150 ms
+in their own processes, stopped while another runs: ours and onnxruntime on both files, and
+rivals on the quantised one, with inputs that the quantiser did not see. DIR keeps files and
+schedules, --raw one file per network and number of threads: a second run adds missing ones.
+The headline is our float32 latency over our int8 latency, a geometric mean.
 """
 
 import argparse

@@ -2,11 +2,10 @@
 
 python -m benchmarks.repeats [--data PATH PATH] [--json FILE]
 
-For candidates in both recordings, per task: the share of pairs that the second orders as the
-first does, that of pairs more than 3 % apart, and the median deviation of the second's times
-from the first's, after removing the task's common shift. A model that knew the true times
-would order a recording better than this, as only one of the two is noisy; hardly better where
-the deviation is small.
+Per task, for candidates in both recordings: the share of all pairs, and of those over 3 %
+apart, that the second orders as the first does, and the median deviation of its times from the
+first's beyond the task's shift. A model that knew true times would order a recording better,
+as only one of the two is noisy; little, where the deviation is small.
 """
 
 import argparse

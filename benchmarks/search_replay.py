@@ -2,11 +2,10 @@
 
 python -m benchmarks.search_replay [--quick] [--grid star|all] [--jobs 8] [--cells FILE] [--svg F] [--json F]
 
-`star` starts from the defaults of a job and changes one choice at a time, `all` takes every
-combination. Recorded tasks are used in two ways (docs/replay.md): `recorded`, where every step
-gives a recorded candidate, and `wide`, where a searcher moves freely and its proposals are
-moved to the nearest recorded candidates. With --cells, finished runs are stored at once; a
-second run adds missing ones.
+`star` changes one default of a job at a time, `all` takes every combination. Recorded tasks
+are used in two ways (docs/replay.md): `recorded`, where every step gives a recorded candidate,
+and `wide`, where a searcher moves freely and its proposals are moved to the nearest recorded
+candidates. With --cells, finished runs are stored at once; a second run adds missing ones.
 """
 
 import argparse

@@ -2,12 +2,11 @@
 
 python -m benchmarks.tuning_gain [--json FILE] [--svg FILE]
 
-Nothing is measured: times come from docs/results, of whole networks (known,
-latency_held_out_*) and single tasks (oracle). Each network is predicted from all others and,
-if its tasks' operators are known, again with the other networks' tasks on the same machine, as
-a job uses earlier jobs of its context. A gain is a share of the latency; an interval holds if
-it contains the gain, up to the noise of two timings. The headline is the share of whole
-networks whose interval held.
+Times come from docs/results: whole networks (known, latency_held_out_*) and tasks (oracle).
+Each network is predicted from all others and, if its tasks' operators are known, again with
+the other networks' tasks on the same machine, as a job uses earlier jobs of its context. A
+gain is a share of the latency; an interval holds if it contains the gain, up to the noise of
+two timings. The headline is the share of whole networks whose interval held.
 """
 
 import argparse

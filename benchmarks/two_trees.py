@@ -2,12 +2,11 @@
 
 python -m benchmarks.two_trees OLD NEW MODEL [--trials 64] [--repeats 2] [--json FILE]
 
-OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both,
-in turn, each time on an empty data directory. Memory is a process's private memory at its
-peak, sampled once a second; for the children, the sum. Processor time is that of the worker
-and its compilers, sampled likewise; it is less sensitive to other load. The busy share is the
-device's, from the start of the first round to the last trial. The headline is NEW's seconds
-from start to finished export over OLD's, by medians.
+OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both
+in turn on empty data directories. Memory is a process's private memory at its peak, sampled
+once a second; for the children, the sum. Processor time is that of the worker and its
+compilers. The busy share is the device's, from the start of the first round to the last trial.
+The headline is NEW's seconds from start to finished export over OLD's, by medians.
 """
 
 import argparse

@@ -2,12 +2,11 @@
 
 python -m benchmarks.warm_cold MODEL.onnx ... --from PATH [--seeds 3] [--trials-per-task 64]
 
-PATH holds measurements of other networks: a data directory, an output of `mallorn dataset
-export`, or a Parquet file. For each model, one base per operator is fitted to them, without
-workloads that the model shares. A cell is a model and a seed: a job without bases (cold) and
-one with them (warm), in an order that alternates by seed, with the same seed, budget, module
-and threads, on datasets without measurements. The models at checkpoints of both budgets are
-compiled and timed in turn.
+PATH holds measurements of other networks: a data directory, an export of a dataset, or a
+Parquet file. For each model, one base per operator is fitted to them, without workloads that
+the model shares. A cell is a model and a seed: a job without bases (cold) and one with them
+(warm), in an order that alternates by seed, with equal seed, budget, module and threads, on
+empty datasets. Models at checkpoints of both are timed in turn.
 
 Each finished cell is one raw file in docs/results/warm_cold/, written atomically; a second run
 adds missing cells. The headline is the share of the cold job's trials after which the warm one
