@@ -50,7 +50,7 @@ BESIDE: Final = (ZERO, CHANCE)  # every cell is timed in turn with these
 
 @dataclass(frozen=True)
 class Cell:
-    """One arm on one model for one target with one seed."""
+    """One run: an arm on a model for a target with a seed."""
 
     model: Path
     target: Target

@@ -1,4 +1,4 @@
-"""Build the kernels of one task: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
+"""Build a task's kernels: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
 
 The first guess and CHANCE random candidates come from the product's space of the target, DLight's
 schedule from TVM. The index gets a line per kernel, with ptxas's figures or the error. With FIRST, only

@@ -115,5 +115,5 @@ def _require_same(text: str, names: set[str], needed: set[str]) -> None:
         )
 
 
-def _wrong(path: Path, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{path} is no rule file: {what}", hint="mallorn dataset generate --help")
+def _wrong(path: Path, error: str) -> InvalidRequest:
+    return InvalidRequest(f"{path} is no rule file: {error}", hint="mallorn dataset generate --help")

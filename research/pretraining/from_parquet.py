@@ -43,15 +43,15 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
 def _exported(reader: DatasetReader, progress: Progress, limit: int) -> TrainingData:
     sample, skipped = TaskSample(reader.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
-    done = 0
+    rows_read = 0
     for batch in reader.batches(MEASUREMENT_TABLE):
         for row in batch:
             if (problem := flaw(row, reader.widths)) is not None:
                 skipped[problem] += 1
             elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
                 _add(sample, networks, row)
-        done += len(batch)
-        progress(done, reader.rows)
+        rows_read += len(batch)
+        progress(rows_read, reader.rows)
     hosts = {context: str(json.loads(context)[0]) for context in sample.contexts}
     tasks = sample.tasks(_facts(reader), _sketches(reader, sample.sketches), hosts)
     return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped)

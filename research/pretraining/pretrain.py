@@ -67,8 +67,8 @@ def pretrain(
             f"{model} stands on a base, and is none itself", hint="mallorn pretrain xgboost   (or another)"
         )
     bases = sorted({(task.op, home.text if home else task.target) for task in training_data.tasks})
-    for done, (op, target) in enumerate(bases):
-        progress(done, len(bases))
+    for number, (op, target) in enumerate(bases):
+        progress(number, len(bases))
         # Rows of a simulated or replayed target only train that target's base.
         tasks = [
             task

@@ -69,11 +69,11 @@ class TaskSample:
 
     @property
     def workloads(self) -> set[str]:
-        return {place.workload for place in self.rows}
+        return {key.workload for key in self.rows}
 
     @property
     def contexts(self) -> set[str]:
-        return {place.context for place in self.rows} - {NOWHERE}
+        return {key.context for key in self.rows} - {NOWHERE}
 
     def tasks(
         self,

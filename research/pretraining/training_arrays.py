@@ -41,7 +41,7 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
     groups = _groups(measured)
     workloads, tasks = np.unique([task.workload for task in measured], return_inverse=True)
-    targets, places = np.unique([task.target for task in measured], return_inverse=True)
+    targets, numbers = np.unique([task.target for task in measured], return_inverse=True)
     host_names = sorted({task.host for task in measured} - {""})
     hosts = [host_names.index(task.host) if task.host else -1 for task in measured]
     latencies = [latency for task in measured for latency in task.latencies_us]
@@ -50,7 +50,7 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
         labels=_labels(measured, groups),
         groups=groups,
         tasks=tasks[groups],
-        targets=places[groups],
+        targets=numbers[groups],
         hosts=np.array(hosts, dtype=np.int64)[groups],
         latencies_us=np.array([np.inf if us is None else us for us in latencies], dtype=np.float32),
         workloads=[str(name) for name in workloads],

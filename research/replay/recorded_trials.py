@@ -66,13 +66,13 @@ def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -
     Reads a changed file anew. Raises InvalidRequest if the file is not allowed, is missing,
     is not a recording, or has no trials of this target.
     """
-    place = recording_place(options, recordings)
+    url = recording_place(options, recordings)
     with _reading(options.recording):
-        store, path = fsspec.url_to_fs(place)
+        store, path = fsspec.url_to_fs(url)
         if store.info(path)["type"] != "file":
             raise FileNotFoundError
         version = str(store.ukey(path))
-    return _read(place, options.recording, version, target, room)
+    return _read(url, options.recording, version, target, room)
 
 
 @contextmanager
@@ -91,7 +91,7 @@ _HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"
 
 @lru_cache(maxsize=4)
 def _read(
-    place: str,
+    url: str,
     name: str,
     version: str,  # noqa: ARG001 - part of the cache key
     target: Target,
@@ -100,7 +100,7 @@ def _read(
     with TemporaryDirectory(prefix="recording-", dir=room) as folder:
         copy = Path(folder, "recording.parquet")
         with _reading(name):
-            store, path = fsspec.url_to_fs(place)
+            store, path = fsspec.url_to_fs(url)
             store.get_file(path, str(copy))
         with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
             recorded = reader.read(str(copy), name, target.text)

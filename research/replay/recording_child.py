@@ -28,16 +28,16 @@ def read(path: str, name: str, target: str) -> TargetTrials:
 
 
 def _for_target(tasks: Sequence[RecordedTask], name: str, target: Target) -> TargetTrials:
-    wanted = real_target(target)
-    matching = [task for task in tasks if real_target(Target(task.target)) == wanted]
+    real = real_target(target)
+    matching = [task for task in tasks if real_target(Target(task.target)) == real]
     if not matching:
-        known = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
-        hint = "   or   ".join(f"--target '{text}'" for text in known)
-        raise InvalidRequest(f"{name} was not recorded for {wanted}", hint=hint)
+        targets = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
+        hint = "   or   ".join(f"--target '{text}'" for text in targets)
+        raise InvalidRequest(f"{name} was not recorded for {real}", hint=hint)
     context = Counter(str(task.context) for task in matching).most_common(1)[0][0]
     chosen = [task for task in matching if str(task.context) == context]
-    on = MeasuredOn.model_validate(chosen[0].context)
-    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
+    device = MeasuredOn.model_validate(chosen[0].context)
+    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, device.host_class, device.threads, device.tvm_version)
     return TargetTrials(endpoint, {task.workload: task.trials for task in chosen})
 
 

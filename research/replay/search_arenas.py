@@ -68,8 +68,8 @@ class RecordedProposals:
         exact = {each.candidate for each in proposals if each.candidate in self._free}
         for candidate in exact:
             del self._free[candidate]
-        landed = [each if each.candidate in exact else self._moved(each) for each in proposals]
-        return [each for each in landed if each is not None]
+        moved = [each if each.candidate in exact else self._moved(each) for each in proposals]
+        return [each for each in moved if each is not None]
 
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Return up to `count` proposals of random free candidates."""

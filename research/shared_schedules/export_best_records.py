@@ -89,13 +89,13 @@ def _write(
 ) -> None:
     compiler, graphs = children
     with database.session() as session:
-        rebuilt = [(_tuned(session, compiler, target, each), _measured(session, each)) for each in records]
-    kept = [(tuned, measured) for tuned, measured in rebuilt if tuned is not None]
-    skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in kept])
-    gone = {each.index for each in skipped}
-    write_provenance(directory, [measured for index, (_, measured) in enumerate(kept) if index not in gone])
-    written.records += len(kept) - len(gone)
-    written.left_out += len(records) - len(kept) + len(gone)
+        pairs = [(_tuned(session, compiler, target, each), _measured(session, each)) for each in records]
+    rebuilt = [(tuned, measured) for tuned, measured in pairs if tuned is not None]
+    skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in rebuilt])
+    lost = {each.index for each in skipped}
+    write_provenance(directory, [measured for index, (_, measured) in enumerate(rebuilt) if index not in lost])
+    written.records += len(rebuilt) - len(lost)
+    written.left_out += len(records) - len(rebuilt) + len(lost)
 
 
 def _tuned(session: Session, compiler: CandidateCompiler, target: Target, record: BestRecord) -> Tuned | None:

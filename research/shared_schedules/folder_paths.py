@@ -42,8 +42,8 @@ def directory_of(root: Path, target: Target) -> Path:
     """Return the directory of a target, named by kind, processor, cores and key."""
     attrs = target.attrs
     parts = target.kind, attrs.get("mcpu") or attrs.get("arch") or attrs.get("tag"), attrs.get("num-cores")
-    words = "-".join(str(part).replace("/", "-") for part in parts if part)
-    return root / file_name(words, f".{target.key}")
+    label = "-".join(str(part).replace("/", "-") for part in parts if part)
+    return root / file_name(label, f".{target.key}")
 
 
 def write_target(directory: Path, target: Target) -> None:

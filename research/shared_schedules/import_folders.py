@@ -24,9 +24,9 @@ def import_schedules(
     loaded = LoadedLog()
     directories = list(databases(root))
     with reading(root) as graphs:
-        for done, (target, directory) in enumerate(directories, 1):
+        for number, (target, directory) in enumerate(directories, 1):
             _merge(database, graphs, target, directory, report, loaded)
-            progress(done, len(directories))
+            progress(number, len(directories))
     return loaded
 
 

@@ -89,7 +89,7 @@ class _Reader:
         self._factors.append([])
         READERS[kind](self, *arguments)
 
-    def split(self, at: int, loop: int, extent: int, lengths: Sequence[int], _inwards: int) -> None:
+    def split(self, index: int, loop: int, extent: int, lengths: Sequence[int], _inwards: int) -> None:
         factors = (-(-extent // prod(lengths)) if extent else 1, *lengths)
         if not all(type(factor) is int and 0 < factor < 2**31 for factor in factors):
             raise ValueError(f"no factors: {factors}")
@@ -97,35 +97,35 @@ class _Reader:
         self.trace.append(["SamplePerfectTile", [], [len(factors)], names])
         self.choices.append(Choice(ChoiceKind.TILE, len(factors), extent=extent))
         self.decisions += factors
-        self.tiles.append(Tile(self._stage(at).block, extent, len(factors)))
+        self.tiles.append(Tile(self._stage(index).block, extent, len(factors)))
         self._factors[-1] = names
-        self._cut(at, loop, names, len(factors))
+        self._cut(index, loop, names, len(factors))
 
-    def follow(self, at: int, loop: int, source: int, levels: int) -> None:
+    def follow(self, index: int, loop: int, source: int, levels: int) -> None:
         """Split by the first factors of an earlier split; None stands for the last factor."""
         names = self._factors[source]
-        self._cut(at, loop, [*names[:levels], None], levels + 1)
+        self._cut(index, loop, [*names[:levels], None], levels + 1)
 
-    def follow_fused(self, at: int, loop: int, _sources: Sequence[int], _level: int, _inwards: int) -> None:
-        self._cut(at, loop, [], 2)
+    def follow_fused(self, index: int, loop: int, _sources: Sequence[int], _level: int, _inwards: int) -> None:
+        self._cut(index, loop, [], 2)
 
-    def fuse(self, at: int, fused: Sequence[int]) -> None:
-        loops = [self._loop(at, loop) for loop in fused]
+    def fuse(self, index: int, fused: Sequence[int]) -> None:
+        loops = [self._loop(index, loop) for loop in fused]
         fused_loop = self._name("l")
-        self._stage(at).loops[fused[0] : fused[-1] + 1] = [fused_loop]
+        self._stage(index).loops[fused[0] : fused[-1] + 1] = [fused_loop]
         self.trace.append(["Fuse", loops, [], [fused_loop]])
 
-    def reorder(self, at: int, order: Sequence[int]) -> None:
-        loops = [self._loop(at, loop) for loop in order]
-        self._stage(at).loops = [*loops]
+    def reorder(self, index: int, order: Sequence[int]) -> None:
+        loops = [self._loop(index, loop) for loop in order]
+        self._stage(index).loops = [*loops]
         self.trace.append(["Reorder", loops, [], []])
 
-    def annotate(self, at: int, loop: int, annotation: int) -> None:
+    def annotate(self, index: int, loop: int, annotation: int) -> None:
         if annotation != NOTHING:
             kind, word = ANNOTATIONS[annotation]
-            self.trace.append([kind, [self._loop(at, loop)], [word], []])
+            self.trace.append([kind, [self._loop(index, loop)], [word], []])
 
-    def pragma(self, at: int, _loop: int, pragma: str) -> None:
+    def pragma(self, index: int, _loop: int, pragma: str) -> None:
         if not pragma.startswith(UNROLL):
             raise ValueError(f"unknown pragma {pragma!r}")
         self.decisions.append(UNROLLS.index(int(pragma.removeprefix(UNROLL))))
@@ -134,48 +134,48 @@ class _Reader:
         )
         name = self._name("v")
         self.trace.append(["SampleCategorical", [], [UNROLLS], [name]])
-        self.trace.append(["Annotate", [self._stage(at).block, name], ["meta_schedule.unroll_explicit"], []])
+        self.trace.append(["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []])
 
-    def move(self, at: int, target: int, loop: int) -> None:
-        self.trace.append(["ComputeAt", [self._stage(at).block, self._loop(target, loop)], [], []])
+    def move(self, index: int, target: int, loop: int) -> None:
+        self.trace.append(["ComputeAt", [self._stage(index).block, self._loop(target, loop)], [], []])
 
-    def cache_read(self, at: int, scope: str, _readers: Sequence[int]) -> None:
-        self._new(at + 1, "CacheRead", [self._stage(at).block], scope)
+    def cache_read(self, index: int, scope: str, _readers: Sequence[int]) -> None:
+        self._new(index + 1, "CacheRead", [self._stage(index).block], scope)
 
-    def cache_write(self, at: int, scope: str) -> None:
-        self._new(at, "CacheWrite", [self._stage(at).block], scope)
+    def cache_write(self, index: int, scope: str) -> None:
+        self._new(index, "CacheWrite", [self._stage(index).block], scope)
 
-    def factor(self, at: int, loop: int, _place: int) -> None:
+    def factor(self, index: int, loop: int, _place: int) -> None:
         """Insert a stage that takes over the known loops; the old one gets new loops."""
-        stage, loop_name = self._stage(at), self._loop(at, loop)
-        self._new(at, "RFactor", [loop_name], "")
-        self._stages[at].loops, stage.loops = stage.loops, []
+        stage, loop_name = self._stage(index), self._loop(index, loop)
+        self._new(index, "RFactor", [loop_name], "")
+        self._stages[index].loops, stage.loops = stage.loops, []
 
-    def of_block(self, kind: str, at: int) -> None:
-        self.trace.append([kind, [self._stage(at).block], [], []])
+    def of_block(self, kind: str, index: int) -> None:
+        self.trace.append([kind, [self._stage(index).block], [], []])
 
-    def _cut(self, at: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
-        old_loop = self._loop(at, loop)
+    def _cut(self, index: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
+        old_loop = self._loop(index, loop)
         names = [self._name("l") for _ in range(parts)]
-        self._stage(at).loops[loop : loop + 1] = names
+        self._stage(index).loops[loop : loop + 1] = names
         self.trace.append(["Split", [old_loop, *factors], [], names])
 
-    def _new(self, at: int, kind: str, inputs: list[str], scope: str) -> None:
+    def _new(self, index: int, kind: str, inputs: list[str], scope: str) -> None:
         """Insert a stage at this number; later stages get the next number."""
-        self._stages = {number + (number >= at): stage for number, stage in self._stages.items()}
-        self._stages[at] = _Stage(self._name("b"))
-        self.trace.append([kind, inputs, [scope], [self._stages[at].block]])
+        self._stages = {number + (number >= index): stage for number, stage in self._stages.items()}
+        self._stages[index] = _Stage(self._name("b"))
+        self.trace.append([kind, inputs, [scope], [self._stages[index].block]])
 
-    def _stage(self, at: int) -> _Stage:
-        if at not in self._stages:
-            self._stages[at] = _Stage(self._name("b"))
-            self.trace.append(["GetSBlock", [], [f"stage{at}", "main"], [self._stages[at].block]])
-        return self._stages[at]
+    def _stage(self, index: int) -> _Stage:
+        if index not in self._stages:
+            self._stages[index] = _Stage(self._name("b"))
+            self.trace.append(["GetSBlock", [], [f"stage{index}", "main"], [self._stages[index].block]])
+        return self._stages[index]
 
-    def _loop(self, at: int, loop: int) -> str:
+    def _loop(self, index: int, loop: int) -> str:
         if not 0 <= loop < MOST_LOOPS:
             raise ValueError(f"no loop: {loop}")
-        stage = self._stage(at)
+        stage = self._stage(index)
         new = [self._name("l") for _ in range(len(stage.loops), loop + 1)]
         if new:
             stage.loops += new

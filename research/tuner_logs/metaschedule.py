@@ -26,8 +26,8 @@ def read_database(
     """
     check(directory)
     programs = dict(read_lines(directory / WORKLOADS, _program, report))
-    found = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
-    return (record for number, record in found if only is None or number + 1 in only)
+    records = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
+    return (trial for number, trial in records if only is None or number + 1 in only)
 
 
 def check(directory: Path) -> None:
