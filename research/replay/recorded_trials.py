@@ -63,8 +63,7 @@ class RecordedTrials:
 def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
     """Read and cache the job's recording from the place that the setting `recordings` names.
 
-    Reads a changed file anew. Raises InvalidRequest if the file is not allowed, is missing,
-    is not a recording, or has no trials of this target.
+    Raises InvalidRequest for a file that is not allowed, missing, or without such trials.
     """
     url = recording_place(options, recordings)
     with _reading(options.recording):

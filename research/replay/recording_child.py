@@ -36,8 +36,8 @@ def _for_target(tasks: Sequence[RecordedTask], name: str, target: Target) -> Tar
         raise InvalidRequest(f"{name} was not recorded for {real}", hint=hint)
     context = Counter(str(task.context) for task in matching).most_common(1)[0][0]
     chosen = [task for task in matching if str(task.context) == context]
-    device = MeasuredOn.model_validate(chosen[0].context)
-    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, device.host_class, device.threads, device.tvm_version)
+    on = MeasuredOn.model_validate(chosen[0].context)
+    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
     return TargetTrials(endpoint, {task.workload: task.trials for task in chosen})
 
 

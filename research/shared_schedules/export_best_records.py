@@ -93,7 +93,7 @@ def _write(
     rebuilt = [(tuned, measured) for tuned, measured in pairs if tuned is not None]
     skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in rebuilt])
     lost = {each.index for each in skipped}
-    write_provenance(directory, [measured for index, (_, measured) in enumerate(rebuilt) if index not in lost])
+    write_provenance(directory, [measured for at, (_, measured) in enumerate(rebuilt) if at not in lost])
     written.records += len(rebuilt) - len(lost)
     written.left_out += len(records) - len(rebuilt) + len(lost)
 

@@ -19,8 +19,7 @@ BATCH: Final = 64  # records in one call and one transaction
 def import_schedules(
     database: Database, root: Path, report: Report, progress: Progress = silent
 ) -> LoadedLog:
-    """Store the folder's records that this dataset lacks. Importing a record again, even from
-    another folder, adds nothing."""
+    """Store records that this dataset lacks; importing a record again adds nothing."""
     loaded = LoadedLog()
     directories = list(databases(root))
     with reading(root) as graphs:

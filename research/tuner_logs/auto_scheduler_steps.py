@@ -106,7 +106,7 @@ class _Reader:
         names = self._factors[source]
         self._cut(index, loop, [*names[:levels], None], levels + 1)
 
-    def follow_fused(self, index: int, loop: int, _sources: Sequence[int], _level: int, _inwards: int) -> None:
+    def follow_fused(self, index: int, loop: int, _sources: Sequence[int], _level: int, _order: int) -> None:
         self._cut(index, loop, [], 2)
 
     def fuse(self, index: int, fused: Sequence[int]) -> None:
@@ -134,7 +134,9 @@ class _Reader:
         )
         name = self._name("v")
         self.trace.append(["SampleCategorical", [], [UNROLLS], [name]])
-        self.trace.append(["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []])
+        self.trace.append(
+            ["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []]
+        )
 
     def move(self, index: int, target: int, loop: int) -> None:
         self.trace.append(["ComputeAt", [self._stage(index).block, self._loop(target, loop)], [], []])
