@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 SHAPES = "4096x4096,896x4864,4864x896,896x151936"
-REPEATS, STREAMED = 60, 1 << 28  # timed runs of a product; bytes that all threads sum
+REPEATS, STREAMED = 60, 1 << 28  # timed runs of a product; bytes that each thread sums
 
 
 def main() -> None:

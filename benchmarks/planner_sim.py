@@ -91,7 +91,7 @@ def _seeds(arena: Arena, args: argparse.Namespace) -> int:
 
 
 def _alike(cells: list[Cell], over: list[Arena], args: argparse.Namespace) -> list[Cell]:
-    """Return dynatune's cells on recorded curves, one device, and baselines so started."""
+    """Return cells of dynatune and of baselines with its first visit (recorded, 1 device)."""
     judged = [cell for cell in cells if (cell.kind, cell.devices, cell.policy) == (RECORDED, 1, JUDGED)]
     recorded = [arena for arena in over if arena.kind == RECORDED]
     policies = [name for name in args.policies if name in BASELINES] if judged else []

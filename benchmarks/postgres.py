@@ -59,7 +59,7 @@ def _patient() -> Iterator[None]:
 
 
 def main() -> None:
-    """Run a server until interrupted and print its URL, to measure code versions on one."""
+    """Run a server until interrupted; print its URL, to compare versions on the same rows."""
     with Postgres() as server, suppress(KeyboardInterrupt):
         print(server.url, flush=True)
         Event().wait()

@@ -61,8 +61,7 @@ def _replace_rows(database: Database, snapshot: Snapshot, folder: Path, scratch:
 
 
 def _pretrain(database: Database, snapshot: Snapshot, models: Sequence[str]) -> Iterator[PretrainedBase]:
-    """Pretrain bases per target; yield active ones that were evaluated on unseen tasks or
-    targets."""
+    """Pretrain bases; yield active ones that were evaluated on unseen tasks or targets."""
     data = training_data_of(database, snapshot.name, Selection())
     for model in models:
         fitted = pretrain(database, data, model)

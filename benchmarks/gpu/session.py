@@ -142,7 +142,7 @@ def main() -> None:
     from workers.sandbox.system_paths import accelerator_paths
     from workers.subprocesses.hide_torch import hide_torch
 
-    hide_torch()  # as in a device's sessions: torch would query the driver too early
+    hide_torch()  # as in device sessions: torch would query the driver under the limit
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     load_runtime(kind)

@@ -28,8 +28,8 @@ from research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
 from research.tuner_logs.tenset import FORMAT
 from workers.round.round_context import descriptors
 
-DEEP: Final = 4  # tile levels from which auto_scheduler's policies tile for data reuse only
-# Keyed by a stage's loops with all tile levels, and those with fewer (reduction loops).
+DEEP: Final = 4  # tile levels of loops with data reuse; auto_scheduler tiles no other loops
+# Keyed by the numbers of a stage's loops with all tile levels and of its reduction loops.
 OPERATORS: Final = {
     (2, 1): "matmul",
     (3, 1): "batch_matmul",

@@ -61,9 +61,9 @@ class RecordedTrials:
 
 
 def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
-    """Read and cache the job's recording from the place that the setting `recordings` names.
+    """Return the target's trials in the job's recording; cache them until the file changes.
 
-    Raises InvalidRequest for a file that is not allowed, missing, or without such trials.
+    Raises InvalidRequest if the file is not allowed, missing, invalid, or of other targets.
     """
     url = recording_place(options, recordings)
     with _reading(options.recording):
