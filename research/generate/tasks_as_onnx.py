@@ -116,7 +116,7 @@ DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.item
 
 
 def patterns(tasks: Sequence[Drawn]) -> list[str]:
-    """Return the name patterns of these tasks; others, as layout transforms, are not tuned."""
+    """Return these tasks' name patterns; others, such as layout changes, are not tuned."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 
 

@@ -13,7 +13,7 @@ from research.pretraining.training_data import TaskData
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Arrays over rows. Rows compare within a group: a workload on a target in a context."""
+    """Arrays over rows. Labels compare only within a group (workload, target and context)."""
 
     features: Matrix
     labels: Vector

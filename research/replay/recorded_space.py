@@ -23,7 +23,7 @@ EVEN_SHARE: Final = 0.25
 
 
 class Neighbours:
-    """Recorded candidates of a sketch as points: prime exponents and one-hot list values."""
+    """Recorded candidates of a sketch as points: prime exponents, a column per list value."""
 
     def __init__(self, sketch: Sketch, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)

@@ -72,7 +72,7 @@ def _check(database: Database, directory: Path) -> None:
 
 
 def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Return ids and targets of real devices, or only of `target`."""
+    """Return the real targets with their ids, or only `target` if it is real."""
     with database.session() as session:
         targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
     selected = [each for each in targets if target is None or each[1].text == target.text]
