@@ -76,13 +76,13 @@ def main() -> None:
         if missing := _missing_references(args, cell):
             print(f"{cell.name}: left for the next run, {', '.join(missing)} failed", flush=True)
         elif not _is_done(args, cells, cell):
-            cells.keep(cell.name, found := _measure_or_error(args, cell))
-            print(f"{cell.name}: {found.get('failed', 'done')}", flush=True)
-    found = report({cell.name: cells[cell.name] for cell in selected if cell.name in cells})
+            cells.keep(cell.name, result := _measure_or_error(args, cell))
+            print(f"{cell.name}: {result.get('failed', 'done')}", flush=True)
+    result = report({cell.name: cells[cell.name] for cell in selected if cell.name in cells})
     if args.json:
-        raw = {"benchmark": "ablation", **describe_host(), **found}
+        raw = {"benchmark": "ablation", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _select_cells(args: argparse.Namespace) -> Iterator[Cell]:

@@ -28,8 +28,8 @@ def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
         "runs": runs,
         "failed": {name: cell["failed"] for name, cell in cells.items() if "failed" in cell},
         "arms": arms,
-        "parts": {arm: geometric_mean(found) for arm, found in ratios.items()},
-        "noise": {arm: _noise(found) for arm, found in ratios.items()},
+        "parts": {arm: geometric_mean(values) for arm, values in ratios.items()},
+        "noise": {arm: _noise(values) for arm, values in ratios.items()},
         "behind_chance": [
             where for where, means in (ours or {}).items() if (means["over_chance"] or 0) > NOISE
         ],

@@ -36,11 +36,11 @@ class Arm:
     details: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        told = asdict(self) | {"schedules": str(self.schedules)}
+        row = asdict(self) | {"schedules": str(self.schedules)}
         if self.trials:
-            told["tuning_sec_per_trial"] = self.tuning_sec / self.trials
-            told["total_sec_per_trial"] = self.total_sec / self.trials
-        return told
+            row["tuning_sec_per_trial"] = self.tuning_sec / self.trials
+            row["total_sec_per_trial"] = self.total_sec / self.trials
+        return row
 
 
 def count_tasks(model: Path, target: Target, recipe: str) -> int:
@@ -51,8 +51,8 @@ def count_tasks(model: Path, target: Target, recipe: str) -> int:
 def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
     """Return the workload keys of a model's tasks after a recipe."""
     with ModelCompiler() as graphs:
-        found = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
-    return [task.key for task in found.tasks]
+        model_tasks = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
+    return [task.key for task in model_tasks.tasks]
 
 
 def mallorn_arm(

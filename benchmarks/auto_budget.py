@@ -93,7 +93,7 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
     with patch.object(playing, "plan", record_outlook), constants({"services.planner.budgets:WORTH": worth}):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]
-    compared = [(gain, run.won(at, LOOK_AHEAD)) for at, gain in outlooks if at + LOOK_AHEAD <= last.trials]
+    pairs = [(gain, run.won(count, LOOK_AHEAD)) for count, gain in outlooks if count + LOOK_AHEAD <= last.trials]
     return Ended(
         curves=model.name,
         recorded=recorded,
@@ -103,8 +103,8 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
         of=model.trials,
         seconds=round(last.seconds, 1),
         left=round(last.latency_us / model.final_us, 4),
-        hoped=round(fmean(gain for gain, _ in compared), 5) if compared else 0.0,
-        won=round(fmean(won for _, won in compared), 5) if compared else 0.0,
+        hoped=round(fmean(gain for gain, _ in pairs), 5) if pairs else 0.0,
+        won=round(fmean(won for _, won in pairs), 5) if pairs else 0.0,
         why=run.finished,
     )
 

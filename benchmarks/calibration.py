@@ -74,10 +74,10 @@ def replay(rounds: Sequence[RecordedRound], belief: Belief) -> Iterator[Judged]:
     for index in range(max(len(curve) for curve in tasks)):
         for next_round, view, forecast in _forecasts(tasks, index, belief):
             if (found_us := next_round.best_us) is not None:
-                known = sum(point.best_us is not None for point in view.points)
+                count = sum(point.best_us is not None for point in view.points)
                 interval = forecast.low_us, forecast.expected_us, forecast.high_us
                 cell = next_round.model, next_round.seed, next_round.name
-                yield Judged(*cell, known, *interval, found_us)
+                yield Judged(*cell, count, *interval, found_us)
 
 
 def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def task_view(done: Sequence[RecordedRound], task: RecordedRound) -> TaskView:
         rounds=len(done),
         points=tuple(Point(row.trials, row.best_us) for row in done),
         seconds_per_trial=sum(row.seconds for row in done) / trials if trials else None,
-        failed_rounds=next((at for at, is_valid in enumerate(reversed(valid)) if is_valid), len(valid)),
+        failed_rounds=next((index for index, is_valid in enumerate(reversed(valid)) if is_valid), len(valid)),
     )
 
 
@@ -153,9 +153,9 @@ def _grouped(judged: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str
 
 def _print(figures: dict[str, Any], belief: str) -> None:
     print(f"{'':16} forecasts  held  below  above  log width  log bias")
-    for by in ("model", "known"):
-        for name, row in figures[by].items():
-            print(_line(f"{name} known" if by == "known" else name, row))
+    for group in ("model", "known"):
+        for name, row in figures[group].items():
+            print(_line(f"{name} known" if group == "known" else name, row))
     print(_line("all", figures["overall"]))
     print(f"80 % intervals of {belief} that held the next round's best: {figures['overall']['held']:.3f}")
 

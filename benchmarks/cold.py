@@ -125,9 +125,9 @@ def main() -> None:
                 for tree, of in runs.items()
             }
             cells.keep(path.stem, {"row": asdict(row), "runs": stored_runs} | describe_host())
-    kept = [cells[path.stem] for path in files]
-    print(table([Row(**cell["row"]) for cell in kept]))
-    print(shell_table({path.stem: cell.get("runs", {}) for path, cell in zip(files, kept, strict=True)}))
+    stored = [cells[path.stem] for path in files]
+    print(table([Row(**cell["row"]) for cell in stored]))
+    print(shell_table({path.stem: cell.get("runs", {}) for path, cell in zip(files, stored, strict=True)}))
 
 
 Runs = Mapping[str, Mapping[str, Sequence[ShellRun]]]
@@ -253,11 +253,11 @@ def table(rows: list[Row]) -> str:
     """Return all rows as a Markdown table, followed by their medians."""
     first = [row.first_sec for row in rows if row.first_sec is not None]
     ratios = [row.ratio for row in rows if row.ratio is not None]
-    total, again = (median(getattr(row, name) for row in rows) for name in ("total_sec", "again_sec"))
+    total, rerun = (median(getattr(row, name) for row in rows) for name in ("total_sec", "again_sec"))
     gains = [row.gain for row in rows if row.gain is not None]
     later_sec = [row.guesses_sec for row in rows if row.guesses_sec is not None]
     words = (
-        f"first export after {median(first or [0.0]):.1f} s, job {total:.1f} s, again {again:.1f} s "
+        f"first export after {median(first or [0.0]):.1f} s, job {total:.1f} s, again {rerun:.1f} s "
         f"(medians of {len(rows)}); over onnxruntime {geometric(ratios):.2f}, at most {max(ratios):.2f}"
     )
     if gains:

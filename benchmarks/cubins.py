@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=Path("build/cubins"))
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    found, cells = [], Cells(args.cells)
+    results, cells = [], Cells(args.cells)
     for network in args.networks.split(","):
         for arch in args.archs.split(","):
             cell = f"{network}.{arch}"
@@ -127,14 +127,14 @@ def main() -> None:
                 new_rows = list(rows(network, arch))
                 cells.keep(cell, {"rows": new_rows, "seconds": round(time.perf_counter() - began_sec, 1)})
             print(cell, len(cells[cell]["rows"]), "tasks", cells[cell]["seconds"], "s", flush=True)
-            found += cells[cell]["rows"]
-    told = {"benchmark": "cubins", "nvcc": _nvcc_version(), "summary": summary(found)}
-    print(json.dumps(told, indent=1))
+            results += cells[cell]["rows"]
+    content = {"benchmark": "cubins", "nvcc": _nvcc_version(), "summary": summary(results)}
+    print(json.dumps(content, indent=1))
     if args.output:
-        lines = ",\n".join(json.dumps(row) for row in found)
-        head = json.dumps(told)[:-1]
+        lines = ",\n".join(json.dumps(row) for row in results)
+        head = json.dumps(content)[:-1]
         args.output.write_text(f'{head}, "rows": [\n{lines}\n]}}\n')
-    sys.exit(any("error" in row for row in found))
+    sys.exit(any("error" in row for row in results))
 
 
 if __name__ == "__main__":

@@ -56,9 +56,9 @@ def with_narrow_inputs(model: Path) -> Path | None:
     proto = onnx.load(str(model), load_external_data=False)
     products = [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
     for node in products:
-        kept = [attribute for attribute in node.attribute if attribute.name != "accuracy_level"]
+        others = [attribute for attribute in node.attribute if attribute.name != "accuracy_level"]
         del node.attribute[:]
-        node.attribute.extend([*kept, onnx.helper.make_attribute("accuracy_level", NARROW_INPUTS)])
+        node.attribute.extend([*others, onnx.helper.make_attribute("accuracy_level", NARROW_INPUTS)])
     copy = model.with_name(f"{model.stem}-narrow-inputs.onnx")
     if products:
         onnx.save(proto, str(copy))
@@ -93,8 +93,8 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
     cells = Cells(options.raw)
     rate = memory(parse_target(manifest.target).num_cores)
     with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
-        given = Given(options.model, options.schedules, options.python, options.passes)
-        bench = DecoderBench(given, dynamic, Path(scratch))
+        setup = Given(options.model, options.schedules, options.python, options.passes)
+        bench = DecoderBench(setup, dynamic, Path(scratch))
         steps = [_time(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
         prompts = [_time(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
     return steps, prompts, rate

@@ -121,15 +121,15 @@ def measured(name: str, model: Path, trials: int, scratch: Path, quiet: list[dic
     )
 
 
-def _compare(found: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key, Timed]]) -> dict[str, Any]:
+def _compare(jobs: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key, Timed]]) -> dict[str, Any]:
     """Compare each job's times with those of the quiet job with the same options."""
     ratios = [
         time.latency_us / calm.latency_us
-        for ours, others in zip(found, quiet, strict=True)
+        for ours, others in zip(jobs, quiet, strict=True)
         for key, time in ours.items()
         if time.latency_us and (calm := others.get(key)) is not None and calm.latency_us
     ]
-    timed = [each for ours in found for each in ours.values()]
+    timed = [each for ours in jobs for each in ours.values()]
     return {
         "trials": len(timed),
         "marked": sum(each.bound_us is not None for each in timed) / max(1, len(timed)),
@@ -146,19 +146,19 @@ def _trials(folder: Path) -> tuple[str, dict[Key, Timed]]:
     database = Database(f"sqlite:///{folder / 'data' / 'mallorn.db'}")
     with database.session() as session:
         job_id = session.scalars(select(Job.id).order_by(Job.created_at.desc()).limit(1)).one()
-        found = Measurement
+        table = Measurement
         query = (
             select(
                 Workload.key,
                 SketchRow.key,
-                found.decisions,
-                found.latency_us,
-                found.bound_us,
-                found.disturbed,
+                table.decisions,
+                table.latency_us,
+                table.bound_us,
+                table.disturbed,
             )
-            .join(Workload, Workload.id == found.workload_id)
-            .join(SketchRow, SketchRow.id == found.sketch_id)
-            .where(found.job_id == job_id, found.kind == MeasurementKind.TRIAL)
+            .join(Workload, Workload.id == table.workload_id)
+            .join(SketchRow, SketchRow.id == table.sketch_id)
+            .where(table.job_id == job_id, table.kind == MeasurementKind.TRIAL)
         )
         trials = {
             (workload, sketch, decisions): Timed(*times)

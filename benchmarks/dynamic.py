@@ -47,11 +47,11 @@ def main() -> None:
         cells = measured(options)
     except (MallornError, ChildError) as error:
         sys.exit(str(error))
-    said = headline(cells)
+    summary = headline(cells)
     if options.json:
-        raw = {"headline": said, "model": options.model.name, "sizes": cells}
+        raw = {"headline": summary, "model": options.model.name, "sizes": cells}
         options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -61,8 +61,8 @@ def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         raise InvalidRequest(f"{options.schedules} is no job's for a range", hint="mallorn tune --dynamic")
     cells = Cells(options.raw)
     with TemporaryDirectory(prefix="mallorn-dynamic-") as scratch:
-        given = Given(options.model, options.schedules, options.python, options.passes)
-        bench = Bench(given, manifest.dynamic, Path(scratch), options.fixed, options.untuned)
+        setup = Given(options.model, options.schedules, options.python, options.passes)
+        bench = Bench(setup, manifest.dynamic, Path(scratch), options.fixed, options.untuned)
         figures = []
         for sizes in spread(manifest.dynamic.ranges, options.sizes):
             name = "-".join([options.model.stem, *(f"{dim}{size}" for dim, size in sizes.items())])

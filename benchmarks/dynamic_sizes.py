@@ -13,17 +13,17 @@ MOST_PARTS: Final = 10_000
 def spread(ranges: Mapping[str, list[int]], count: int) -> list[Sizes]:
     """Return up to `count` sizes in equal steps from the smallest to the largest."""
     steps = max(1, count - 1)
-    found = [
+    points = [
         {name: low + round((high - low) * step / steps) for name, (low, high) in ranges.items()}
         for step in range(steps + 1)
     ]
-    return [sizes for place, sizes in enumerate(found) if sizes not in found[:place]]
+    return [sizes for place, sizes in enumerate(points) if sizes not in points[:place]]
 
 
 def computed(dynamic: Dynamic, sizes: Sizes) -> list[Sizes]:
     """Return the points that the rules run in turn for these sizes. Raises ValueError."""
-    found, rest = list[Sizes](), dict(sizes)
-    while len(found) < MOST_PARTS:
+    parts, rest = list[Sizes](), dict(sizes)
+    while len(parts) < MOST_PARTS:
         rule = next(
             (each for each in dynamic.rules if all(rest[name] <= limit for name, limit in each.upto.items())),
             None,
@@ -31,9 +31,9 @@ def computed(dynamic: Dynamic, sizes: Sizes) -> list[Sizes]:
         if rule is None:
             raise ValueError(f"no rule covers {rest}")
         point = dynamic.points[rule.point]
-        found.append(point)
+        parts.append(point)
         if not rule.first:
-            return found
+            return parts
         rest[rule.first] -= point[rule.first]
     raise ValueError(f"{sizes} would take more than {MOST_PARTS} parts")
 

@@ -43,12 +43,12 @@ def main() -> None:
         for cell in missing:
             _measure(args, model, target, trials, cell, cells)
     raw = [cells[cell.name] for model in args.models for cell in _cells(model, args.seeds)]
-    found = report(raw)
+    result = report(raw)
     if args.json:
         args.json.write_text(
-            json.dumps({"benchmark": "families", **describe_host(), **found}, indent=1) + "\n"
+            json.dumps({"benchmark": "families", **describe_host(), **result}, indent=1) + "\n"
         )
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _cells(model: Path, seeds: int) -> Iterator[Cell]:
@@ -74,12 +74,12 @@ def _measure(
     print(f"{cell.name}: {trials} trials", flush=True)
     # A stopping service may still write files: ignore errors when the folder is removed.
     with tempfile.TemporaryDirectory(prefix="mallorn-families-", ignore_cleanup_errors=True) as scratch:
-        found = _tune(
+        figures = _tune(
             model, target, trials, cell, Path(scratch), {"policy": args.policy} if args.policy else {}
         )
     settings = {"trials_per_task": args.trials_per_task, "budget": trials, "target": target.attrs}
-    cells.keep(cell.name, cell.facts() | settings | found | describe_host())
-    print(f"{cell.name}: {len(found['trials'])} trials in {found['tuning_sec']:.0f} s", flush=True)
+    cells.keep(cell.name, cell.facts() | settings | figures | describe_host())
+    print(f"{cell.name}: {len(figures['trials'])} trials in {figures['tuning_sec']:.0f} s", flush=True)
 
 
 def _tune(

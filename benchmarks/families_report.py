@@ -119,11 +119,11 @@ def _shares(models: Iterable[Mapping[str, Any]], grouping: str) -> dict[str, flo
     """Return geometric means, over models and seeds, of costs over those of `none`."""
     pairs = [pair for model in models for pair in _pairs(model["runs"], grouping)]
     return {
-        cost: exp(fmean(log(run[cost] / alone[cost]) for run, alone in pairs))
+        cost: exp(fmean(log(run[cost] / base[cost]) for run, base in pairs))
         for cost in ("trials", "seconds", "final_us")
     }
 
 
 def _pairs(runs: Sequence[Raw], grouping: str) -> list[tuple[Raw, Raw]]:
-    alone = {run["seed"]: run for run in runs if run["grouping"] == "none"}
-    return [(run, alone[run["seed"]]) for run in runs if run["grouping"] == grouping]
+    base = {run["seed"]: run for run in runs if run["grouping"] == "none"}
+    return [(run, base[run["seed"]]) for run in runs if run["grouping"] == grouping]

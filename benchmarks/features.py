@@ -68,9 +68,9 @@ def _row(
     program = Program(task.key, task.tir, task.args, task.flops)
     work = descriptors(task.flops, task.extents)
     space = TvmSpace(compiler.design_space(program.tir, target.text), program, target, work, compiler)
-    drawn = space.sample(np.random.default_rng(seed), MANY * count)
-    lowered = drawn[:count]
-    costs = {f"{view}_ms": _pure_ms(space, work, view, drawn) for view in sorted(REGISTRY["features"])}
+    samples = space.sample(np.random.default_rng(seed), MANY * count)
+    lowered = samples[:count]
+    costs = {f"{view}_ms": _pure_ms(space, work, view, samples) for view in sorted(REGISTRY["features"])}
     for view in LOWERED.keys() - {LAUNCH.name}:  # needs CUDA kernels
         _ask(compiler, space, program, target, view, lowered[:1])
         started_sec = _spent_sec(compiler)
@@ -79,11 +79,11 @@ def _row(
     return {"op": task.op, "task": task.name, **costs}
 
 
-def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[Candidate]) -> float:
+def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, samples: Sequence[Candidate]) -> float:
     extractor = resolve("features", view)()
     started_sec = time.process_time()
-    extractor.extract(space.by_key, work, drawn)
-    return (time.process_time() - started_sec) * 1000 / len(drawn)
+    extractor.extract(space.by_key, work, samples)
+    return (time.process_time() - started_sec) * 1000 / len(samples)
 
 
 def _spent_sec(compiler: CandidateCompiler) -> float:
@@ -97,9 +97,9 @@ def _ask(
     program: Program,
     target: Target,
     view: str,
-    drawn: Sequence[Candidate],
+    samples: Sequence[Candidate],
 ) -> None:
-    candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in drawn]
+    candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in samples]
     compiler.lowered(view, program.tir, target.text, candidates)
 
 

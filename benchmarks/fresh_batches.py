@@ -125,15 +125,15 @@ def run(bench: Bench, cell: Cell) -> Finished:
 
 def _family(bench: Bench, numbers: Sequence[int], view: str) -> Family:
     decisions, view_rows = bench.plain, bench.rows(view)
-    kept = np.flatnonzero(np.isin(decisions.groups, numbers))
+    used = np.flatnonzero(np.isin(decisions.groups, numbers))
     tasks = [bench.training_data.tasks[number] for number in numbers]
     trials = [trial for task in tasks for trial in task.trials]
-    groups = decisions.groups[kept]
+    groups = decisions.groups[used]
     is_default = np.array([means_of(trial.origin) == DEFAULT for trial in trials], dtype=np.bool_)
     places = [np.flatnonzero(groups == number) for number in numbers]
     return Family(
         [trial.candidate for trial in trials],
-        *(view_rows.features[kept], decisions.features[kept], decisions.labels[kept], groups),
+        *(view_rows.features[used], decisions.features[used], decisions.labels[used], groups),
         pools=[Pool(lines, lines[is_default[lines]]) for lines in places],
     )
 
@@ -146,8 +146,8 @@ def summarise(finished: Iterable[Finished], arms: Sequence[str]) -> Report:
             for name, value in figures(batches, each.cell.batch).items():
                 values[each.cell.arm].setdefault(name, {}).setdefault(task, []).append(value)
     return {
-        arm: {name: _figure(name, tasks, values[arms[0]].get(name, {})) for name, tasks in found.items()}
-        for arm, found in values.items()
+        arm: {name: _figure(name, tasks, values[arms[0]].get(name, {})) for name, tasks in by_figure.items()}
+        for arm, by_figure in values.items()
     }
 
 
@@ -156,19 +156,19 @@ def figures(batches: Sequence[Batch], batch: int) -> dict[str, float]:
     played = batches[-1].trials + batch
     ends = [each.trials + batch for each in batches if best_after(batches, each.trials + batch) <= NEAR]
     judged = [each for each in batches if each.left >= MUCH]
-    found = {
+    values = {
         "pairs": _mean([each.pairs for each in judged]),
         "pairs apart": _mean([each.pairs_apart for each in judged]),
         **{f"best after {trials}": best_after(batches, trials) for trials in AFTER if trials < played},
         f"trials to {NEAR}": float(min(ends, default=played)),
     }
-    return {name: value for name, value in found.items() if not np.isnan(value)}
+    return {name: value for name, value in values.items() if not np.isnan(value)}
 
 
 def _figure(name: str, tasks: Tasks, bar: Tasks) -> dict[str, float | int | None]:
     """Return mean, difference and error of a figure; ratios are averaged as logarithms."""
     ratios = name not in SHARES
-    own = {task: _mean(np.log(found) if ratios else found) for task, found in tasks.items()}
+    own = {task: _mean(np.log(values) if ratios else values) for task, values in tasks.items()}
     gaps = [own[task] - _mean(np.log(bar[task]) if ratios else bar[task]) for task in own.keys() & bar.keys()]
     mean = _mean(list(own.values()))
     return {
@@ -186,11 +186,11 @@ def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
 
 def lines(report: Report) -> Iterator[str]:
     """Yield the report as Markdown; differences to the first arm are in hundredths."""
-    names = list(dict.fromkeys(name for told in report.values() for name in told))
+    names = list(dict.fromkeys(name for figures in report.values() for name in figures))
     yield "| | " + " | ".join(names) + " |"
     yield "|---" * (len(names) + 1) + "|"
-    for arm, told in report.items():
-        yield f"| `{arm}` | {' | '.join(_cell(told.get(name)) for name in names)} |"
+    for arm, figures in report.items():
+        yield f"| `{arm}` | {' | '.join(_cell(figures.get(name)) for name in names)} |"
 
 
 def _cell(figure: Mapping[str, Any] | None) -> str:
@@ -215,8 +215,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    told = f"or {NO_MODEL}; default: {', '.join(ARMS)}"
-    parser.add_argument("arms", nargs="*", default=list(ARMS), metavar="MODEL[/SAMPLER]", help=told)
+    text = f"or {NO_MODEL}; default: {', '.join(ARMS)}"
+    parser.add_argument("arms", nargs="*", default=list(ARMS), metavar="MODEL[/SAMPLER]", help=text)
     parser.add_argument("--data", default="recorded", help="recorded, or Parquet files")
     parser.add_argument("--rounds", type=int, default=17)
     parser.add_argument("--batch", type=int, default=16, help="candidates of a task's round")

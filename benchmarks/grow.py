@@ -73,16 +73,16 @@ def main() -> None:
 def grow(options: argparse.Namespace) -> None:
     """Run every pass that no earlier run has completed."""
     options.data.mkdir(parents=True, exist_ok=True)
-    drawn = drawn_networks(options.data / "drawn", options.drawn, options.seed)
-    networks = [Network(file.resolve(strict=True)) for file in options.models] + drawn
-    wanted = list(passes(networks, options.passes, options.trials, options.seed))
+    generated = drawn_networks(options.data / "drawn", options.drawn, options.seed)
+    networks = [Network(file.resolve(strict=True)) for file in options.models] + generated
+    pending = list(passes(networks, options.passes, options.trials, options.seed))
     with interruptible(), fresh_stack(options.data) as stack:
         wait_for_device(stack)
-        known = by_name(stack.api.jobs())
-        for done, each in enumerate(wanted, 1):
-            seconds = measure(stack.api, each, known.get(each.name))
+        jobs = by_name(stack.api.jobs())
+        for done, each in enumerate(pending, 1):
+            seconds = measure(stack.api, each, jobs.get(each.name))
             note = "measured before" if seconds is None else f"{each.search}, {seconds:.0f} s"
-            print(f"{done} of {len(wanted)}: {each.name}, {note}", flush=True)
+            print(f"{done} of {len(pending)}: {each.name}, {note}", flush=True)
 
 
 def drawn_networks(folder: Path, count: int, seed: int) -> list[Network]:

@@ -304,7 +304,7 @@ async def _measure_all(app: FastAPI, passes: int) -> list[dict[str, Any]]:
 
 def steepest(measured: Sequence[Mapping[str, Any]]) -> float:
     """Return the largest ratio of seconds of a text to those of one an eighth as long."""
-    pairs = ((row["lengths"][at], row["lengths"][at + 3]) for row in measured for at in range(DOUBLINGS - 2))
+    pairs = ((row["lengths"][i], row["lengths"][i + 3]) for row in measured for i in range(DOUBLINGS - 2))
     return max(float(long["seconds"] / short["seconds"]) for short, long in pairs)
 
 

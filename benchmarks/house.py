@@ -51,10 +51,10 @@ def main() -> None:
     counted = count(tree)
     if args.json:
         args.json.write_text(json.dumps(raw(tree, counted), indent=1) + "\n")
-    for name, found in counted.items():
-        print(f"{name}: {len(found) if found else _zero_or_none(name)}")
+    for name, places in counted.items():
+        print(f"{name}: {len(places) if places else _zero_or_none(name)}")
         if args.list:
-            print(*(f"    {each}" for each in found), sep="\n")
+            print(*(f"    {each}" for each in places), sep="\n")
     for name, figure in measure(tree).items():
         print(f"{name}: {figure.value:g}")
     print(f"types for one measured candidate: {len(counted[TYPES])}")
@@ -62,7 +62,7 @@ def main() -> None:
 
 def raw(tree: Tree, counted: Counted) -> dict[str, object]:
     """Return all figures and counted places, for a JSON file."""
-    numbers = {name: len(found) or _zero_or_none(name) for name, found in counted.items()}
+    numbers = {name: len(places) or _zero_or_none(name) for name, places in counted.items()}
     sizes = {name: figure.value for name, figure in measure(tree).items()}
     return {
         "benchmark": "house",
@@ -109,8 +109,8 @@ def candidate_types(tree: Tree) -> list[str]:
     return [
         f"{tree.file(module)}: {node.name}"
         for module, node in tree.classes
-        if (found := _own_fields(node).union(*(fields[base] for base in _reach(bases, node.name)))) & WHICH
-        and found & WHAT
+        if (names := _own_fields(node).union(*(fields[base] for base in _reach(bases, node.name)))) & WHICH
+        and names & WHAT
     ]
 
 
@@ -119,30 +119,30 @@ def files_in_steps(tree: Tree) -> list[str]:
     page = tree.root / "ARCHITECTURE.md"
     steps = STEP.findall(page.read_text()) if page.is_file() else []
     named = sorted({path for step in steps for path in QUOTED.findall(step)})
-    known = {tree.file(name) for name in tree.modules}
-    if missing := [path for path in named if path not in known]:
+    files = {tree.file(name) for name in tree.modules}
+    if missing := [path for path in named if path not in files]:
         raise FileNotFoundError(f"ARCHITECTURE.md names {', '.join(missing)}")
     return named
 
 
 def folder_imports(tree: Tree) -> dict[str, set[str]]:
     """Return the folders from which each folder imports."""
-    found: dict[str, set[str]] = defaultdict(set)
+    folders: dict[str, set[str]] = defaultdict(set)
     for name, module in tree.modules.items():
         others = {tree.folder(other) for other in tree.imports(module)}
-        found[tree.folder(name)] |= others - {tree.folder(name)}
-    return found
+        folders[tree.folder(name)] |= others - {tree.folder(name)}
+    return folders
 
 
 def knots(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
     """Return the sets of nodes that all reach each other."""
     after = {node: _reach(graph, node) for node in graph}
-    found: list[set[str]] = []
+    groups: list[set[str]] = []
     for node in sorted(graph):
         mutual = {other for other in after[node] if node in after.get(other, ())}
-        if mutual and mutual not in found:
-            found.append(mutual)
-    return found
+        if mutual and mutual not in groups:
+            groups.append(mutual)
+    return groups
 
 
 def knot_imports(tree: Tree, folders: Collection[str]) -> list[str]:
@@ -154,7 +154,7 @@ def knot_imports(tree: Tree, folders: Collection[str]) -> list[str]:
             pair = tree.folder(name), tree.folder(other)
             if pair[0] != pair[1] and pair[1] in folders:
                 places[pair].append(f"{tree.file(name)}:{node.lineno} imports {other}")
-    return [place for found in sorted(places.values(), key=len) for place in found]
+    return [place for lines in sorted(places.values(), key=len) for place in lines]
 
 
 def names_twice(tree: Tree) -> list[str]:

@@ -52,8 +52,8 @@ class Budgets:
     @classmethod
     def parse(cls, text: str) -> "Budgets":
         """Parse house.toml. Raises KeyError, naming the part, if one is missing."""
-        found = tomllib.loads(text)
-        return cls(found["most"], found["rise"], frozenset(found["banned_modules"]), found["twice"])
+        content = tomllib.loads(text)
+        return cls(content["most"], content["rise"], frozenset(content["banned_modules"]), content["twice"])
 
 
 def main() -> None:
@@ -61,13 +61,13 @@ def main() -> None:
     parser.add_argument("tree", type=Path, nargs="?", default=Path())
     tree = Tree(parser.parse_args().tree)
     budgets = Budgets.parse((tree.root / FILE).read_text())
-    found = figures(tree, budgets.banned)
+    current = figures(tree, budgets.banned)
     failures = [
         *raised(budgets, earlier(tree.root)),
-        *over_budget(budgets, found, changed_files(tree.root)),
+        *over_budget(budgets, current, changed_files(tree.root)),
         *unexplained(budgets, tree),
     ]
-    for line in (*lower(budgets, found), *unused(budgets, tree)):
+    for line in (*lower(budgets, current), *unused(budgets, tree)):
         print(line)
     for failure in failures:
         print(failure, file=sys.stderr)
@@ -81,10 +81,10 @@ def over_budget(budgets: Budgets, found: Mapping[str, Figure], changed: Iterable
         most = budgets.most[name]
         if figure.value > most:
             places = sorted(figure.places, key=lambda each: files.isdisjoint(re.split("[:, ]+", each)))
-            shown = [f"    {each}" for each in places[:SHOWN]]
+            lines = [f"    {each}" for each in places[:SHOWN]]
             rest = [f"    ... and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
             head = f"{name}: {figure.value:,g}, and the budget in {FILE} is {most:,g}. {ADVICE[name]}"
-            yield "\n".join([head, *shown, *rest])
+            yield "\n".join([head, *lines, *rest])
 
 
 def lower(budgets: Budgets, found: Mapping[str, Figure]) -> Iterator[str]:

@@ -82,9 +82,9 @@ class Names:
                 if owner is not None and not owner[1]:
                     yield from self._place(self.meant(owner[0], each.attr))
 
-    def _place(self, found: Place | None) -> Iterator[Place]:
-        if found in self.defined and found is not None:
-            yield found
+    def _place(self, place: Place | None) -> Iterator[Place]:
+        if place in self.defined and place is not None:
+            yield place
 
 
 @dataclass(slots=True)

@@ -65,14 +65,14 @@ def line_lengths(tree: Tree) -> list[tuple[int, str]]:
 @cache
 def _imports(module: ast.Module) -> frozenset[int]:
     """Return the line numbers of imports."""
-    found = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
-    return frozenset(number for node in found for number in range(node.lineno, (node.end_lineno or 0) + 1))
+    nodes = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
+    return frozenset(number for node in nodes for number in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
 def prose_pages(root: Path) -> list[tuple[str, str]]:
     """Return the pages of prose with their texts."""
-    found = _texts(root, *PAGES, "docs/**/*.md")
-    return [(file, text) for file, text in found if not NO_PROSE & set(Path(file).parts)]
+    pages = _texts(root, *PAGES, "docs/**/*.md")
+    return [(file, text) for file, text in pages if not NO_PROSE & set(Path(file).parts)]
 
 
 def words_of(page: str) -> int:
@@ -85,8 +85,8 @@ def banned_modules(tree: Tree, banned: Collection[str]) -> list[str]:
     return sorted(tree.file(name) for name in tree.modules if name.rpartition(".")[2] in banned)
 
 
-def _long_lines(found: list[tuple[int, str]]) -> Figure:
-    ordered = sorted(found, key=lambda each: -each[0])
+def _long_lines(lines: list[tuple[int, str]]) -> Figure:
+    ordered = sorted(lines, key=lambda each: -each[0])
     places = [f"{place} ({length} characters)" for length, place in ordered]
     return Figure(ordered[len(ordered) // 10][0] if ordered else 0, places)
 

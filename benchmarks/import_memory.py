@@ -38,29 +38,29 @@ class Taken:
 def write(path: Path, gigabytes: float, outside: bool) -> None:
     """Write a chain of products with weights of this size, each filled with its own number."""
     count = max(1, round(gigabytes * 1e9 / (4 * ROWS * COLUMNS) / 2)) * 2
-    shapes = [(ROWS, COLUMNS) if at % 2 == 0 else (COLUMNS, ROWS) for at in range(count)]
+    shapes = [(ROWS, COLUMNS) if i % 2 == 0 else (COLUMNS, ROWS) for i in range(count)]
     make = _external if outside else _embedded
-    weights = [make(at, shape) for at, shape in enumerate(shapes)]
-    nodes = [helper.make_node("MatMul", [f"x{at}", f"w{at}"], [f"x{at + 1}"]) for at in range(count)]
+    weights = [make(i, shape) for i, shape in enumerate(shapes)]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
     ends = [helper.make_tensor_value_info(name, 1, [4, ROWS]) for name in ("x0", f"x{count}")]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     path.write_bytes(model.SerializeToString())
     if outside:
         with path.with_name(WEIGHTS).open("wb") as file:
-            for at, shape in enumerate(shapes):
-                np.full(shape, at, "float32").tofile(file)
+            for i, shape in enumerate(shapes):
+                np.full(shape, i, "float32").tofile(file)
 
 
-def _embedded(at: int, shape: tuple[int, int]) -> TensorProto:
-    return numpy_helper.from_array(np.full(shape, at, "float32"), f"w{at}")
+def _embedded(number: int, shape: tuple[int, int]) -> TensorProto:
+    return numpy_helper.from_array(np.full(shape, number, "float32"), f"w{number}")
 
 
-def _external(at: int, shape: tuple[int, int]) -> TensorProto:
+def _external(number: int, shape: tuple[int, int]) -> TensorProto:
     size = 4 * ROWS * COLUMNS
-    tensor = TensorProto(name=f"w{at}", data_type=TensorProto.FLOAT, dims=shape)
+    tensor = TensorProto(name=f"w{number}", data_type=TensorProto.FLOAT, dims=shape)
     tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", WEIGHTS), ("offset", at * size), ("length", size)):
+    for key, value in (("location", WEIGHTS), ("offset", number * size), ("length", size)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor
 
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--schedules", type=Path, help="what `mallorn tune --out` left of such a model")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    found: dict[str, Taken] = {}
+    results: dict[str, Taken] = {}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "large.onnx")
         _in_child(write, path, args.gb, args.outside)
@@ -83,15 +83,15 @@ def main() -> None:
             library = Path(scratch, "large.so")
             steps |= {"compile": (_compile, (path, args.schedules, library)), "load": (_load, (library,))}
         for name, (work, given) in steps.items():
-            taken = found[name] = _in_child(_run_watched, work, given)
+            taken = results[name] = _in_child(_run_watched, work, given)
             times = taken.peak_gb / size_gb
             print(
                 f"{name}: {size_gb:.2f} GB of weights, {taken.peak_gb:.2f} GB at most ({times:.1f} times), "
                 f"{taken.seconds:.1f} s"
             )
     if args.json:
-        steps_found = {name: asdict(taken) for name, taken in found.items()}
-        peak_gb = max(taken.peak_gb for taken in found.values())
+        steps_found = {name: asdict(taken) for name, taken in results.items()}
+        peak_gb = max(taken.peak_gb for taken in results.values())
         summary = f"{peak_gb:.2f} GB at most, {peak_gb / size_gb:.1f} times the weights"
         raw = {"headline": summary, "weights_gb": size_gb, "steps": steps_found}
         args.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")

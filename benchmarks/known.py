@@ -80,10 +80,10 @@ def main() -> None:
         if place.name not in cells:
             cells.keep(place.name, _measure(place, places, args) | describe_host())
             print(*lines(report([cells[place.name]])), sep="\n", flush=True)
-    found = report([cells[place.name] for place in places])
+    result = report([cells[place.name] for place in places])
     if args.json:
-        args.json.write_text(json.dumps({"benchmark": "known", **describe_host(), **found}, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+        args.json.write_text(json.dumps({"benchmark": "known", **describe_host(), **result}, indent=1) + "\n")
+    print("\n".join(lines(result)), flush=True)
 
 
 def _tune(place: Place, args: argparse.Namespace) -> None:

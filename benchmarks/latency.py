@@ -47,13 +47,13 @@ def main() -> None:
         for threads in args.threads:
             cells.append(_cell(model, threads, labels, args))
             print(f"{model.stem}, {threads} threads: done", flush=True)
-    found = summarise(cells, list(labels))
+    result = summarise(cells, list(labels))
     if args.json:
-        raw = {"benchmark": "latency", **describe_host(), **found}
+        raw = {"benchmark": "latency", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
     if args.check:
-        print("\n".join(verdicts(found, json.loads(args.check.read_text()))))
-    print("\n".join(lines(found)), flush=True)
+        print("\n".join(verdicts(result, json.loads(args.check.read_text()))))
+    print("\n".join(lines(result)), flush=True)
 
 
 def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.Namespace) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             "threads": threads,
             **compared(engines | rivals, whole, BASE),
             "left_out": left_out,
-            "hits": {label: {"found": found.found, "of": found.of} for label, found in hits.items()},
+            "hits": {label: {"found": hit.found, "of": hit.of} for label, hit in hits.items()},
         }
 
 

@@ -41,15 +41,15 @@ def lines(found: Mapping[str, Any]) -> list[str]:
 
 def verdicts(found: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
     """Compare each cell's ratio of our last label with the stored ratio; labels may differ."""
-    known = {(cell["model"], cell["threads"]): _last_ratio(stored, cell) for cell in stored["cells"]}
+    before = {(cell["model"], cell["threads"]): _last_ratio(stored, cell) for cell in stored["cells"]}
     return [
-        _verdict(cell, _last_ratio(found, cell), known.get((cell["model"], cell["threads"])))
+        _verdict(cell, _last_ratio(found, cell), before.get((cell["model"], cell["threads"])))
         for cell in found["cells"]
     ]
 
 
-def _last_ratio(found: Mapping[str, Any], cell: Cell) -> float:
-    return _ratios(cell)[found["labels"][-1]]
+def _last_ratio(summary: Mapping[str, Any], cell: Cell) -> float:
+    return _ratios(cell)[summary["labels"][-1]]
 
 
 def _verdict(cell: Cell, ratio: float, stored: float | None) -> str:

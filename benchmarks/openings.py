@@ -84,8 +84,8 @@ def _arenas(kind: str, spaces: Path) -> list[Known]:
 def _made_up() -> Iterator[Known]:
     for seed, shape in enumerate(SHAPES):
         arena = SyntheticArena(*shape)
-        drawn = dict.fromkeys(arena.space.sample(np.random.default_rng(seed), DRAWN))
-        yield arena, [arena.measure(candidate) for candidate in drawn]
+        samples = dict.fromkeys(arena.space.sample(np.random.default_rng(seed), DRAWN))
+        yield arena, [arena.measure(candidate) for candidate in samples]
 
 
 def _recorded(spaces: Path) -> Iterator[Known]:

@@ -70,14 +70,14 @@ def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]
     context = Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
     sketch = Sketches(session).ensure_many([NewSketch(Sketch("s", "[]", ()), "tvm/1", "0.27.0")])["s"]
     names = [(f"{nr:064x}", random.choice(OPERATORS)) for nr in range(tasks)]
-    known = Workloads(session).ensure_many([_workload(nr, *name, random) for nr, name in enumerate(names)])
+    ids = Workloads(session).ensure_many([_workload(nr, *name, random) for nr, name in enumerate(names)])
     rows = [
-        NewTask(nr, f"fused_{op}_{nr}", random.randint(1, 12), known[key], f"operator:{op}")
+        NewTask(nr, f"fused_{op}_{nr}", random.randint(1, 12), ids[key], f"operator:{op}")
         for nr, (key, op) in enumerate(names)
     ]
     Tasks(session).add_many(job.id, rows)
     Jobs(session).move(job.id, [JobState.QUEUED], JobState.TUNING)
-    return Place(job.id, target, context, sketch, job.created_at), [known[key] for key, _ in names]
+    return Place(job.id, target, context, sketch, job.created_at), [ids[key] for key, _ in names]
 
 
 def _workload(nr: int, key: str, op: str, random: Random) -> NewWorkload:

@@ -67,8 +67,8 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     headline = _headline(ratios)
     bound = None
     if headline is not None:
-        known = {arena.name: trials[FACTORS[0]] for arena, trials in fewest.items()}
-        bound = foresight(cells, "round-robin", known, FACTORS[0])
+        best = {arena.name: trials[FACTORS[0]] for arena, trials in fewest.items()}
+        bound = foresight(cells, "round-robin", best, FACTORS[0])
         print(f"with foresight it would be {bound:.3f}")
     print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
     raw: dict[str, Any] = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
@@ -117,12 +117,12 @@ def _headline(ratios: list[Ratio]) -> float | None:
 
 
 def _scale(args: argparse.Namespace) -> dict[str, Any]:
-    load, found = Load(decisions=args.decisions), {}
+    load, results = Load(decisions=args.decisions), {}
     for policy in args.policies:
         strain = measure(load, policy)
         turn = median_of(strain.turn_ms)
         median, p99 = strain.percentile_ms(50), strain.percentile_ms(99)
-        found[policy] = {
+        results[policy] = {
             "median_ms": median,
             "p99_ms": p99,
             "median_turn_ms": turn,
@@ -136,9 +136,9 @@ def _scale(args: argparse.Namespace) -> dict[str, Any]:
             f"memory {strain.rss_mib[-1]:.0f} MiB, {strain.growth:.3f} of what it was after a fifth",
             flush=True,
         )
-    headline = found[JUDGED]["median_ms"] if JUDGED in found else None
+    headline = results[JUDGED]["median_ms"] if JUDGED in results else None
     print(f"median of a decision of {JUDGED}, ms: {headline}")
-    return {"load": asdict(load), "policies": found, "headline": headline}
+    return {"load": asdict(load), "policies": results, "headline": headline}
 
 
 def _select(over: list[Arena], names: list[str] | None) -> list[Arena]:

@@ -50,10 +50,10 @@ def main() -> None:
     space, model = learned(task)
     histories = [_history(space, model, max(options.lengths), seed) for seed in range(options.repeats)]
     print(f"{task.name}: wall and processor seconds by length of the history")
-    found = {name: _figures(name, space, model, histories, options) for name in options.search}
-    headline = _headline(found, min(options.lengths), max(options.lengths))
+    results = {name: _figures(name, space, model, histories, options) for name in options.search}
+    headline = _headline(results, min(options.lengths), max(options.lengths))
     if options.json:
-        raw = {"task": task.name, "count": options.count, "repeats": options.repeats, "searchers": found}
+        raw = {"task": task.name, "count": options.count, "repeats": options.repeats, "searchers": results}
         options.json.write_text(json.dumps(raw | {"headline": headline} | describe_host(), indent=1) + "\n")
     print(headline)
 
@@ -111,10 +111,10 @@ def _seconds(
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-def _headline(found: dict[str, Figures], short: int, long: int) -> str:
-    wall = {name: figures[short]["wall_sec"] for name, figures in found.items()}
+def _headline(results: dict[str, Figures], short: int, long: int) -> str:
+    wall = {name: figures[short]["wall_sec"] for name, figures in results.items()}
     names = dict.fromkeys([*filter(wall.__contains__, [DEFAULTS.search]), max(wall, key=wall.__getitem__)])
-    ratios = [_spent(figures, long) / _spent(figures, short) for figures in found.values()]
+    ratios = [_spent(figures, long) / _spent(figures, short) for figures in results.values()]
     seconds = ", ".join(f"{name} {wall[name]:.3f} s" for name in names)
     return f"{seconds}; after {long} trials at most {max(ratios):.2f} times as long"
 

@@ -22,7 +22,7 @@ class Cell:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Cell":
-        latency = {name: float(found["median"]) for name, found in stored["latency_us"].items()}
+        latency = {name: float(times["median"]) for name, times in stored["latency_us"].items()}
         return cls(stored["model"], stored["threads"], latency, stored["errors"])
 
     @property

@@ -44,16 +44,16 @@ def main() -> None:
     options = _arguments()
     try:
         first, second = (load(path).training_data.tasks for path in options.data)
-        found = repeated(first, second)
+        results = repeated(first, second)
     except MallornError as error:
         sys.exit(f"{error.message}\n{error.hint}")
-    for each in found:
+    for each in results:
         print(
             f"{each.task:40}{each.candidates:5}{each.pairs:8.3f}{each.pairs_apart:8.3f}{each.deviation:8.1%}"
         )
-    summary = headline(found)
+    summary = headline(results)
     if options.json:
-        raw = {"headline": summary, "tasks": [asdict(each) for each in found]} | describe_host()
+        raw = {"headline": summary, "tasks": [asdict(each) for each in results]} | describe_host()
         options.json.write_text(json.dumps(raw, indent=1) + "\n")
     print(summary)
 
@@ -62,8 +62,8 @@ def repeated(first: Sequence[TaskData], second: Sequence[TaskData]) -> list[Repe
     """Compare tasks of equal workload and target. Raises InvalidRequest if there are none."""
     others = {(task.workload, task.target): task for task in second}
     pairs = [(task, others.get((task.workload, task.target))) for task in first]
-    found = [_compare(task, other) for task, other in pairs if other is not None]
-    if not (valid := [each for each in found if each is not None]):
+    compared = [_compare(task, other) for task, other in pairs if other is not None]
+    if not (valid := [each for each in compared if each is not None]):
         raise InvalidRequest(
             f"no task has {FEWEST} candidates in both recordings", hint="record the same model twice"
         )
@@ -90,7 +90,7 @@ def _compare(task: TaskData, other: TaskData) -> Repeated | None:
     if len(times) < FEWEST:
         return None
     logs = -np.log(np.array(times, dtype=np.float64))
-    ones, others = (logs[:, at].astype(np.float32) for at in (0, 1))
+    ones, others = (logs[:, column].astype(np.float32) for column in (0, 1))
     one_group, shift = np.zeros(len(times), dtype=np.int64), logs[:, 0] - logs[:, 1]
     return Repeated(
         f"{task.op} {task.workload[:8]}",

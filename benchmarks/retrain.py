@@ -53,30 +53,30 @@ def main() -> None:
     """Run the benchmark and write its JSON file."""
     options = _arguments()
     print(f"{'':14}{'rows':>10}{'draw s':>9}{'features s':>12}{'fit s':>8}{'refit s':>9}")
-    found = {name: compare(name, options.rows, options.repeats) for name in options.models}
-    slowest = max(found, key=lambda name: growth(found[name]))
+    results = {name: compare(name, options.rows, options.repeats) for name in options.models}
+    slowest = max(results, key=lambda name: growth(results[name]))
     headline = (
-        f"a refit on {max(options.rows):,} rows takes {growth(found[slowest]):.1f} times one on "
-        f"{_reference(found[slowest]):,} ({slowest})"
+        f"a refit on {max(options.rows):,} rows takes {growth(results[slowest]):.1f} times one on "
+        f"{_reference(results[slowest]):,} ({slowest})"
     )
     if options.json:
-        content = {"models": found, "sample": MAX_ROWS, "repeats": options.repeats, "headline": headline}
+        content = {"models": results, "sample": MAX_ROWS, "repeats": options.repeats, "headline": headline}
         options.json.write_text(json.dumps(content | describe_host(), indent=1) + "\n")
     print(headline)
 
 
 def compare(name: str, sizes: Sequence[int], repeats: int) -> dict[str, dict[str, float]]:
     """Return median seconds of each part of a refit, by number of rows; print each row."""
-    found = {}
+    results = {}
     refit(name, made_up(WARM_UP), 0)  # warm up: imports on first use do not count
     for size in sizes:
         family = made_up(size)
         runs = [refit(name, family, seed) for seed in range(repeats)]
         medians = {part: median(run[part] for run in runs) for part in runs[0]}
-        found[str(size)] = medians | {"refit": sum(medians.values())}
+        results[str(size)] = medians | {"refit": sum(medians.values())}
         parts = f"{medians['draw']:9.3f}{medians['features']:12.3f}{medians['fit']:8.3f}"
-        print(f"{name:14}{size:10,}{parts}{found[str(size)]['refit']:9.3f}", flush=True)
-    return found
+        print(f"{name:14}{size:10,}{parts}{results[str(size)]['refit']:9.3f}", flush=True)
+    return results
 
 
 def growth(found: dict[str, dict[str, float]]) -> float:
@@ -84,8 +84,8 @@ def growth(found: dict[str, dict[str, float]]) -> float:
     return found[str(max(map(int, found)))]["refit"] / found[str(_reference(found))]["refit"]
 
 
-def _reference(found: dict[str, Any]) -> int:
-    sizes = sorted(map(int, found))
+def _reference(results: dict[str, Any]) -> int:
+    sizes = sorted(map(int, results))
     return next((size for size in sizes if size >= REFERENCE), sizes[-1])
 
 
@@ -98,7 +98,7 @@ def made_up(size: int) -> Family:
     groups = rng.integers(len(spaces), size=size)
     places = np.array([rng.integers(len(pools[group])) for group in groups])
     noise = np.exp(rng.normal(0, NOISE, size))
-    times = [latencies[group][at] * factor for group, at, factor in zip(groups, places, noise, strict=True)]
+    times = [latencies[group][row] * factor for group, row, factor in zip(groups, places, noise, strict=True)]
     valid = [bool(np.isfinite(us)) for us in times]
     return Family(
         spaces=spaces,
@@ -116,13 +116,13 @@ def refit(name: str, family: Family, seed: int) -> dict[str, float]:
     label = labels(family.latencies_us, family.groups, family.outcomes)
     useful = np.flatnonzero(informative(family.outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=seed)]
-    drawn = time.perf_counter()
+    sampled = time.perf_counter()
     features = describe(family, chosen)
     described = time.perf_counter()
     model: CostModel = resolve("cost_model", name)()
     model.fit(features, label[chosen], family.groups[chosen], seed=seed)
     fitted = time.perf_counter()
-    return {"draw": drawn - started, "features": described - drawn, "fit": fitted - described}
+    return {"draw": sampled - started, "features": described - sampled, "fit": fitted - described}
 
 
 def describe(family: Family, chosen: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -43,15 +43,15 @@ def main() -> None:
     args = _arguments()
     target = detect_target()
     cells = Cells(args.raw)
-    wanted = {f"{model.stem}-{seed}": (model, seed) for seed in range(args.seeds) for model in args.models}
-    for name, (model, seed) in wanted.items():
+    runs = {f"{model.stem}-{seed}": (model, seed) for seed in range(args.seeds) for model in args.models}
+    for name, (model, seed) in runs.items():
         if name not in cells:
             cells.keep(name, _measure(args, model, seed, target))
-    found = report([cells[name] for name in wanted])
+    result = report([cells[name] for name in runs])
     if args.json:
-        raw = {"benchmark": "search_real", **describe_host(), **found}
+        raw = {"benchmark": "search_real", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -> dict[str, Any]:

@@ -44,12 +44,12 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     arenas = _arenas(options)
     cells = CellFile(options.cells, parse)
-    wanted = list(_cells(arenas, _combinations(options), options))
-    missing = [(arena, cell) for arena, cell in wanted if cell not in cells]
+    selected = list(_cells(arenas, _combinations(options), options))
+    missing = [(arena, cell) for arena, cell in selected if cell not in cells]
     for count, finished in enumerate(run_all(missing, options.jobs), 1):
         cells.add(finished)
         print(f"\r{count} of {len(missing)} runs", end="", file=sys.stderr, flush=True)
-    figures = summarise(cells.of(cell for _, cell in wanted))
+    figures = summarise(cells.of(cell for _, cell in selected))
     _print(figures, arenas)
     if options.svg:
         options.svg.write_text(_picture(figures, options))

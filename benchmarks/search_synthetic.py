@@ -46,16 +46,16 @@ def compare(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
     """Return each searcher's ratios, with and without cost model; print their means."""
     spaces = [SyntheticSpace(*shape) for shape in SHAPES]
     models = {options.cost_model: resolve("cost_model", options.cost_model), "none": None}
-    found: dict[str, dict[str, list[float]]] = {}
+    results: dict[str, dict[str, list[float]]] = {}
     print(f"{'searcher':14}" + "".join(f"{name:>12}" for name in models))
     for search in options.searchers or sorted(REGISTRY["search"]):
-        found[search] = {
+        results[search] = {
             name: ratios(search, model, spaces, options.trials, options.seeds)
             for name, model in models.items()
         }
-        means = [float(np.exp(np.log(each).mean())) for each in found[search].values()]
+        means = [float(np.exp(np.log(each).mean())) for each in results[search].values()]
         print(f"{search:14}" + "".join(f"{mean:12.3f}" for mean in means), flush=True)
-    return found
+    return results
 
 
 def main() -> None:
@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--cost-model", default="xgboost")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = compare(options)
+    results = compare(options)
     if options.json:
         figures = {
             "trials": options.trials,
             "round": ROUND,
             "shapes": SHAPES,
-            "ratios": found,
+            "ratios": results,
         } | describe_host()
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
 

@@ -95,11 +95,11 @@ def main() -> None:
             raise Unavailable("the service on this machine is gone")
         bench = Bench(compiler, runner, info.tracker, Path(folder))
         cells = [_task(database, bench, task, args.candidates) for task in tasks]
-    found = report(cells)
+    result = report(cells)
     if args.json:
-        raw = {"benchmark": "stopping", "reference": REFERENCE.model_dump(), **describe_host(), **found}
+        raw = {"benchmark": "stopping", "reference": REFERENCE.model_dump(), **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> dict[str, Any]:

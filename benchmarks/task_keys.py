@@ -71,9 +71,9 @@ def differences(networks: Iterable[str], frozen: Mapping[str, Mapping[str, Keys]
     lines = []
     for network in networks:
         for target in NETWORKS[network].targets:
-            now, then = task_keys(network, target), frozen[network][target]
-            if now != then:
-                removed, new = len(then.keys() - now.keys()), len(now.keys() - then.keys())
+            current, stored = task_keys(network, target), frozen[network][target]
+            if current != stored:
+                removed, new = len(stored.keys() - current.keys()), len(current.keys() - stored.keys())
                 lines.append(f"{network} on {target}: {removed} tasks gone, {new} new")
     return lines
 

@@ -96,8 +96,8 @@ def main() -> None:
     networks = read_networks()
     told = [each for network in networks for each in foretell(network, networks)]
     figures = {
-        f"{of}, {'with' if seen else 'without'} earlier jobs": figures_of(rows)
-        for of, seen, rows in _grouped(told)
+        f"{group}, {'with' if seen else 'without'} earlier jobs": figures_of(rows)
+        for group, seen, rows in _grouped(told)
     }
     earlier = [network.gap for network in networks]
     if target:
@@ -161,10 +161,10 @@ def foretell(network: Network, networks: Sequence[Network]) -> Iterator[Foretold
     """Yield predictions from other networks, without and with their tasks on this machine."""
     others = [each for each in networks if each.model != network.model]
     yield _predict(network, others, [])
-    here = [each for each in others if each.machine == network.machine]
-    seen = [part.gap for each in here for part in each.parts if part.op]
+    local = [each for each in others if each.machine == network.machine]
+    seen = [part.gap for each in local for part in each.parts if part.op]
     if seen and all(part.op for part in network.parts):
-        yield _predict(network, [each for each in others if each not in here], seen)
+        yield _predict(network, [each for each in others if each not in local], seen)
 
 
 def _predict(network: Network, others: Sequence[Network], seen: Sequence[GapClosed]) -> Foretold:

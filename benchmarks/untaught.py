@@ -47,12 +47,12 @@ def main() -> None:
         for data in args.data:
             with dataset(data, None) as database:
                 figures[str(data)] = _judge(FeatureLookup(database, compiler), database, args)
-            told = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
-            print(f"{data}: {told}", flush=True)
+            line = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
+            print(f"{data}: {line}", flush=True)
     means = {name: float(np.mean([np.mean(each[name]) for each in figures.values()])) for name in MODELS}
     if args.json:
-        told = {"headline": means["tuna"], "means": means, "figures": figures}
-        args.json.write_text(json.dumps(describe_host() | told, indent=1) + "\n")
+        line = {"headline": means["tuna"], "means": means, "figures": figures}
+        args.json.write_text(json.dumps(describe_host() | line, indent=1) + "\n")
     print("share of pairs in order: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
 
 
@@ -89,9 +89,9 @@ def _accuracy(
         target = Targets(session).get(job.target_id).text
     work = work_of(workload, job.target_id, target, sketches)
     seen = viewer.see(kind.view, work, candidates)
-    known = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
-    groups = np.zeros(len(known), dtype=np.int64)
-    truth = labels([trial.time_us for trial in known], groups, [trial.outcome for trial in known])
+    valid = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
+    groups = np.zeros(len(valid), dtype=np.int64)
+    truth = labels([trial.time_us for trial in valid], groups, [trial.outcome for trial in valid])
     return pairwise_accuracy(kind.made_for(job.machine).predict(seen.rows[seen.known]).mean, truth, groups)
 
 

@@ -59,12 +59,12 @@ def main() -> None:
         room, target = Path(scratch), detect_target()
         starts = in_turn(options.starts, lambda name: _start_sec(name, target, room))
         latencies = _latencies(options.size, options.passes, target, room)
-    found = {"start_sec": told(starts), "latency_us": told(latencies)}
-    headline = found["latency_us"]["ratio"]
+    figures = {"start_sec": told(starts), "latency_us": told(latencies)}
+    headline = figures["latency_us"]["ratio"]
     if options.json:
         raw = {"benchmark": "walls", "sandbox": reached(BEST_EFFORT), "size": options.size, **describe_host()}
-        options.json.write_text(json.dumps(raw | found | {"headline": headline}, indent=1) + "\n")
-    for name, each in found.items():
+        options.json.write_text(json.dumps(raw | figures | {"headline": headline}, indent=1) + "\n")
+    for name, each in figures.items():
         _say(f"{name}: {each['median_with']:.4g} with walls, {each['median_without']:.4g} without")
     _say(f"latency with walls over that without, median of {options.passes} passes: {headline:.4f}")
 

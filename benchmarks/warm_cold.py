@@ -44,11 +44,11 @@ def main() -> None:
         missing = [seed for seed in range(args.seeds) if f"{model.stem}-{seed}" not in cells]
         if missing:
             _measure_all(args, model, missing, target, cells)
-    found = report([cells[f"{model.stem}-{seed}"] for model in args.models for seed in range(args.seeds)])
+    result = report([cells[f"{model.stem}-{seed}"] for model in args.models for seed in range(args.seeds)])
     if args.json:
-        raw = {"benchmark": "warm_cold", **describe_host(), **found}
+        raw = {"benchmark": "warm_cold", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _measure_all(
@@ -70,8 +70,8 @@ def _measure_all(
             "bases": [asdict(base) | {"name": str(base.name)} for base in bases],
         }
         for seed in seeds:
-            found = _measure(args, model, seed, target, facts["budget"], folder)
-            cells.keep(f"{model.stem}-{seed}", facts | {"seed": seed} | found | describe_host())
+            figures = _measure(args, model, seed, target, facts["budget"], folder)
+            cells.keep(f"{model.stem}-{seed}", facts | {"seed": seed} | figures | describe_host())
 
 
 def _measure(

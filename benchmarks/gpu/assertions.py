@@ -230,10 +230,10 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     timer = SliceTimer(on_cores=kind != CUDA, raised=False)
     tvm.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     warm = timer.times(library, "main", kind, ALONE_RUNS, 3, *tensors)
-    found: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
+    result: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
     if kind == CUDA:
-        found["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
-    return found
+        result["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
+    return result
 
 
 def own_load_is_no_disturbance(kind: str, _kernels: Path) -> Row:

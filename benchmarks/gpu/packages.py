@@ -70,16 +70,16 @@ def there(python: str) -> list[str]:
 
 def needed_by(roots: tuple[str, ...], python: str) -> list[str]:
     """Return the sorted canonical names of packages and of all their requirements."""
-    found: set[tuple[str, str]] = set()
+    needed: set[tuple[str, str]] = set()
     open_requirements = [Requirement(root) for root in roots]
     while open_requirements:
         requirement = open_requirements.pop()
         for extra in ("", *requirement.extras):
             name = canonicalize_name(requirement.name)
-            if (name, extra) not in found:
-                found.add((name, extra))
+            if (name, extra) not in needed:
+                needed.add((name, extra))
                 open_requirements += _requirements(name, _environment(python) | {"extra": extra})
-    return sorted({name for name, _ in found})
+    return sorted({name for name, _ in needed})
 
 
 def _requirements(name: str, environment: Mapping[str, str]) -> Iterator[Requirement]:

@@ -123,14 +123,14 @@ def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
 
 def _python_there(machine: Path, version: str) -> str:
     """Return a Python in a virtual environment that has the GPU machine's packages."""
-    python, found = interpreter(version), machine / "bin" / "python"
+    python, path = interpreter(version), machine / "bin" / "python"
     if python is None:
         raise FileNotFoundError(f"there is no Python {version}")
     if not (machine / "complete.txt").exists():
         subprocess.run([python, "-m", "venv", "--clear", "--without-pip", str(machine)], check=True)
         lay_packages(machine / "lib" / f"python{version}" / "site-packages", version, there(version))
         (machine / "complete.txt").touch()
-    return str(found)
+    return str(path)
 
 
 def _without_network() -> tuple[str, Sequence[str]]:

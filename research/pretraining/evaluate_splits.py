@@ -33,7 +33,7 @@ class Fold:
 
 
 def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold]:
-    """Yield a split's folds. Raises InvalidRequest if it is unknown or does not fit the rows."""
+    """Yield a split's folds. Raises InvalidRequest if it is unknown or unfit for the rows."""
     match name:
         case "within-task":
             yield Fold("late rows", within_task(rows.tasks, rows.features), {})
