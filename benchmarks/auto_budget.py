@@ -93,7 +93,9 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
     with patch.object(playing, "plan", record_outlook), constants({"services.planner.budgets:WORTH": worth}):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]
-    pairs = [(gain, run.won(count, LOOK_AHEAD)) for count, gain in outlooks if count + LOOK_AHEAD <= last.trials]
+    pairs = [
+        (gain, run.won(count, LOOK_AHEAD)) for count, gain in outlooks if count + LOOK_AHEAD <= last.trials
+    ]
     return Ended(
         curves=model.name,
         recorded=recorded,
