@@ -1,26 +1,25 @@
-"""What each part of the search brings: whole models at checkpoints of the budget, arm by arm.
+"""Latency of whole models at checkpoints of the trial budget, for each arm of an ablation.
 
 python -m benchmarks.ablation MODEL.onnx ... [--targets local JSON ...] [--threads N ...] [--arms NAME ...]
                               [--seeds 3] [--trials-per-task 64] [--stock-trials-per-task 256]
                               [--shares 0.125 0.25 0.5 1] [--json FILE]
 
-A cell is a model, a target, an arm and a seed: one job, or one run of stock, on an empty dataset. `zero` has
-no trials; `chance` takes the defaults and then random candidates, without model, task by task, without
-families; `ours` is a job as it is; `without-PART`, `policy-gradient` (Ansor's, in place of dynatune) and
-`search-NAME` (in place of the portfolio) differ from it in one choice, and some names are learners that are
-switched off (lab.unlearned); `stock-16` and `stock-64` are tune_relax with so
-many trials a batch. After its tuning the cell's whole models, at these shares of the budget and as the job
-hands them out, are timed in turn with that of `zero`, that of `chance` with the same seed, and onnxruntime:
-cells compare by ratios to them. A task that has no trial yet has the schedule of `zero`, as it would if the
-job ended there.
+A cell is a model, a target, an arm and a seed: one job, or one stock run, on an empty dataset.
+`zero` has no trials; `chance` measures defaults, then random candidates, round-robin, without
+cost model or families; `ours` is a default job; `without-PART`, `policy-gradient` (Ansor's
+policy) and `search-NAME` differ from it in one option, and some names are searchers whose
+learning is off (lab.unlearned); `stock-16` and `stock-64` are tune_relax with this batch size.
+After tuning, the cell's models (at these shares of the budget, and the export) are timed in
+turn with those of `zero` and `chance` (same seed) and onnxruntime: cells compare by ratios to
+them. Tasks without a trial have the schedule of `zero`, as if the job ended then.
 
-Each finished cell is one raw file in docs/results/ablation/, written at once; a second run makes what is
-missing, and reports on all that is there. A cell that fails (a candidate too slow to be timed, say) is kept
-with its error, and the others go on. Networks that nobody tuned for, of 6 to 12 tasks: dense-block and
-fire, which concatenations rule, decoder, recurrent, bottlenecks and mixer. Every cell's schedules lie in
-build/ablation (`--schedules`), for other benchmarks to time; cells are timed beside those of `zero` and
-`chance`, which are made again if theirs are gone. The headline is the latency that ours ends with over
-chance's, a geometric mean.
+Each finished cell is one raw file in docs/results/ablation/, written atomically; a second run
+measures missing cells and reports on all. A cell that fails (say, on a candidate too slow to
+time) is stored with its error, and the run continues. Networks that were not used in
+development, of 6 to 12 tasks: dense-block and fire (mostly concatenations), decoder,
+recurrent, bottlenecks, mixer. Schedules of all cells are stored in build/ablation
+(`--schedules`) for other benchmarks; `zero` and `chance` run again if theirs are missing. The
+headline is the final latency of `ours` over that of `chance`, a geometric mean.
 """
 
 import argparse
@@ -46,12 +45,12 @@ RAW: Final = Path("docs/results/ablation")
 SCHEDULES: Final = Path("build/ablation")
 RECIPE: Final = "tuned"
 SHARES: Final = (0.125, 0.25, 0.5, 1.0)
-BESIDE: Final = (ZERO, CHANCE)  # every cell is timed beside these
+BESIDE: Final = (ZERO, CHANCE)  # every cell is timed in turn with these
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One arm on one model for one target with one seed."""
+    """One run: an arm on a model for a target with a seed."""
 
     model: Path
     target: Target
@@ -63,7 +62,7 @@ class Cell:
         return self.named(self.arm.name)
 
     def named(self, arm: str) -> str:
-        """The cell of another arm beside this one; there is one `zero` for all seeds."""
+        """Return the name of another arm's cell; `zero` has one cell for all seeds."""
         seed = 0 if arm == ZERO else self.seed
         place = f"{self.target.attrs.get('mcpu', self.target.key)}-{self.target.num_cores}"
         return f"{self.model.stem}-{place}-{arm}-{seed}"
@@ -72,31 +71,31 @@ class Cell:
 def main() -> None:
     args = _arguments()
     cells = Cells(args.raw)
-    wanted = list(_wanted(args))
-    for cell in wanted:
-        if missing := _not_there(args, cell):
+    selected = list(_select_cells(args))
+    for cell in selected:
+        if missing := _missing_references(args, cell):
             print(f"{cell.name}: left for the next run, {', '.join(missing)} failed", flush=True)
         elif not _is_done(args, cells, cell):
-            cells.keep(cell.name, found := _measured_or_failed(args, cell))
-            print(f"{cell.name}: {found.get('failed', 'done')}", flush=True)
-    found = report({cell.name: cells[cell.name] for cell in wanted if cell.name in cells})
+            cells.keep(cell.name, result := _measure_or_error(args, cell))
+            print(f"{cell.name}: {result.get('failed', 'done')}", flush=True)
+    result = report({cell.name: cells[cell.name] for cell in selected if cell.name in cells})
     if args.json:
-        raw = {"benchmark": "ablation", **describe_host(), **found}
+        raw = {"benchmark": "ablation", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
-def _wanted(args: argparse.Namespace) -> Iterator[Cell]:
-    """What the others are timed beside comes first; the order of the rest turns from seed to seed."""
+def _select_cells(args: argparse.Namespace) -> Iterator[Cell]:
+    """Yield `zero` and `chance` first, since others need them; rotate the rest by seed."""
     named = [detect_target() if text == LOCAL else parse_target(text) for text in args.targets]
     targets = [_on(target, count) for target in named for count in args.threads or [target.num_cores]]
     arms = all_arms()
-    rest = [arms[name] for name in args.arms if name not in BESIDE]
+    others = [arms[name] for name in args.arms if name not in BESIDE]
     for seed in range(args.seeds):
-        turned = rest[seed % max(1, len(rest)) :] + rest[: seed % max(1, len(rest))]
+        rotated = others[seed % max(1, len(others)) :] + others[: seed % max(1, len(others))]
         for model in args.models:
             for target in targets:
-                for arm in [arms[CHANCE], *turned] if seed else [arms[ZERO], arms[CHANCE], *turned]:
+                for arm in [arms[CHANCE], *rotated] if seed else [arms[ZERO], arms[CHANCE], *rotated]:
                     yield Cell(model, target, arm, seed)
 
 
@@ -108,29 +107,29 @@ def _is_done(args: argparse.Namespace, cells: Cells, cell: Cell) -> bool:
     return cell.name in cells and (cell.arm.name not in BESIDE or (args.schedules / cell.name).exists())
 
 
-def _not_there(args: argparse.Namespace, cell: Cell) -> list[str]:
-    """What a cell would be timed beside and has no schedules."""
-    names = [cell.named(name) for name in _beside(cell)]
+def _missing_references(args: argparse.Namespace, cell: Cell) -> list[str]:
+    """Return the names of the reference cells of this cell that have no schedules."""
+    names = [cell.named(name) for name in _references(cell)]
     return [name for name in names if not (args.schedules / name).exists()]
 
 
-def _beside(cell: Cell) -> list[str]:
+def _references(cell: Cell) -> list[str]:
     return [] if cell.arm.name == ZERO else [name for name in BESIDE if name != cell.arm.name]
 
 
-def _measured_or_failed(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
+def _measure_or_error(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
     try:
-        return _measured(args, cell)
-    except Exception as error:  # whatever it is, it is this cell's
-        told = f"{type(error).__name__}: {error}"
-        return {"model": cell.model.stem, "arm": cell.arm.name, "seed": cell.seed, "failed": told}
+        return _measure(args, cell)
+    except Exception as error:  # stored as the result of this cell
+        failure = f"{type(error).__name__}: {error}"
+        return {"model": cell.model.stem, "arm": cell.arm.name, "seed": cell.seed, "failed": failure}
 
 
-def _measured(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
+def _measure(args: argparse.Namespace, cell: Cell) -> dict[str, Any]:
     tasks = count_tasks(cell.model, cell.target, RECIPE)
     trials = cell.arm.trials(args.trials_per_task * tasks, args.stock_trials_per_task * tasks)
     print(f"{cell.name}: {trials} trials", flush=True)
-    # What a stopped service still writes must not cost the cell.
+    # A stopping service may still write files: ignore errors when the folder is removed.
     with tempfile.TemporaryDirectory(prefix="mallorn-ablation-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         arm = _run(cell, trials, folder)
@@ -159,8 +158,8 @@ def _run(cell: Cell, trials: int, folder: Path) -> Arm:
 
 
 def _engines(args: argparse.Namespace, cell: Cell, arm: Arm, folder: Path) -> dict[str, Path]:
-    """What is timed in turn: the arm at its checkpoints and in the end, and what it is timed beside."""
-    engines = {name: args.schedules / cell.named(name) for name in _beside(cell)}
+    """Return schedules to time: the arm's at its checkpoints and end, and the references'."""
+    engines = {name: args.schedules / cell.named(name) for name in _references(cell)}
     name = cell.arm.name
     if cell.arm.batch is not None:
         for count in (round(arm.trials * share) for share in args.shares):
@@ -172,7 +171,7 @@ def _engines(args: argparse.Namespace, cell: Cell, arm: Arm, folder: Path) -> di
 
 
 def _figures(arm: Arm) -> dict[str, Any]:
-    """What a report may ask of a run: seconds, failures, and every trial in a few words."""
+    """Return a run's figures for the report: seconds, failures, and all trials in short."""
     records: list[Raw] = arm.details.get("records", [])
     workloads = list(dict.fromkeys(record["workload"] for record in records))
     trials = [

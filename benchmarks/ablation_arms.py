@@ -1,4 +1,4 @@
-"""The arms of the ablation: chance, ours, ours without one part, every searcher and its twins, and stock."""
+"""Arms of the ablation: zero, chance, ours with one option changed, searchers, and stock."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ ZERO: Final = "zero"
 CHANCE: Final = "chance"
 OURS: Final = "ours"
 STANDARD: Final = JobOptions()
-# What stands in for a part that is left out; the searcher in place of the portfolio is `search-evolutionary`.
+# Options that replace a part; `search-evolutionary` replaces the portfolio.
 WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "model": {"cost_model": "random"},
     "families": {"families": "none"},
@@ -20,7 +20,7 @@ WITHOUT: Final[Mapping[str, Mapping[str, Any]]] = {
     "racing": {"stopping": "fixed"},
     "joint": {"contests": "apart"},
 }
-INSTEAD: Final[Mapping[str, Mapping[str, Any]]] = {"policy-gradient": {"policy": "gradient"}}  # of dynatune
+INSTEAD: Final[Mapping[str, Mapping[str, Any]]] = {"policy-gradient": {"policy": "gradient"}}  # not dynatune
 CHANCE_OPTIONS: Final[Mapping[str, Any]] = {
     "search": "random",
     **WITHOUT["model"],
@@ -32,23 +32,23 @@ BATCHES: Final = (16, 64)
 
 @dataclass(frozen=True)
 class AblationArm:
-    """A job with some options, or, with a batch, stock."""
+    """An arm: a job with these options or, if `batch` is set, stock with this batch size."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     batch: int | None = None
 
     def trials(self, ours: int, stock: int) -> int:
-        """Of a cell: none of `zero`, else the side's budget."""
+        """Return the trial budget of a cell: 0 for `zero`, otherwise that of its side."""
         if self.name == ZERO:
             return 0
         return ours if self.batch is None else stock
 
 
 def all_arms() -> dict[str, AblationArm]:
-    """By name, those that the others are compared with first."""
+    """Return all arms by name, the ones that others are compared with first."""
     searchers = sorted(set(REGISTRY["search"]) - {STANDARD.search})
-    found = [
+    arms = [
         AblationArm(ZERO),
         AblationArm(CHANCE, CHANCE_OPTIONS),
         AblationArm(OURS),
@@ -58,4 +58,4 @@ def all_arms() -> dict[str, AblationArm]:
         *(AblationArm(f"search-{name}", {"search": twin}) for name, twin in TWINS.items()),
         *(AblationArm(f"stock-{batch}", batch=batch) for batch in BATCHES),
     ]
-    return {arm.name: arm for arm in found}
+    return {arm.name: arm for arm in arms}

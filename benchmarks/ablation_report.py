@@ -1,4 +1,4 @@
-"""From raw cells to what each part brings, by ratios to what the same sitting timed beside it."""
+"""Report of the ablation: ratios of each cell to the engines it was timed in turn with."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,14 +9,14 @@ from typing import Any, Final
 from benchmarks.ablation_arms import CHANCE, OURS, ZERO
 from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean, latency_us
 
-# A run that never comes so far counts as twice what chance spent.
+# A run that never becomes as fast as chance counts as twice its budget.
 PENALTY: Final = 2.0
 CELL: Final = "arm", "model", "mcpu", "threads", "seed"
-NOISE: Final = 1.01  # two builds of the same schedules differ by so much
+NOISE: Final = 1.01  # two builds of the same schedules differ by up to 1 %
 
 
 def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
-    """Every cell's figures, each arm's means by network and over all, and ours over chance's end."""
+    """Return each cell's figures, each arm's means by network and in all, and the headline."""
     runs = [_run(cell) for cell in cells.values() if "failed" not in cell]
     arms = {
         arm: {where: _means(chosen) for where, chosen in _by_place(runs, arm).items()}
@@ -28,8 +28,8 @@ def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
         "runs": runs,
         "failed": {name: cell["failed"] for name, cell in cells.items() if "failed" in cell},
         "arms": arms,
-        "parts": {arm: geometric_mean(found) for arm, found in ratios.items()},
-        "noise": {arm: _noise(found) for arm, found in ratios.items()},
+        "parts": {arm: geometric_mean(values) for arm, values in ratios.items()},
+        "noise": {arm: _noise(values) for arm, values in ratios.items()},
         "behind_chance": [
             where for where, means in (ours or {}).items() if (means["over_chance"] or 0) > NOISE
         ],
@@ -39,7 +39,7 @@ def report(cells: Mapping[str, Raw]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """Tables in Markdown, the headline last."""
+    """Return the report as Markdown lines, the headline last."""
     places = list(dict.fromkeys(where for means in found["arms"].values() for where in means))
     answer = ["latency in the end over that of no trials (and over chance's, where it was timed beside)"]
     answer += [f"| arm | {' | '.join(places)} |", "|---" * (len(places) + 1) + "|"]
@@ -88,32 +88,32 @@ def _run(cell: Raw) -> dict[str, Any]:
 
 
 def _is_job(arm: str) -> bool:
-    """Stock has a budget of its own, which is no share of chance's."""
+    """Return whether the arm is a job; stock's budget differs from that of `chance`."""
     return not arm.startswith("stock")
 
 
 def _share(cell: Raw, points: Sequence[tuple[int, float]], end_us: float, chance_us: float) -> float:
-    """The share of the budget after which a checkpoint, or what is handed out, is as fast as chance's end."""
+    """Return the share of the budget after which a checkpoint or the end reaches chance's."""
     reached = first_within([*points, (cell["trials"], end_us)], chance_us)
     return PENALTY if reached is None else reached / cell["trials"]
 
 
 def _by_place(runs: Sequence[Raw], arm: str) -> dict[str, list[Raw]]:
-    """An arm's runs by network and target, and all."""
-    found = defaultdict[str, list[Raw]](list)
+    """Group an arm's runs by network and target; `all` holds every run."""
+    groups = defaultdict[str, list[Raw]](list)
     for run in runs:
         if run["arm"] == arm:
-            found[f"{run['model']} {run['mcpu']} x{run['threads']}"].append(run)
-    return {**found, "all": [run for chosen in found.values() for run in chosen]}
+            groups[f"{run['model']} {run['mcpu']} x{run['threads']}"].append(run)
+    return {**groups, "all": [run for chosen in groups.values() for run in chosen]}
 
 
 def _means(runs: Sequence[Raw]) -> dict[str, Any]:
-    beside = [run["over_chance"] for run in runs if run["over_chance"]]
+    over_chance = [run["over_chance"] for run in runs if run["over_chance"]]
     shares = [run["chance_trials_share"] for run in runs if run["chance_trials_share"] is not None]
     return {
         "runs": len(runs),
         "over_zero": geometric_mean([run["over_zero"] for run in runs]),
-        "over_chance": geometric_mean(beside) if beside else None,
+        "over_chance": geometric_mean(over_chance) if over_chance else None,
         "chance_trials_share": fmean(shares) if shares else None,
         "curve": _shared([run["curve"] for run in runs]),
         "over_onnxruntime": geometric_mean([run["end_us"] / run["onnxruntime_us"] for run in runs]),
@@ -121,13 +121,13 @@ def _means(runs: Sequence[Raw]) -> dict[str, Any]:
 
 
 def _shared(curves: Sequence[Mapping[float, float]]) -> dict[float, float]:
-    """Means at the shares of the budget that every run was looked at."""
+    """Return the mean at each share of the budget that all curves have."""
     common = [share for share in curves[0] if all(share in curve for curve in curves)]
     return {share: geometric_mean([curve[share] for curve in curves]) for share in common}
 
 
 def _ratios(runs: Sequence[Raw]) -> dict[str, list[float]]:
-    """What each arm ends with over what ours does, in each place that both have; the slowest arm first."""
+    """Return final latencies over those of `ours` per arm, for shared cells, slowest first."""
     ends = {tuple(run[key] for key in CELL): run["over_zero"] for run in runs}
     ratios = defaultdict[str, list[float]](list)
     for (arm, *place), end in ends.items():
@@ -138,7 +138,7 @@ def _ratios(runs: Sequence[Raw]) -> dict[str, list[float]]:
 
 
 def _noise(ratios: Sequence[float]) -> str:
-    """How far the mean may be from that of other places, and in how many of these ours is faster."""
+    """Describe the mean's standard error, and how often `ours` is faster."""
     logs = list(map(log, ratios))
     error = f"+- {stdev(logs) / sqrt(len(logs)):.3f}" if len(logs) > 1 else "once"
     return f"{error}; ours is faster in {sum(each > 1 for each in ratios)} of {len(ratios)}"
@@ -147,8 +147,8 @@ def _noise(ratios: Sequence[float]) -> str:
 def _end(means: Mapping[str, Any] | None) -> str:
     if means is None:
         return ""
-    beside = "" if means["over_chance"] is None else f" ({means['over_chance']:.3f})"
-    return f"{means['over_zero']:.3f}{beside}"
+    over_chance = "" if means["over_chance"] is None else f" ({means['over_chance']:.3f})"
+    return f"{means['over_zero']:.3f}{over_chance}"
 
 
 def _curves(arms: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The two arms of a comparison, each in processes of its own: Mallorn's service, and stock MetaSchedule."""
+"""The two arms of a comparison, in separate processes: Mallorn's service and stock TVM."""
 
 import json
 import os
@@ -26,7 +26,7 @@ RECORD = "workload", "sketch", "decisions", "outcome", "latency_us", "run_us", "
 
 @dataclass(frozen=True)
 class Arm:
-    """How one arm did. `tuning_sec` ends with the last trial; `total_sec` with the finished export."""
+    """Result of an arm. `tuning_sec` ends at the last trial, `total_sec` after the export."""
 
     trials: int
     failures: int
@@ -36,23 +36,23 @@ class Arm:
     details: dict[str, Any] = field(default_factory=dict)
 
     def figures(self) -> dict[str, Any]:
-        told = asdict(self) | {"schedules": str(self.schedules)}
+        row = asdict(self) | {"schedules": str(self.schedules)}
         if self.trials:
-            told["tuning_sec_per_trial"] = self.tuning_sec / self.trials
-            told["total_sec_per_trial"] = self.total_sec / self.trials
-        return told
+            row["tuning_sec_per_trial"] = self.tuning_sec / self.trials
+            row["total_sec_per_trial"] = self.total_sec / self.trials
+        return row
 
 
 def count_tasks(model: Path, target: Target, recipe: str) -> int:
-    """How many tasks a model has after a recipe."""
+    """Return the number of tasks of a model after a recipe."""
     return len(task_keys(model, target, recipe))
 
 
 def task_keys(model: Path, target: Target, recipe: str) -> list[str]:
-    """The workloads of a model's tasks after a recipe, by their keys in any dataset."""
+    """Return the workload keys of a model's tasks after a recipe."""
     with ModelCompiler() as graphs:
-        found = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
-    return [task.key for task in found.tasks]
+        model_tasks = graphs.extract(str(model), target.text, stored_recipe(recipe_for(recipe, target)), {})
+    return [task.key for task in model_tasks.tasks]
 
 
 def mallorn_arm(
@@ -65,17 +65,17 @@ def mallorn_arm(
     *,
     keep_records: bool = False,
 ) -> Arm:
-    """One job on its own data directory; the service is up before the clock starts, as stock's Python is."""
+    """Run one job on a new data directory; the clock starts when the service is ready."""
     with fresh_stack(folder / "data") as stack:
         wait_for_device(stack)
-        started = time.monotonic()
+        start = time.monotonic()
         job = stack.api.tune(model, target.text, trials=trials, seed=seed, **options)
         tuned_sec = None
         while not job.state.final:
             if tuned_sec is None and job.status.state in ("finishing", "done"):
-                tuned_sec = time.monotonic() - started
+                tuned_sec = time.monotonic() - start
             time.sleep(0.2)
-        total_sec = time.monotonic() - started
+        total_sec = time.monotonic() - start
         job.raise_for_state()
         report = job.body["report"]
         failures = sum(count for outcome, count in report["outcomes"].items() if outcome != "ok")
@@ -89,7 +89,7 @@ def mallorn_arm(
 def stock_arm(
     model: Path, target: Target, trials: int, seed: int, folder: Path, recipe: str, batch: int = 64
 ) -> Arm:
-    """Stock tune_relax on the module that the same recipe makes, with as many threads."""
+    """Run stock tune_relax on the module of the same recipe, with as many threads."""
     work_dir = folder / "stock"
     work_dir.mkdir(parents=True)
     command = [sys.executable, "-m", "benchmarks.stock", str(model), str(work_dir)]
@@ -110,11 +110,11 @@ def stock_arm(
 
 
 def _records(client: Client, job: Job) -> list[dict[str, Any]]:
-    """A job's trials, oldest first, each with its time since submission."""
+    """Return a job's trials, oldest first, each with its seconds since submission."""
     rows = [row for row in client.records(job=job.id, page_size=1000) if row.kind == "trial"]
-    since = job.status.created_at
+    start = job.status.created_at
     return [
-        row.model_dump(mode="json", include=set(RECORD)) | {"at_sec": row.created_at - since}
+        row.model_dump(mode="json", include=set(RECORD)) | {"at_sec": row.created_at - start}
         for row in reversed(rows)
     ]
 
@@ -127,9 +127,9 @@ def compare_latency(
     folder: Path,
     recipes: Mapping[str, str] | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """The whole model compiled with each arm's schedules, and onnxruntime, timed in turn.
+    """Time the model compiled with each arm's schedules, and onnxruntime, in turn.
 
-    `recipes` names those of arms that have another.
+    `recipes` holds the recipes of arms that use another than `recipe`.
     """
     env = {"TVM_NUM_THREADS": str(target.num_cores)}
     inputs = str(folder / "inputs.npz")
@@ -142,8 +142,8 @@ def compare_latency(
         engines: dict[str, Engine] = {}
         for name, directory in schedules.items():
             library = str(folder / f"{name}.so")
-            own = stored_recipe(recipe_for((recipes or {}).get(name, recipe), target))
-            compiled = graphs.compile_model(str(model), str(directory), target.text, own, library, {})
+            arm_recipe = stored_recipe(recipe_for((recipes or {}).get(name, recipe), target))
+            compiled = graphs.compile_model(str(model), str(directory), target.text, arm_recipe, library, {})
             hits[name] = {"found": compiled.found, "of": compiled.of, "missing": compiled.missing}
             engines[name] = stack.enter_context(Engine(env=env, name=name))
             engines[name].load_library(library, target.text, inputs)

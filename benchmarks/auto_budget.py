@@ -1,12 +1,12 @@
-"""When the budget `auto` ends jobs on recorded and drawn tuning curves, and what it leaves there.
+"""When the budget `auto` ends jobs on recorded and synthetic curves, and the gain it misses.
 
 python -m benchmarks.auto_budget [--worth 0.0025 0.005 0.01] [--json FILE]
 
-The planner decides as in `python -m benchmarks.planner_sim`, on one device. Past its end a curve brings
-nothing more, so a job that goes on beyond it shows how long `auto` hopes where nothing comes. `left` is the
-latency at the end over that of all curves. `hoped` is the mean share that 100 trials were expected to win,
-`won` what they won, over all decisions 100 trials or more before the end. The headline is the geometric mean
-of `left` over the recorded models with the planner's own threshold.
+Jobs are simulated as in `python -m benchmarks.planner_sim`, on one device. After its end a curve does not
+improve, so a job that continues shows how long `auto` waits in vain. `left` is the latency at the job's end
+over that at the end of all curves. `hoped` is the mean gain predicted for the next 100 trials and `won` the
+mean gain of these, over all decisions at least 100 trials before the end. The headline is the geometric
+mean of `left` over the recorded models at the planner's own threshold.
 """
 
 import argparse
@@ -31,20 +31,20 @@ from services.planner.planner_values import JobPlan, JobView
 
 CURVES: Final = Path(__file__).parent / "data" / "curves.parquet"
 POLICY: Final = "dynatune"
-# Of a drawn shape the first one: it shows a weakness, and no more.
+# Only the first model of each synthetic shape: it shows weaknesses, not averages.
 DRAWN_SEED: Final = 0
 
 
 @dataclass(frozen=True)
 class Ended:
-    """One job, played to the end that it chose."""
+    """A simulated job at the point where `auto` ended it."""
 
     curves: str
     recorded: bool
     tasks: int
     worth: float
     trials: int
-    of: int  # that the curves hold
+    of: int  # trials in the curves
     seconds: float
     left: float
     hoped: float
@@ -55,9 +55,9 @@ class Ended:
 def main() -> None:
     args = _arguments()
     file = CurveFile(args.curves)
-    known = [model for seeds in recordings(file.rounds()).values() for model in seeds]
-    drawn = [draw(DRAWN_SEED) for draw in SHAPES.values()]
-    ended = list(_all(known, drawn, args.worth))
+    recorded = [model for seeds in recordings(file.rounds()).values() for model in seeds]
+    synthetic = [draw(DRAWN_SEED) for draw in SHAPES.values()]
+    ended = list(_play_all(recorded, synthetic, args.worth))
     headline = geometric_mean(each.left for each in ended if each.recorded and each.worth == WORTH)
     print(f"latency where auto ended over that of all curves, geometric mean: {headline:.3f}")
     if args.json:
@@ -66,34 +66,36 @@ def main() -> None:
         args.json.write_text(json.dumps(raw | {"headline": round(headline, 3)}, indent=1) + "\n")
 
 
-def _all(
+def _play_all(
     known: Sequence[ModelCurves], drawn: Sequence[ModelCurves], worths: Sequence[float]
 ) -> Iterator[Ended]:
     for model in (*known, *drawn):
         for worth in sorted({*worths, WORTH}):
-            found = played(model, worth, recorded=model in known)
-            share = f"{found.trials:5} of {found.of} trials, {found.seconds:6.0f} s, {found.left:.3f} left"
-            expected = f"hoped {found.hoped:.2%}, won {found.won:.2%}"
+            end = played(model, worth, recorded=model in known)
+            share = f"{end.trials:5} of {end.of} trials, {end.seconds:6.0f} s, {end.left:.3f} left"
+            expected = f"hoped {end.hoped:.2%}, won {end.won:.2%}"
             print(f"{model.name:12} {worth:.2%}: {share}; {expected}", flush=True)
-            yield found
+            yield end
 
 
 def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
-    """A job that ends where the next trials win less than `worth`."""
-    hopes: list[tuple[int, float]] = []
+    """Simulate a job that ends when further trials promise less than `worth`."""
+    outlooks: list[tuple[int, float]] = []
 
-    def noted(view: JobView) -> JobPlan:
+    def record_outlook(view: JobView) -> JobPlan:
         decision = plan(view)
         if decision.outlook is not None:
-            hopes.append((view.spent - sum(task.in_flight for task in view.tasks), decision.outlook.gain))
+            outlooks.append((view.spent - sum(task.in_flight for task in view.tasks), decision.outlook.gain))
         return decision
 
     job = new_job(model, POLICY, DRAWN_SEED, slots=2)
     job.budget = None
-    with patch.object(playing, "plan", noted), constants({"services.planner.budgets:WORTH": worth}):
+    with patch.object(playing, "plan", record_outlook), constants({"services.planner.budgets:WORTH": worth}):
         run = playing.play(job, 1, model.final_us)
     last = run.steps[-1]
-    judged = [(hope, run.won(at, LOOK_AHEAD)) for at, hope in hopes if at + LOOK_AHEAD <= last.trials]
+    pairs = [
+        (gain, run.won(count, LOOK_AHEAD)) for count, gain in outlooks if count + LOOK_AHEAD <= last.trials
+    ]
     return Ended(
         curves=model.name,
         recorded=recorded,
@@ -103,8 +105,8 @@ def played(model: ModelCurves, worth: float, *, recorded: bool) -> Ended:
         of=model.trials,
         seconds=round(last.seconds, 1),
         left=round(last.latency_us / model.final_us, 4),
-        hoped=round(fmean(hope for hope, _ in judged), 5) if judged else 0.0,
-        won=round(fmean(won for _, won in judged), 5) if judged else 0.0,
+        hoped=round(fmean(gain for gain, _ in pairs), 5) if pairs else 0.0,
+        won=round(fmean(won for _, won in pairs), 5) if pairs else 0.0,
         why=run.finished,
     )
 

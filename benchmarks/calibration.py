@@ -1,11 +1,11 @@
-"""How often a belief's 80 % intervals hold what the next round of a recorded curve really found.
+"""How often a belief's 80 % intervals contain the best latency that the next round found.
 
 python -m benchmarks.calibration [--curves benchmarks/data/curves.parquet] [--belief NAME] [--json FILE]
 
-Every recording is replayed in round-robin order: before each round the belief sees all tasks of the model
-with the rounds they had by then, siblings included, and says what the round will find. A round without a
-valid result judges nothing. The headline is the share of all judged rounds whose best lay in its interval;
-0.70 to 0.90 is calibrated.
+Every recording is replayed in round-robin order: before each round the belief gets all tasks of the model
+with their rounds so far, related tasks included, and forecasts the round's best. Rounds without a valid
+result are skipped. The headline is the share of rounds whose best lay in its interval; 0.70 to 0.90
+counts as calibrated.
 """
 
 import argparse
@@ -27,17 +27,17 @@ from services.planner.planner import BELIEF
 from services.planner.planner_values import Point, TaskView
 
 CURVES: Final = Path("benchmarks/data/curves.parquet")
-KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # points known: ends of the groups, included
+KNOWN: Final = ((0, 0), (1, 1), (2, 2), (3, 5), (6, None))  # groups by known points
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One forecast and what came of it."""
+    """One forecast with the result of the round."""
 
     model: str
     seed: int
     task: str
-    known: int  # valid points the belief had of this task
+    known: int  # valid earlier points of this task
     low_us: float
     expected_us: float
     high_us: float
@@ -57,7 +57,7 @@ def main() -> None:
         raise SystemExit(f"{args.curves} holds no curves: python -m benchmarks.record_curves MODEL.onnx")
     figures = {
         "model": _grouped(judged, lambda one: one.model),
-        "known": _grouped(judged, lambda one: _known(one.known)),
+        "known": _grouped(judged, lambda one: _known_group(one.known)),
         "overall": figures_of(judged),
     }
     if args.json:
@@ -69,19 +69,19 @@ def main() -> None:
 
 
 def replay(rounds: Sequence[RecordedRound], belief: Belief) -> Iterator[Judged]:
-    """Forecast every round of one recording from the rounds before it."""
+    """Forecast every round of one recording from the earlier rounds."""
     tasks = _by_task(rounds)
-    for at in range(max(len(curve) for curve in tasks)):
-        for next_round, view, forecast in _forecasts(tasks, at, belief):
+    for index in range(max(len(curve) for curve in tasks)):
+        for next_round, view, forecast in _forecasts(tasks, index, belief):
             if (found_us := next_round.best_us) is not None:
-                known = sum(point.best_us is not None for point in view.points)
+                count = sum(point.best_us is not None for point in view.points)
                 interval = forecast.low_us, forecast.expected_us, forecast.high_us
                 cell = next_round.model, next_round.seed, next_round.name
-                yield Judged(*cell, known, *interval, found_us)
+                yield Judged(*cell, count, *interval, found_us)
 
 
 def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
-    """Coverage, on which side the misses lie, and how wide and how far off the forecasts are."""
+    """Return coverage, misses below and above, and median log width and bias of forecasts."""
     count = len(judged)
     return {
         "forecasts": count,
@@ -94,7 +94,7 @@ def figures_of(judged: Sequence[Judged]) -> dict[str, Any]:
 
 
 def _cells(rounds: Iterable[RecordedRound]) -> Iterator[list[RecordedRound]]:
-    """Rounds are stored cell by cell."""
+    """Group rounds by model and seed; the file stores these cells one after the other."""
     for _, cell in groupby(rounds, key=lambda row: (row.model, row.seed)):
         yield list(cell)
 
@@ -107,19 +107,19 @@ def _by_task(rounds: Iterable[RecordedRound]) -> list[list[RecordedRound]]:
 
 
 def _forecasts(
-    tasks: Sequence[Sequence[RecordedRound]], at: int, belief: Belief
+    tasks: Sequence[Sequence[RecordedRound]], index: int, belief: Belief
 ) -> Iterator[tuple[RecordedRound, TaskView, Forecast]]:
-    """The round of every task that has one at this place, with what the belief saw and said."""
-    views = [task_view(curve[:at], curve[0]) for curve in tasks]
-    sizes = sorted({curve[at].size for curve in tasks if at < len(curve)})
-    said = {size: belief.forecast(views, size) for size in sizes}
-    for place, (curve, view) in enumerate(zip(tasks, views, strict=True)):
-        if at < len(curve):
-            yield curve[at], view, said[curve[at].size][place]
+    """Yield each task's round at this index, with the view and forecast of its task."""
+    views = [task_view(curve[:index], curve[0]) for curve in tasks]
+    sizes = sorted({curve[index].size for curve in tasks if index < len(curve)})
+    forecasts = {size: belief.forecast(views, size) for size in sizes}
+    for number, (curve, view) in enumerate(zip(tasks, views, strict=True)):
+        if index < len(curve):
+            yield curve[index], view, forecasts[curve[index].size][number]
 
 
 def task_view(done: Sequence[RecordedRound], task: RecordedRound) -> TaskView:
-    """A recorded task as the planner sees it after these rounds; families are those of `operator`."""
+    """Return the planner's view of a recorded task after these rounds; operator families."""
     valid = [row.best_us is not None for row in done]
     trials = sum(len(row.candidates_us) for row in done)
     return TaskView(
@@ -135,11 +135,11 @@ def task_view(done: Sequence[RecordedRound], task: RecordedRound) -> TaskView:
         rounds=len(done),
         points=tuple(Point(row.trials, row.best_us) for row in done),
         seconds_per_trial=sum(row.seconds for row in done) / trials if trials else None,
-        failed_rounds=next((at for at, worked in enumerate(reversed(valid)) if worked), len(valid)),
+        failed_rounds=next((index for index, is_valid in enumerate(reversed(valid)) if is_valid), len(valid)),
     )
 
 
-def _known(count: int) -> str:
+def _known_group(count: int) -> str:
     low, high = next((low, high) for low, high in KNOWN if high is None or count <= high)
     return f"{low}+" if high is None else str(low) if low == high else f"{low}-{high}"
 
@@ -153,9 +153,9 @@ def _grouped(judged: Iterable[Judged], key: Callable[[Judged], str]) -> dict[str
 
 def _print(figures: dict[str, Any], belief: str) -> None:
     print(f"{'':16} forecasts  held  below  above  log width  log bias")
-    for by in ("model", "known"):
-        for name, row in figures[by].items():
-            print(_line(f"{name} known" if by == "known" else name, row))
+    for group in ("model", "known"):
+        for name, row in figures[group].items():
+            print(_line(f"{name} known" if group == "known" else name, row))
     print(_line("all", figures["overall"]))
     print(f"80 % intervals of {belief} that held the next round's best: {figures['overall']['held']:.3f}")
 

@@ -1,4 +1,4 @@
-"""Raw files of finished cells: there as a whole or not at all, so that a second run makes what is missing."""
+"""Raw files of finished cells, written atomically; a second run adds the missing ones."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Cells:
-    """A folder with one file a cell, by the cells' names."""
+    """A folder with one JSON file per finished cell, named after the cell."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -20,10 +20,10 @@ class Cells:
         return dict(json.loads(self._file(name).read_text()))
 
     def keep(self, name: str, content: Mapping[str, Any]) -> None:
-        """Store a cell's figures in one go."""
-        half = self._file(name).with_suffix(".part")
-        half.write_text(json.dumps(content) + "\n")
-        half.rename(self._file(name))
+        """Store a cell's content atomically."""
+        draft = self._file(name).with_suffix(".part")
+        draft.write_text(json.dumps(content) + "\n")
+        draft.rename(self._file(name))
 
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.json"

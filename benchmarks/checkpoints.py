@@ -1,6 +1,6 @@
-"""What a raw cell says of a run: the latency of whole models after so many of its trials.
+"""Read the latency of whole models at a run's checkpoints from a raw cell.
 
-A cell's `latency_us` names an engine `ARM@TRIALS`, or `ARM` for what the arm ended with.
+Keys of a cell's `latency_us` are `ARM@TRIALS`, or `ARM` for the end of the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,13 +16,13 @@ def latency_us(cell: Raw, name: str) -> float:
 
 
 def curve(cell: Raw, arm: str) -> list[tuple[int, float]]:
-    """Trials and latency at an arm's checkpoints, in order."""
+    """Return trials and latency at an arm's checkpoints, in order of trials."""
     points = [name.partition("@") for name in cell["latency_us"] if name.startswith(f"{arm}@")]
     return sorted((int(count), latency_us(cell, f"{arm}@{count}")) for _, _, count in points)
 
 
 def first_within(curve: Sequence[tuple[int, float]], goal_us: float) -> int | None:
-    """The trials of the first checkpoint that reaches a goal."""
+    """Return the trials of the first point at or below `goal_us`, or None."""
     return next((trials for trials, reached_us in curve if reached_us <= goal_us), None)
 
 

@@ -1,10 +1,10 @@
-"""What a base is worth that learned from a part of the rows: chosen actively, or evenly over tasks.
+"""Accuracy of base models trained on some rows, chosen actively or evenly over tasks.
 
 python -m benchmarks.choosing [DATA] [--model xgboost] [--shares 0.1 0.25 0.5] [--seeds 2] [--json FILE]
 
-DATA is an export's directory or a recording (default: what comes along, of the target with most rows). Five
-folds by task: of the rows of four a share is chosen, the model learns from those, and the pairs of the fifth
-are counted that it has in order.
+DATA is an export's directory or a recording (default: the bundled rows). Only the target with most rows
+counts. In five folds by task, the model learns from a share of the rows of four folds; the figure is the
+share of pairs of the fifth that it orders correctly.
 """
 
 import argparse
@@ -44,37 +44,37 @@ def main() -> None:
     for share in args.shares:
         for name in CHOICES:
             figures[f"{name} {share:g}"] = _accuracies(kind, rows, share, name, args.seeds)
-    means = {name: float(np.mean(each)) for name, each in figures.items()}
+    means = {name: float(np.mean(accuracies)) for name, accuracies in figures.items()}
     for name, mean in means.items():
         print(f"{name:14} {mean:.4f}", flush=True)
     share = args.shares[0]
     headline = means[f"active {share:g}"] - means[f"even {share:g}"]
     if args.json:
-        told = {"headline": headline, "model": args.model, "rows": len(rows), "figures": figures}
-        args.json.write_text(json.dumps(describe_host() | told, indent=1) + "\n")
+        summary = {"headline": headline, "model": args.model, "rows": len(rows), "figures": figures}
+        args.json.write_text(json.dumps(describe_host() | summary, indent=1) + "\n")
     print(f"pairs in order, chosen actively less evenly, {share:g} of the rows: {headline:+.4f}")
 
 
 def _rows(data: Path, kind: type[CostModel]) -> Rows:
-    """Those of the target with most rows."""
+    """Return the rows of the target with most rows, with the model's features."""
     tasks = read_training_data(data).tasks
-    most, _ = Counter(task.target for task in tasks for _ in task.trials).most_common(1)[0]
-    return rows_for([task for task in tasks if task.target == most], kind.view)
+    target, _ = Counter(task.target for task in tasks for _ in task.trials).most_common(1)[0]
+    return rows_for([task for task in tasks if task.target == target], kind.view)
 
 
 def _accuracies(kind: type[CostModel], rows: Rows, share: float, name: str, seeds: int) -> list[float]:
-    """One a fold and seed."""
-    found = []
+    """Return one pairwise accuracy per seed and fold."""
+    accuracies = []
     for seed in range(seeds):
         for split in by_task(rows.tasks, seed=seed, folds=FOLDS):
-            known, unseen = rows.take(split.train), rows.take(split.test)
-            count = round(share * len(known))
-            known = known.take(CHOICES[name](known, count, np.random.default_rng(seed)))
+            train, test = rows.take(split.train), rows.take(split.test)
+            count = round(share * len(train))
+            train = train.take(CHOICES[name](train, count, np.random.default_rng(seed)))
             model = kind()
-            model.fit(known.features, known.labels, known.groups, seed=seed)
-            scores = model.predict(unseen.features).mean
-            found.append(pairwise_accuracy(scores, unseen.labels, unseen.groups))
-    return found
+            model.fit(train.features, train.labels, train.groups, seed=seed)
+            scores = model.predict(test.features).mean
+            accuracies.append(pairwise_accuracy(scores, test.labels, test.groups))
+    return accuracies
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,15 +1,15 @@
-"""Jobs without a trial, from the shell: seconds until the service has the job, of the job, and of the stop.
+"""Jobs without trials, from the shell: seconds to start the service, run the job, and stop.
 
 python -m benchmarks.cold FOLDER [NAME ...] [--raw docs/results/cold] [--repeats 3] [--tree OTHER]
 
-Each network is tuned twice by `mallorn tune` on an empty data directory: the first command starts a service
-that has just come, which measures its machine, and the second one starts it again. Each command is timed as a
-user waits: until it names the job (start), until it prints the result (job), until the prompt is back (stop).
-The processor time of all processes of a command tells the same on a busy host, too.
-With `--tree` the code of another checkout does the same, in turn with this one's; this interpreter runs both.
-A network is one raw file with every run, written at once; the same command again makes what is missing.
-A figure of a network is the median of its runs. The first export over what is handed out tells what guesses
-two and three of each task earned, in how many seconds. The headline is the median seconds from the shell.
+Each network is tuned twice by `mallorn tune` on an empty data directory: the first command
+starts a new service, which measures its machine, the second starts it again. A user waits
+until the job has a name (start), until the result is printed (job), until the prompt is back
+(stop). Processor time of all a command's processes depends less on other load. With `--tree`,
+the code of another checkout runs in turn with this one's, in the same interpreter. Each
+network is one raw file with all runs, written at once; a second run adds missing ones. Figures
+are medians over runs. The gain of guesses two and three is the first export's latency over the
+final one's. The headline is the median seconds from the shell.
 """
 
 import json
@@ -51,7 +51,7 @@ FIRST, AGAIN = "first", "again"
 
 @dataclass(frozen=True, slots=True)
 class ShellRun:
-    """What a user waited for in one command, and the processor time of all its processes, in seconds."""
+    """Seconds that a user waited in one command, and processor seconds of its processes."""
 
     start_sec: float
     job_sec: float
@@ -70,7 +70,7 @@ class ShellRun:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A network's two jobs; what was not reached, or not measured in earlier runs, is None."""
+    """Figures of a network's two jobs; None if not reached or not measured by an older run."""
 
     name: str
     tasks: int
@@ -80,34 +80,34 @@ class Row:
     ratio: float | None
     is_steady: bool
     seconds: dict[str, float]
-    gain: float | None = None  # of guesses two and three: the first export over what is handed out
+    gain: float | None = None  # of guesses two and three: first export over final
     guesses_sec: float | None = None
     start_sec: float | None = None
     stop_sec: float | None = None
 
     @property
     def first_ratio(self) -> float | None:
-        """Of the first export over onnxruntime, as far as two races compare."""
+        """Latency of the first export over onnxruntime, a product of two ratios."""
         return None if self.ratio is None or self.gain is None else self.ratio * self.gain
 
     @property
     def markdown(self) -> str:
-        first, later_sec = _told(self.first_sec, 1), _told(self.guesses_sec, 1)
-        gained = _told(self.first_ratio), _told(self.gain)
-        ratio = _told(self.ratio) + ("" if self.ratio is None or self.is_steady else " ~")
-        told = ", ".join(f"{name} {sec:.1f}" for name, sec in self.seconds.items())
-        shell = _told(self.start_sec, 1), _told(self.stop_sec, 1)
+        first, later_sec = _format(self.first_sec, 1), _format(self.guesses_sec, 1)
+        gained = _format(self.first_ratio), _format(self.gain)
+        ratio = _format(self.ratio) + ("" if self.ratio is None or self.is_steady else " ~")
+        steps = ", ".join(f"{name} {sec:.1f}" for name, sec in self.seconds.items())
+        shell = _format(self.start_sec, 1), _format(self.stop_sec, 1)
         took = f"{self.total_sec:.1f}", f"{self.again_sec:.1f}"
-        cells = self.name, self.tasks, first, *took, ratio, *gained, later_sec, *shell, told
+        cells = self.name, self.tasks, first, *took, ratio, *gained, later_sec, *shell, steps
         return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _told(number: float | None, places: int = 2) -> str:
+def _format(number: float | None, places: int = 2) -> str:
     return "" if number is None else f"{number:.{places}f}"
 
 
 def main() -> None:
-    """Time what is not timed yet, and print the table."""
+    """Time the networks that have no raw file yet, and print the tables."""
     parser = folder_parser(__doc__)
     parser.add_argument("--raw", type=Path, default=RAW)
     parser.add_argument("--repeats", type=int, default=3)
@@ -120,14 +120,14 @@ def main() -> None:
         if path.stem not in cells:
             row, runs = _time(path.resolve(), trees, args.repeats)
             print(row.markdown, flush=True)
-            told = {
+            stored_runs = {
                 tree: {which: [asdict(run) for run in each] for which, each in of.items()}
                 for tree, of in runs.items()
             }
-            cells.keep(path.stem, {"row": asdict(row), "runs": told} | describe_host())
-    kept = [cells[path.stem] for path in files]
-    print(table([Row(**cell["row"]) for cell in kept]))
-    print(shell_table({path.stem: cell.get("runs", {}) for path, cell in zip(files, kept, strict=True)}))
+            cells.keep(path.stem, {"row": asdict(row), "runs": stored_runs} | describe_host())
+    stored = [cells[path.stem] for path in files]
+    print(table([Row(**cell["row"]) for cell in stored]))
+    print(shell_table({path.stem: cell.get("runs", {}) for path, cell in zip(files, stored, strict=True)}))
 
 
 Runs = Mapping[str, Mapping[str, Sequence[ShellRun]]]
@@ -135,10 +135,10 @@ Runs = Mapping[str, Mapping[str, Sequence[ShellRun]]]
 
 @dataclass
 class Command:
-    """A `mallorn tune` that is timed: what it printed, and when."""
+    """A timed `mallorn tune`: its times and the JSON that it printed."""
 
     run: ShellRun
-    first_sec: float | None  # from the job's name to the first version
+    first_sec: float | None  # seconds from the job's name to its first export
     body: dict[str, object] = field(repr=False)
 
 
@@ -157,7 +157,7 @@ def _time(path: Path, trees: Mapping[str, Path], repeats: int) -> tuple[Row, Run
 
 
 def tune(tree: Path, model: Path, home: Path) -> Command:
-    """Time one command by the code of `tree`. Raises SystemExit with what it said if it fails."""
+    """Time one command of `tree`'s code. Raises SystemExit with its output if it fails."""
     words = ("tune", str(model), "--trials", "0", "--data", "data", "--out", "won", "--force", "--json")
     env = {**os.environ, "PYTHONPATH": str(tree)}
     command = [sys.executable, "-P", "-m", "mallorn", *words]
@@ -171,11 +171,11 @@ def tune(tree: Path, model: Path, home: Path) -> Command:
         ) as process,
     ):
 
-        def note() -> None:
+        def read_lines() -> None:
             for line in process.stderr or ():
                 lines.append((time.monotonic() - started, line))
 
-        reader = Thread(target=note)
+        reader = Thread(target=read_lines)
         reader.start()
         while process.poll() is None:
             if not printed_sec and printed.stat().st_size:
@@ -183,18 +183,18 @@ def tune(tree: Path, model: Path, home: Path) -> Command:
             time.sleep(0.005)
         total_sec = time.monotonic() - started
         reader.join()
-    at = {line.split(maxsplit=1)[0]: sec for sec, line in reversed(lines) if line.strip()}
-    if process.returncode or "job" not in at:
+    times = {line.split(maxsplit=1)[0]: sec for sec, line in reversed(lines) if line.strip()}
+    if process.returncode or "job" not in times:
         raise SystemExit(f"{tree}: exit code {process.returncode}\n{''.join(line for _, line in lines)}")
-    start_sec = at["job"]
-    waited = start_sec, printed_sec - start_sec, total_sec - printed_sec
-    run = ShellRun(*waited, _children_sec() - used_sec)
-    first = at.get("first")
+    start_sec = times["job"]
+    parts = start_sec, printed_sec - start_sec, total_sec - printed_sec
+    run = ShellRun(*parts, _children_sec() - used_sec)
+    first = times.get("first")
     return Command(run, None if first is None else first - start_sec, json.loads(printed.read_text()))
 
 
 def _children_sec() -> float:
-    """Return the processor time of all processes that this one, or one of them, has waited for."""
+    """Return processor seconds of all terminated descendants that were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -203,12 +203,12 @@ def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[Shell
     """Return the medians of a network's runs, with the report of the last first job."""
     report = FinishReport.model_validate(firsts[-1].body["report"])
     latency = {name: each.median for name, each in report.latency_us.items() if each is not None}
-    reached = [each.first_sec for each in firsts if each.first_sec is not None]
+    firsts_sec = [each.first_sec for each in firsts if each.first_sec is not None]
     shell = ShellRun.median(runs[FIRST])
     return Row(
         name=name,
         tasks=report.of,
-        first_sec=median(reached) if reached else None,
+        first_sec=median(firsts_sec) if firsts_sec else None,
         total_sec=shell.job_sec,
         again_sec=ShellRun.median(runs[AGAIN]).job_sec,
         ratio=latency["tuned"] / latency["onnxruntime"] if len(latency) > 1 else None,
@@ -222,7 +222,7 @@ def _row(name: str, firsts: Sequence[Command], runs: Mapping[str, Sequence[Shell
 
 
 def shell_table(networks: Mapping[str, Mapping[str, Mapping[str, Sequence[Mapping[str, float]]]]]) -> str:
-    """Return each network's medians from the shell, by code and by job; the last line is the headline."""
+    """Return a table of each network's medians by code and job; the headline is last."""
     lines = [
         "| network | code | job | start, s | job, s | stop, s | in all, s | processors, s |",
         "|" + 8 * "---|",
@@ -242,7 +242,7 @@ def shell_table(networks: Mapping[str, Mapping[str, Mapping[str, Sequence[Mappin
 
 
 def gain_of_guesses(inside: InsideTheModel | None) -> float | None:
-    """The model with the likeliest guesses over what is handed out; None where no others were timed."""
+    """Return the latency with first guesses over the final one; None if not timed."""
     if inside is None:
         return None
     times = inside.latency_us
@@ -250,14 +250,14 @@ def gain_of_guesses(inside: InsideTheModel | None) -> float | None:
 
 
 def table(rows: list[Row]) -> str:
-    """All rows, and under them the medians."""
+    """Return all rows as a Markdown table, followed by their medians."""
     first = [row.first_sec for row in rows if row.first_sec is not None]
     ratios = [row.ratio for row in rows if row.ratio is not None]
-    total, again = (median(getattr(row, name) for row in rows) for name in ("total_sec", "again_sec"))
+    total, rerun = (median(getattr(row, name) for row in rows) for name in ("total_sec", "again_sec"))
     gains = [row.gain for row in rows if row.gain is not None]
     later_sec = [row.guesses_sec for row in rows if row.guesses_sec is not None]
     words = (
-        f"first export after {median(first or [0.0]):.1f} s, job {total:.1f} s, again {again:.1f} s "
+        f"first export after {median(first or [0.0]):.1f} s, job {total:.1f} s, again {rerun:.1f} s "
         f"(medians of {len(rows)}); over onnxruntime {geometric(ratios):.2f}, at most {max(ratios):.2f}"
     )
     if gains:

@@ -1,10 +1,10 @@
-"""What a model takes beside other programs: with TVM's threads, with its library's own, in onnxruntime.
+"""A model's latency next to other programs: TVM's threads, our library's own, onnxruntime.
 
 python -m benchmarks.contention MODEL.onnx --schedules DIR [--loads 0,1,2] [--passes 5] [--json FILE]
 
-The same code is linked twice. Engines are timed in turn, each stopped while another runs, beside 0 or more
-programs that compute and stream memory (`workers.host.background_load`). Of TVM's threads also with those
-that have nothing to do asleep (`tvm-sleeps`), and not bound to cores besides (`tvm-free`).
+The same code is linked twice. Engines are timed in turn, each stopped while another runs, next
+to programs that compute and stream memory (`workers.host.background_load`). TVM's threads are
+also timed with idle threads asleep (`tvm-sleeps`), and unbound too (`tvm-free`).
 """
 
 import argparse
@@ -40,38 +40,38 @@ SWITCHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Median latencies beside so many other programs, in milliseconds by engine."""
+    """Median latencies in milliseconds by engine, next to this many other programs."""
 
     programs: int
     latency_ms: dict[str, float]
 
 
 def main() -> None:
-    """Compile, load, and time at every load."""
+    """Compile the model, and time all engines at every load."""
     options = _arguments()
     try:
-        found = measured(options.model, options.schedules, options.loads, options.passes)
+        results = measured(options.model, options.schedules, options.loads, options.passes)
     except (MallornError, ChildError) as error:
         sys.exit(str(error))
-    for each in found:
-        told = "  ".join(f"{name} {latency_ms:.2f} ms" for name, latency_ms in each.latency_ms.items())
-        print(f"beside {each.programs}: {told}")
-    said = headline(found)
+    for each in results:
+        latencies = "  ".join(f"{name} {latency_ms:.2f} ms" for name, latency_ms in each.latency_ms.items())
+        print(f"beside {each.programs}: {latencies}")
+    summary = headline(results)
     if options.json:
-        raw = {"headline": said, "model": options.model.name, "loads": [asdict(each) for each in found]}
+        raw = {"headline": summary, "model": options.model.name, "loads": [asdict(each) for each in results]}
         options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def headline(found: Sequence[Beside]) -> str:
-    """What the heaviest load makes of each engine."""
-    alone, loaded = found[0].latency_ms, found[-1].latency_ms
-    told = ", ".join(f"{name} {loaded[name] / alone[name]:.1f}" for name in alone)
-    return f"beside {found[-1].programs} programs over beside {found[0].programs}: {told}"
+    """Return each engine's latency under the last load over that under the first."""
+    first, last = found[0].latency_ms, found[-1].latency_ms
+    ratios = ", ".join(f"{name} {last[name] / first[name]:.1f}" for name in first)
+    return f"beside {found[-1].programs} programs over beside {found[0].programs}: {ratios}"
 
 
 def measured(model: Path, schedules: Path, loads: Sequence[int], passes: int) -> list[Beside]:
-    """All engines at every load."""
+    """Time all engines at every load."""
     with TemporaryDirectory(prefix="mallorn-contention-") as scratch, ExitStack() as held:
         folder = Path(scratch)
         target, cores = _compile(model, schedules, folder)
@@ -85,17 +85,17 @@ def measured(model: Path, schedules: Path, loads: Sequence[int], passes: int) ->
                 library = folder / (f"{OURS}.so" if name == OURS else f"{STOCK}.so")
                 engine.load_library(str(library), target, str(folder / "inputs.npz"))
             engine.suspend()
-        return [_beside(programs, engines, passes) for programs in loads]
+        return [_time_under_load(programs, engines, passes) for programs in loads]
 
 
-def _beside(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside:
+def _time_under_load(programs: int, engines: Mapping[str, Engine], passes: int) -> Beside:
     with stress(programs):
-        found = time_interleaved(engines, passes)
-    return Beside(programs, {name: latency.median / 1e3 for name, latency in found.items()})
+        times = time_interleaved(engines, passes)
+    return Beside(programs, {name: latency.median / 1e3 for name, latency in times.items()})
 
 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
-    """Two libraries of the same code, and inputs; the target and its cores."""
+    """Write two libraries of the same code, and inputs; return the target and its cores."""
     from graphc.export import compile_network, export_checks, target_machine
 
     manifest = export_checks.read_manifest(schedules)

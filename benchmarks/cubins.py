@@ -1,10 +1,10 @@
-"""Device code of ten networks for three GPU architectures, made without a GPU, and what ptxas says of it.
+"""Compile the tasks of ten networks for three GPU architectures, without a GPU.
 
 python -m benchmarks.cubins [--networks mlp,resnet18] [--archs sm_80,sm_89,sm_90a] [-o FILE] [--cells DIR]
 
-Each task of a network is scheduled by the recipe's rules (DLight) and compiled to a cubin. A row has what
-each kernel takes of a multiprocessor. A task that cannot be built has the error instead, and the exit code is
-1 then. The whole takes ten minutes of one core; what is in DIR (build/cubins) is not compiled again.
+Each task is scheduled by the recipe's rules (DLight) and compiled to a cubin. A row holds the
+resources that ptxas reports for each kernel, or the error of a task that cannot be built; then
+the exit code is 1. Takes ten minutes on one core; reuses results in DIR (build/cubins).
 """
 
 import argparse
@@ -51,10 +51,10 @@ def tasks_of(model: ModelProto, target: str) -> tuple[Sequence[ModelTask], Store
 
 
 def compile_default(tasks: Mapping[str, ModelTask], target: str, recipe: StoredRecipe) -> CudaLibrary:
-    """Compile tasks as a model's library has them where no record schedules them: one source, one cubin."""
+    """Compile tasks as a model's library does without records: one source, one cubin."""
     tvm_target, functions = as_tvm_target(target), {}
     for name, task in tasks.items():
-        # Loaded anew: the rules change the module that they are given.
+        # Load a fresh copy: the rules change the module in place.
         (function,) = tvm.ir.load_json(task.tir).functions.values()
         functions[name] = function.with_attr("global_symbol", name)
     mod, _ = run_steps(tvm.IRModule(functions), recipe_of(recipe).after, tvm_target)
@@ -64,22 +64,22 @@ def compile_default(tasks: Mapping[str, ModelTask], target: str, recipe: StoredR
 def rows(network: str, arch: str) -> Iterator[Row]:
     """Yield a row for each task of a network on an architecture: its kernels' figures, or the error."""
     target = parse_target({"kind": "cuda", "arch": arch}).text
-    found, recipe = tasks_of(NETWORKS[network](0), target)
-    tasks = {f"task{number}": task for number, task in enumerate(found)}
+    extracted, recipe = tasks_of(NETWORKS[network](0), target)
+    tasks = {f"task{number}": task for number, task in enumerate(extracted)}
     try:
         built = compile_default(tasks, target, recipe).kernels
         ends: dict[str, Row] = {name: {"kernels": _of(name, built)} for name in tasks}
-    except Exception:  # of one of them: the rows say which
-        ends = {name: _alone(name, task, target, recipe) for name, task in tasks.items()}
+    except Exception:  # of one task: build each separately to find it
+        ends = {name: _build(name, task, target, recipe) for name, task in tasks.items()}
     for name, task in tasks.items():
-        known = {"network": network, "arch": arch, "task": task.name, "op": task.op, "key": task.key}
-        yield known | ends[name]
+        facts = {"network": network, "arch": arch, "task": task.name, "op": task.op, "key": task.key}
+        yield facts | ends[name]
 
 
-def _alone(name: str, task: ModelTask, target: str, recipe: StoredRecipe) -> Row:
+def _build(name: str, task: ModelTask, target: str, recipe: StoredRecipe) -> Row:
     try:
         return {"kernels": _of(name, compile_default({name: task}, target, recipe).kernels)}
-    except Exception as error:  # the row says what cannot be built
+    except Exception as error:  # the row holds the error
         return {"error": f"{type(error).__name__}: {str(error).strip()[-400:]}"}
 
 
@@ -88,20 +88,20 @@ def _of(name: str, kernels: Sequence[KernelFigures]) -> list[Row]:
 
 
 def summary(found: Sequence[Row]) -> Mapping[str, Any]:
-    """Return by architecture how many tasks and kernels were built, and the medians of their figures."""
-    told = {}
+    """Return counts of tasks and kernels per architecture, and medians of their figures."""
+    summaries = {}
     for arch in dict.fromkeys(row["arch"] for row in found):
-        mine = [row for row in found if row["arch"] == arch]
-        kernels = [kernel for row in mine for kernel in row.get("kernels", ())]
-        told[arch] = {
-            "tasks": len(mine),
-            "not built": sum("error" in row for row in mine),
+        own = [row for row in found if row["arch"] == arch]
+        kernels = [kernel for row in own for kernel in row.get("kernels", ())]
+        summaries[arch] = {
+            "tasks": len(own),
+            "not built": sum("error" in row for row in own),
             "kernels": len(kernels),
             "kernels that spill": sum(kernel["spill_bytes"] > 0 for kernel in kernels),
             "median registers": median(kernel["registers"] for kernel in kernels),
             "median warps an SM": median(kernel["warps_per_sm"] for kernel in kernels),
         }
-    return told
+    return summaries
 
 
 def _nvcc_version() -> str:
@@ -118,23 +118,23 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, default=Path("build/cubins"))
     parser.add_argument("-o", "--output", type=Path)
     args = parser.parse_args()
-    found, cells = [], Cells(args.cells)
+    results, cells = [], Cells(args.cells)
     for network in args.networks.split(","):
         for arch in args.archs.split(","):
             cell = f"{network}.{arch}"
             if cell not in cells:
                 began_sec = time.perf_counter()
-                made = list(rows(network, arch))
-                cells.keep(cell, {"rows": made, "seconds": round(time.perf_counter() - began_sec, 1)})
+                new_rows = list(rows(network, arch))
+                cells.keep(cell, {"rows": new_rows, "seconds": round(time.perf_counter() - began_sec, 1)})
             print(cell, len(cells[cell]["rows"]), "tasks", cells[cell]["seconds"], "s", flush=True)
-            found += cells[cell]["rows"]
-    told = {"benchmark": "cubins", "nvcc": _nvcc_version(), "summary": summary(found)}
-    print(json.dumps(told, indent=1))
+            results += cells[cell]["rows"]
+    content = {"benchmark": "cubins", "nvcc": _nvcc_version(), "summary": summary(results)}
+    print(json.dumps(content, indent=1))
     if args.output:
-        lines = ",\n".join(json.dumps(row) for row in found)
-        head = json.dumps(told)[:-1]
+        lines = ",\n".join(json.dumps(row) for row in results)
+        head = json.dumps(content)[:-1]
         args.output.write_text(f'{head}, "rows": [\n{lines}\n]}}\n')
-    sys.exit(any("error" in row for row in found))
+    sys.exit(any("error" in row for row in results))
 
 
 if __name__ == "__main__":

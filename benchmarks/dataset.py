@@ -1,9 +1,9 @@
-"""How long the best schedule of a workload takes to find in a large dataset, and how many bytes a row takes.
+"""Time to look up a workload's best schedule in a large dataset, and bytes per measurement.
 
-Fills SQLite and Postgres (the server of the tests) with measurements of 16 a round and 5,000 a workload, a
-tenth of them failures, a verified schedule for every 500. Asks for the best schedules of workloads and
-targets at random and for the first page of all, as `GET /schedules` does, and for the fastest measurements,
-as a finish does.
+Fills SQLite and Postgres (the tests' server) with measurements: 16 per round, 5,000 per workload, 10 %
+failures, one verified schedule per 500. Reads the best schedules of random workloads and targets and
+the first page of all schedules, as `GET /schedules` does, and the fastest measurements, as the finish of a
+job does.
 
     python -m benchmarks.dataset --rows 1000000 --json FILE
 """
@@ -43,26 +43,26 @@ READS: Final[dict[str, Look]] = {
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A server of its own, with its usual settings."""
+    """Start a Postgres server with its default settings; yield its URL."""
     with Postgres() as server:
         yield server.url
 
 
 @contextmanager
 def sqlite() -> Iterator[str]:
-    """A file of its own."""
+    """Yield the URL of a SQLite database in a new temporary directory."""
     with tempfile.TemporaryDirectory(prefix="mallorn-sqlite-") as home:
         yield f"sqlite:///{home}/mallorn.db"
 
 
 def measure(url: str, rows: int, lookups: int, seed: int) -> dict[str, Any]:
-    """Fill a database, and time what reads it."""
+    """Fill a database, and time the reads."""
     upgrade(url)
     database = Database(url)
     try:
         filler = Filler(database, rows, seed)
         filler.prepare()
-        before = size_bytes(database)
+        empty_bytes = size_bytes(database)
         started = time.perf_counter()
         filler.fill()
         fill_sec = time.perf_counter() - started
@@ -71,7 +71,7 @@ def measure(url: str, rows: int, lookups: int, seed: int) -> dict[str, Any]:
         return {
             "rows": rows,
             "fill_rows_per_sec": rows / fill_sec,
-            "bytes_per_row": (size_bytes(database) - before) / rows,
+            "bytes_per_row": (size_bytes(database) - empty_bytes) / rows,
             "lookups": {name: look_up(database, read, places) for name, read in READS.items()},
             "stats_sec": seconds_of(lambda: _stats(database)),
         }
@@ -80,7 +80,7 @@ def measure(url: str, rows: int, lookups: int, seed: int) -> dict[str, Any]:
 
 
 def look_up(database: Database, read: Look, places: list[Place]) -> dict[str, float]:
-    """Percentiles of a whole read: session, query, answer. Each workload's first one is cold."""
+    """Return percentiles in ms over reads (session, query, rows); caches are not warmed."""
     times = []
     for place in places:
         started = time.perf_counter()
@@ -91,7 +91,7 @@ def look_up(database: Database, read: Look, places: list[Place]) -> dict[str, fl
 
 
 def size_bytes(database: Database) -> int:
-    """What measurements and their indexes take; in SQLite, the file."""
+    """Return the bytes of measurements and their indexes; for SQLite, of the whole file."""
     with database.engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             return _scalar(connection, "SELECT pg_total_relation_size('measurements')")
@@ -99,7 +99,7 @@ def size_bytes(database: Database) -> int:
 
 
 def settle(database: Database) -> None:
-    """What the databases do by themselves after a while: write the log back, learn what lies where."""
+    """Run the databases' own maintenance: VACUUM ANALYZE, or a checkpoint of the log."""
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         postgresql = connection.dialect.name == "postgresql"
         connection.execute(text("VACUUM ANALYZE" if postgresql else "PRAGMA wal_checkpoint(TRUNCATE)"))
@@ -121,7 +121,7 @@ def _scalar(connection: Connection, statement: str) -> int:
 
 
 def main() -> None:
-    """Run and write down."""
+    """Run the benchmark and write its JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -130,14 +130,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = {}
-    for name, place in {"sqlite": sqlite, "postgres": postgres}.items():
-        with place() as url:
-            found[name] = measure(url, options.rows, options.lookups, options.seed)
-        print(name, json.dumps(found[name]), flush=True)
-    slowest = max(each["lookups"]["schedule"]["p95_ms"] for each in found.values())
+    results = {}
+    for name, open_database in {"sqlite": sqlite, "postgres": postgres}.items():
+        with open_database() as url:
+            results[name] = measure(url, options.rows, options.lookups, options.seed)
+        print(name, json.dumps(results[name]), flush=True)
+    slowest = max(each["lookups"]["schedule"]["p95_ms"] for each in results.values())
     if options.json:
-        figures = {"seed": options.seed, "databases": found, "headline": slowest, "aim_ms": AIM_MS}
+        figures = {"seed": options.seed, "databases": results, "headline": slowest, "aim_ms": AIM_MS}
         options.json.write_text(json.dumps(figures | describe_host(), indent=1) + "\n")
     print(
         f"best-schedule look-up with {options.rows:,} measurements: p95 {slowest:.2f} ms (aim {AIM_MS:.0f})"

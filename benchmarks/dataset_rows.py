@@ -1,4 +1,4 @@
-"""Rows for a large dataset, as a service would have left them."""
+"""Fill a large synthetic dataset with rows such as a service stores."""
 
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -28,7 +28,7 @@ TARGETS: Final = tuple(f'{{"kind":"llvm","mcpu":"znver{each}","num-cores":16}}' 
 A_ROUND: Final = 16
 A_WORKLOAD: Final = 5_000
 A_SCHEDULE: Final = 500
-SKETCHES: Final = 3  # of a workload
+SKETCHES: Final = 3  # per workload
 RUNS: Final = 3
 DECISIONS: Final = 28
 FAILED: Final = 0.1
@@ -37,7 +37,7 @@ ERROR: Final = "RuntimeError: parallel for loop without independent iterations i
 
 
 class Place(NamedTuple):
-    """A workload and a target, by their ids and by their keys."""
+    """Ids and keys of a workload and a target to look up."""
 
     workload_id: int
     workload: str
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class Filler:
-    """Writes a dataset of so many measurements; the same seed writes the same one."""
+    """Writes a dataset with `rows` measurements; the seed determines its content."""
 
     def __init__(self, database: Database, rows: int, seed: int) -> None:
         self._database = database
@@ -55,7 +55,7 @@ class Filler:
         self._workloads = max(1, rows // A_WORKLOAD)
 
     def prepare(self) -> None:
-        """Everything that measurements point to, but for their rounds."""
+        """Store all rows that measurements refer to, except rounds."""
         with self._database.transaction() as session:
             self._targets = [Targets(session).ensure(parse_target(each)).id for each in TARGETS]
             self._contexts = {
@@ -99,7 +99,7 @@ class Filler:
         return job, Tasks(session).list(job)[0].id
 
     def fill(self) -> None:
-        """Rounds with their measurements, and now and then a verified schedule."""
+        """Store the rounds with their measurements, and a schedule per 500 measurements."""
         rounds = -(-self._rows // A_ROUND)
         for start in range(0, rounds, BATCH_ROUNDS):
             numbers = range(start, min(start + BATCH_ROUNDS, rounds))
@@ -125,8 +125,8 @@ class Filler:
             "searcher": "ga", "seen_upto": 0, "reason": RoundNotes(), "state": RoundState.DONE, "error": "",
         }  # fmt: skip
 
-    def _measurements(self, of: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        context = self._contexts[of["target_id"]]
+    def _measurements(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        context = self._contexts[row["target_id"]]
         failures = self._rng.random(A_ROUND) < FAILED
         middles = 100 * np.exp(self._rng.normal(size=(A_ROUND, 1)))
         runs = middles * (1 + self._rng.random((A_ROUND, RUNS)) / 50)
@@ -134,10 +134,10 @@ class Filler:
         decisions = self._rng.integers(1, 64, size=(A_ROUND, DECISIONS)).tolist()
         for slot, failed in enumerate(failures.tolist()):
             yield {
-                "id": (of["id"] - 1) * A_ROUND + slot + 1, "job_id": of["job_id"], "round_id": of["id"],
-                "slot": slot, "kind": MeasurementKind.TRIAL, "workload_id": of["workload_id"],
-                "target_id": of["target_id"], "context_id": None if failed else context,
-                "sketch_id": self._sketch_of(of["workload_id"]),
+                "id": (row["id"] - 1) * A_ROUND + slot + 1, "job_id": row["job_id"], "round_id": row["id"],
+                "slot": slot, "kind": MeasurementKind.TRIAL, "workload_id": row["workload_id"],
+                "target_id": row["target_id"], "context_id": None if failed else context,
+                "sketch_id": self._sketch_of(row["workload_id"]),
                 "decisions": pack_decisions(decisions[slot]),
                 "outcome": Outcome.BUILD_ERROR if failed else Outcome.OK,
                 "latency_us": None if failed else medians[slot],
@@ -159,12 +159,12 @@ class Filler:
         }  # fmt: skip
 
     def places(self, count: int) -> list[Place]:
-        """Workloads and targets to ask for."""
+        """Return `count` random pairs of workload and target."""
         workloads = self._rng.integers(self._workloads, size=count).tolist()
         targets = self._rng.integers(len(TARGETS), size=count).tolist()
         return [
-            Place(self._ids[one], _key(one), self._targets[other], parse_target(TARGETS[other]).key)
-            for one, other in zip(workloads, targets, strict=True)
+            Place(self._ids[work], _key(work), self._targets[on], parse_target(TARGETS[on]).key)
+            for work, on in zip(workloads, targets, strict=True)
         ]
 
 

@@ -1,14 +1,14 @@
-"""A decoder with caches in one library: steps of one token behind caches of some lengths, and prompts.
+"""Decoder library with caches: time per token at several cache lengths, and of prompts.
 
 python -m benchmarks.decoding MODEL.onnx --schedules DIR [--past 64,512] [--prompts 128] [--python PYTHON]
                               [--raw FOLDER] [--json FILE]
 
-DIR is of a job with --dynamic for the tokens of a call, and for the caches from 0 on. onnxruntime and
-OpenVINO (from PYTHON) take the same file, each in two settings: in float32, and with what is fastest there:
-inputs of 8 bits in onnxruntime (`accuracy_level` 4), the precision that OpenVINO chooses by itself. Engines
-are timed in turn, each stopped while another runs. A step reads every weight that it multiplies once: what
-that comes to a second stands beside what numpy's sums read of memory in the same sitting, which is no upper
-bound. A size's figures are a file in FOLDER; a second run times what is missing.
+DIR holds the schedules of a job with --dynamic for the tokens of a call and for cache lengths
+from 0. onnxruntime and OpenVINO (in PYTHON) run the same file in two settings: float32, and
+their fastest: inputs of 8 bits in onnxruntime (`accuracy_level` 4), OpenVINO's own choice of
+precision. Engines are timed in turn, each stopped while another runs. A step reads every
+weight of its products once: this rate is compared with the rate at which numpy sums memory,
+which is no upper bound. FOLDER keeps a file per size; a second run adds missing sizes.
 """
 
 import argparse
@@ -35,30 +35,30 @@ from workers.subprocesses.errors import ChildError
 from workers.whole_model.interleaved_timing import PASSES, Timeable
 
 PRODUCTS: Final = ("MatMul", "Gemm", "MatMulNBits")
-NARROW_INPUTS: Final = 4  # accuracy_level: products of bytes
+NARROW_INPUTS: Final = 4  # accuracy_level 4: integer products of 8 bits
 ONNXRUNTIME_BYTES, OPENVINO_OWN = "onnxruntime, inputs of 8 bits", "openvino_cpu, its own precision"
 
 
 class DecoderBench(Bench):
-    """Also the settings in which the other engines are fastest."""
+    """A bench that also times other engines in their fastest precisions."""
 
-    def others(self, held: ExitStack, inputs: str) -> dict[str, Timeable]:
-        """Each engine in float32, and in its fastest precision."""
-        found = super().others(held, inputs)
-        if (narrow := with_narrow_inputs(self._given.model)) is not None:
-            held.callback(narrow.unlink)
-            found[ONNXRUNTIME_BYTES] = self.onnxruntime(held, ONNXRUNTIME_BYTES, narrow, inputs)
-        return found | self.openvino(held, OPENVINO_OWN, inputs, OPENVINO_PRECISION="default")
+    def others(self, stack: ExitStack, inputs: str) -> dict[str, Timeable]:
+        """Return the other engines in float32 and in their fastest precision."""
+        engines = super().others(stack, inputs)
+        if (copy := with_narrow_inputs(self._given.model)) is not None:
+            stack.callback(copy.unlink)
+            engines[ONNXRUNTIME_BYTES] = self.onnxruntime(stack, ONNXRUNTIME_BYTES, copy, inputs)
+        return engines | self.openvino(stack, OPENVINO_OWN, inputs, OPENVINO_PRECISION="default")
 
 
 def with_narrow_inputs(model: Path) -> Path | None:
-    """A copy beside the file whose products of few bits take inputs of 8 bits; None without such products."""
+    """Save a copy whose MatMulNBits take 8-bit inputs; return None if there are none."""
     proto = onnx.load(str(model), load_external_data=False)
     products = [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
     for node in products:
-        kept = [attribute for attribute in node.attribute if attribute.name != "accuracy_level"]
+        others = [attribute for attribute in node.attribute if attribute.name != "accuracy_level"]
         del node.attribute[:]
-        node.attribute.extend([*kept, onnx.helper.make_attribute("accuracy_level", NARROW_INPUTS)])
+        node.attribute.extend([*others, onnx.helper.make_attribute("accuracy_level", NARROW_INPUTS)])
     copy = model.with_name(f"{model.stem}-narrow-inputs.onnx")
     if products:
         onnx.save(proto, str(copy))
@@ -66,23 +66,23 @@ def with_narrow_inputs(model: Path) -> Path | None:
 
 
 def main() -> None:
-    """Compile, then time steps and prompts."""
+    """Compile the range, time steps and prompts, and print the headline."""
     options = _arguments()
     try:
         steps, prompts, rate = measured(options)
     except (MallornError, ChildError) as error:
         sys.exit(str(error))
     size = weights_read(options.model)
-    said = headline(steps, prompts, size, rate)
+    summary = headline(steps, prompts, size, rate)
     if options.json:
-        raw = {"headline": said, "model": options.model.name, "steps": steps, "prompts": prompts}
+        raw = {"headline": summary, "model": options.model.name, "steps": steps, "prompts": prompts}
         raw |= {"weights_bytes": size, "memory_gb_s": rate}
         options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[dict[str, Any]], float]:
-    """Figures of steps and prompts, and gigabytes a second that memory gives."""
+    """Return the figures of steps and prompts, and the memory rate in GB/s."""
     manifest = read_manifest(options.schedules / MANIFEST)
     dynamic = manifest.dynamic
     if dynamic is None or len(dynamic.grows) != 1 or len(dynamic.ranges) != 2:
@@ -93,33 +93,33 @@ def measured(options: argparse.Namespace) -> tuple[list[dict[str, Any]], list[di
     cells = Cells(options.raw)
     rate = memory(parse_target(manifest.target).num_cores)
     with TemporaryDirectory(prefix="mallorn-decoding-") as scratch:
-        given = Given(options.model, options.schedules, options.python, options.passes)
-        bench = DecoderBench(given, dynamic, Path(scratch))
-        steps = [_at(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
-        prompts = [_at(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
+        setup = Given(options.model, options.schedules, options.python, options.passes)
+        bench = DecoderBench(setup, dynamic, Path(scratch))
+        steps = [_time(bench, cells, options.model.stem, dynamic, 1, past) for past in options.past]
+        prompts = [_time(bench, cells, options.model.stem, dynamic, rows, 0) for rows in options.prompts]
     return steps, prompts, rate
 
 
-def _at(bench: Bench, cells: Cells, model: str, dynamic: Dynamic, rows: int, past: int) -> dict[str, Any]:
-    """All engines at one size; told as it is known."""
+def _time(bench: Bench, cells: Cells, model: str, dynamic: Dynamic, rows: int, past: int) -> dict[str, Any]:
+    """Time all engines at one size unless stored; print and return its figures."""
     (grows,) = dynamic.grows
     tokens = next(name for name in dynamic.ranges if name != grows)
     name = f"{model}-{rows}-behind-{past}"
     if name not in cells:
         cells.keep(name, bench.at({tokens: rows, grows: past}))
     cell = cells[name]
-    told = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cell["us"].items())
-    print(f"{rows} tokens behind {past}: {told}", flush=True)
+    latencies = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cell["us"].items())
+    print(f"{rows} tokens behind {past}: {latencies}", flush=True)
     return cell
 
 
 def weights_read(model: Path) -> int:
-    """Bytes of the constants that products read, as the file keeps them."""
+    """Return the bytes of constant operands of products, in their stored types."""
     graph = onnx.load(str(model), load_external_data=False).graph
     sizes = {tensor.name: _bytes(tensor) for tensor in graph.initializer}
-    turned = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
+    before = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"}
     read = {
-        turned.get(name, name) for node in graph.node if node.op_type in PRODUCTS for name in node.input[1:]
+        before.get(name, name) for node in graph.node if node.op_type in PRODUCTS for name in node.input[1:]
     }
     return sum(sizes.get(name, 0) for name in read)
 
@@ -131,16 +131,16 @@ def _bytes(tensor: Any) -> int:
 def headline(
     steps: Sequence[dict[str, Any]], prompts: Sequence[dict[str, Any]], size: int, rate: float
 ) -> str:
-    """Tokens a second of steps, their share of memory's rate, and milliseconds to a first token."""
-    told = []
+    """Describe tokens/s of steps, their share of the memory rate, and ms to a first token."""
+    parts = []
     for cell in steps:
-        each = ", ".join(f"{name} {1e6 / us:.1f}" for name, us in cell["us"].items())
+        figures = ", ".join(f"{name} {1e6 / us:.1f}" for name, us in cell["us"].items())
         share = size / cell["us"][RANGE] / 1e3 / rate
-        told.append(f"tokens a second behind {_past(cell)}: {each} ({share:.0%} of memory's rate)")
+        parts.append(f"tokens a second behind {_past(cell)}: {figures} ({share:.0%} of memory's rate)")
     for cell in prompts:
-        each = ", ".join(f"{name} {us / 1e3:.1f}" for name, us in cell["us"].items())
-        told.append(f"ms to the first token of {_rows(cell)}: {each}")
-    return "; ".join(told)
+        figures = ", ".join(f"{name} {us / 1e3:.1f}" for name, us in cell["us"].items())
+        parts.append(f"ms to the first token of {_rows(cell)}: {figures}")
+    return "; ".join(parts)
 
 
 def _rows(cell: dict[str, Any]) -> int:

@@ -1,11 +1,11 @@
-"""One job on a quiet host, then the same beside other programs: what is stored, said, and lost by it.
+"""Jobs on a quiet host and next to other programs: effects on times, reports and results.
 
 python -m benchmarks.disturbed [MODEL.onnx] [--trials 64] [--rows NAME ...] [--json FILE]
 
-Every row is a job with the defaults on a data directory of its own, and on another one a job of random
-candidates, which are the same in all rows. Candidates that they and the quiet ones both measured are
-compared; the first one's result is timed in quiet, in turn with the quiet job's; and a second job on the
-same data, in quiet, says what is measured again.
+A row is a job with default options on a new data directory, and on another one a job of random
+candidates, which are the same in all rows. Candidates measured both in a row and in the quiet
+row are compared. The default job's result is timed in turn with the quiet job's, on the quiet
+host; and a second job on its data, also in quiet, shows which candidates are measured again.
 """
 
 import argparse
@@ -35,13 +35,13 @@ EXAMPLE: Final = Path("build/models/mlp.onnx")
 QUIET: Final = "quiet"
 BENCHES: Final = 3
 Key = tuple[str, str, bytes]
-# Whose candidates depend on no time.
+# Options of the jobs whose candidates do not depend on any measured time.
 SAME: Final = ("--search", "random", "--policy", "round-robin", "--seed", "1")
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A candidate of a job."""
+    """Latency or upper bound of a job's candidate, and its disturbed share of time."""
 
     latency_us: float | None
     bound_us: float | None
@@ -50,26 +50,26 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One job beside others."""
+    """Figures of the jobs next to one kind of other programs."""
 
     name: str
     trials: int  # of both jobs
-    marked: float  # share of them that are bounds
-    shared: int  # candidates that the quiet jobs timed, too, unmarked here
-    ratio: float | None  # of their times to the quiet ones, in the median
-    within: float | None  # share of them within 1.10
+    marked: float  # share of trials that are upper bounds
+    shared: int  # candidates timed here and in quiet, neither time a bound
+    ratio: float | None  # median of their times over the quiet ones
+    within: float | None  # share of these ratios up to 1.10
     worst: float | None
     ratios: tuple[float, ...]
     sec_a_trial: float
-    lost_share: float  # of its timings, taken again
+    lost_share: float  # share of timing seconds that were discarded
     sentence: str
-    result: float | None  # of the model's latency to the quiet job's, timed in quiet in turn
-    again: int  # candidates of this job that the second one measured again
+    result: float | None  # model latency over the quiet job's, in quiet
+    again: int  # candidates that the second job measured again
     again_unmarked: int
 
 
 def main() -> None:
-    """Every row, one after the other."""
+    """Measure all rows and print the headline."""
     options = _arguments()
     rows: list[Row] = []
     with TemporaryDirectory(prefix="mallorn-disturbed-") as scratch:
@@ -81,32 +81,32 @@ def main() -> None:
                 print(f"{name}: left out: {error.message}", flush=True)
                 continue
             print(json.dumps(asdict(rows[-1])), flush=True)
-    said = headline(rows)
+    summary = headline(rows)
     if options.json:
-        raw = {"headline": said, "model": options.model.name, "trials": options.trials}
-        told = raw | {"rows": [asdict(row) for row in rows]} | describe_host()
-        options.json.write_text(json.dumps(told, indent=1) + "\n")
-    print(said)
+        raw = {"headline": summary, "model": options.model.name, "trials": options.trials}
+        content = raw | {"rows": [asdict(row) for row in rows]} | describe_host()
+        options.json.write_text(json.dumps(content, indent=1) + "\n")
+    print(summary)
 
 
 def headline(rows: Sequence[Row]) -> str:
-    """The unmarked time that is furthest from its quiet one, over all rows."""
+    """Return the largest ratio of an unmarked time to its quiet one, over all rows."""
     worst = max((row.worst for row in rows if row.worst is not None), default=None)
     return "nothing was compared" if worst is None else f"worst unmarked time over its quiet one: {worst:.2f}"
 
 
 def measured(name: str, model: Path, trials: int, scratch: Path, quiet: list[dict[Key, Timed]]) -> Row:
-    """Run a row's jobs, then what is asked of them in quiet. Raises Unavailable."""
+    """Run a row's jobs, then compare in quiet. Raises Unavailable if its load cannot run."""
     folder = scratch / name.replace(" ", "-")
     same = folder.with_name(f"{folder.name}-same")
     with COMPANY[name]():
         _mallorn(folder, "tune", str(model), "--trials", str(trials), "--out", str(folder / "tuned"))
         _mallorn(same, "tune", str(model), "--trials", str(trials), *SAME, "--out", str(same / "tuned"))
     job_id, found = _trials(folder)
-    both = [found, _trials(same)[1]]
-    told, sec = _told(folder, job_id)
+    jobs = [found, _trials(same)[1]]
+    report, sec = _report(folder, job_id)
     if name == QUIET:
-        quiet += both
+        quiet += jobs
     result = None if name == QUIET else _result(model, scratch / QUIET / "tuned", folder / "tuned")
     _mallorn(folder, "tune", str(model), "--trials", str(trials // 2), "--out", str(folder / "again"))
     second = _trials(folder)[1]
@@ -114,22 +114,22 @@ def measured(name: str, model: Path, trials: int, scratch: Path, quiet: list[dic
         name=name,
         sec_a_trial=sec / max(1, len(found)),
         result=result,
-        **_compared(both, quiet),
-        **told,
+        **_compare(jobs, quiet),
+        **report,
         again=len(second.keys() & found.keys()),
         again_unmarked=sum(found[key].latency_us is not None for key in second.keys() & found.keys()),
     )
 
 
-def _compared(found: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key, Timed]]) -> dict[str, Any]:
-    """Of each job with the quiet one of its kind."""
+def _compare(jobs: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key, Timed]]) -> dict[str, Any]:
+    """Compare each job's times with those of the quiet job with the same options."""
     ratios = [
-        mine.latency_us / theirs.latency_us
-        for ours, others in zip(found, quiet, strict=True)
-        for key, mine in ours.items()
-        if mine.latency_us and (theirs := others.get(key)) is not None and theirs.latency_us
+        time.latency_us / calm.latency_us
+        for ours, others in zip(jobs, quiet, strict=True)
+        for key, time in ours.items()
+        if time.latency_us and (calm := others.get(key)) is not None and calm.latency_us
     ]
-    timed = [each for ours in found for each in ours.values()]
+    timed = [each for ours in jobs for each in ours.values()]
     return {
         "trials": len(timed),
         "marked": sum(each.bound_us is not None for each in timed) / max(1, len(timed)),
@@ -142,23 +142,23 @@ def _compared(found: Sequence[Mapping[Key, Timed]], quiet: Sequence[Mapping[Key,
 
 
 def _trials(folder: Path) -> tuple[str, dict[Key, Timed]]:
-    """The newest job of a data directory and its candidates."""
+    """Return the id of a data directory's newest job and its trials by candidate."""
     database = Database(f"sqlite:///{folder / 'data' / 'mallorn.db'}")
     with database.session() as session:
         job_id = session.scalars(select(Job.id).order_by(Job.created_at.desc()).limit(1)).one()
-        found = Measurement
+        table = Measurement
         query = (
             select(
                 Workload.key,
                 SketchRow.key,
-                found.decisions,
-                found.latency_us,
-                found.bound_us,
-                found.disturbed,
+                table.decisions,
+                table.latency_us,
+                table.bound_us,
+                table.disturbed,
             )
-            .join(Workload, Workload.id == found.workload_id)
-            .join(SketchRow, SketchRow.id == found.sketch_id)
-            .where(found.job_id == job_id, found.kind == MeasurementKind.TRIAL)
+            .join(Workload, Workload.id == table.workload_id)
+            .join(SketchRow, SketchRow.id == table.sketch_id)
+            .where(table.job_id == job_id, table.kind == MeasurementKind.TRIAL)
         )
         trials = {
             (workload, sketch, decisions): Timed(*times)
@@ -168,22 +168,22 @@ def _trials(folder: Path) -> tuple[str, dict[Key, Timed]]:
     return job_id, trials
 
 
-def _told(folder: Path, job_id: str) -> tuple[dict[str, Any], float]:
-    """What the job said of its host, and the seconds of its rounds."""
+def _report(folder: Path, job_id: str) -> tuple[dict[str, Any], float]:
+    """Return the job's note on its host, its lost share, and the seconds of its rounds."""
     database = Database(f"sqlite:///{folder / 'data' / 'mallorn.db'}")
     with database.session() as session:
         stats = Rounds(session).stats(job_id)
         report = session.get_one(Job, job_id).report
     database.dispose()
     all_of_it = Disturbance.of_all(each.disturbance for each in stats if each.disturbance is not None)
-    whole = all_of_it.kept_sec + all_of_it.lost_sec
+    total = all_of_it.kept_sec + all_of_it.lost_sec
     note = report.conditions.note if report is not None and report.conditions is not None else ""
     sec = sum(each.propose_sec + each.measure_sec for each in stats)
-    return {"lost_share": all_of_it.lost_sec / whole if whole else 0.0, "sentence": note}, sec
+    return {"lost_share": all_of_it.lost_sec / total if total else 0.0, "sentence": note}, sec
 
 
 def _result(model: Path, quiet: Path, ours: Path) -> float:
-    """The model with a row's schedules over that with the quiet job's, timed in turn, in quiet."""
+    """Return the model's latency with `ours` over that with `quiet`, timed in turn."""
     ratios = []
     for _ in range(BENCHES):
         theirs_us, ours_us = (_bench(model, schedules) for schedules in (quiet, ours))
@@ -192,19 +192,19 @@ def _result(model: Path, quiet: Path, ours: Path) -> float:
 
 
 def _bench(model: Path, schedules: Path) -> float:
-    told = _mallorn(schedules.parent, "bench", str(model), "--schedules", str(schedules), "--json")
-    median_us: float = json.loads(told)["latency_us"]["tuned"]["median"]
+    output = _mallorn(schedules.parent, "bench", str(model), "--schedules", str(schedules), "--json")
+    median_us: float = json.loads(output)["latency_us"]["tuned"]["median"]
     return median_us
 
 
 def _mallorn(folder: Path, *command: str) -> str:
-    """A command of the CLI, with a data directory of the row's own. Raises CalledProcessError."""
+    """Run the CLI on the folder's data directory. Raises CalledProcessError on failure."""
     folder.mkdir(exist_ok=True)
     env = os.environ | {"MALLORN_DATA_DIR": str(folder / "data")}
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "cli", *command], env=env, stdout=subprocess.PIPE, text=True, check=True
     )
-    return ended.stdout
+    return process.stdout
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,10 +1,10 @@
-"""Why a run of a small kernel takes longer beside other programs, where no thread waited for a processor.
+"""Causes of longer runs of small kernels next to other programs, when no thread waited.
 
 python -m benchmarks.disturbed_causes [--passes 5] [--arms NAME ...] [--json FILE]
 
-Four functions are timed in slices as a device times candidates, on a quiet host and beside others in turn,
-each time in a process of its own: processes differ, too.
-Only slices count in which no thread waited. Each function shows one cause:
+Four functions are timed in slices as a device times candidates, on a quiet host and next to other
+programs in turn, each time in a new process, since processes differ.
+Only slices in which no thread waited for a processor count. Each function shows one cause:
 
 - `start`: a parallel loop that computes nothing. It grows with the cost of starting and joining threads.
 - `registers`: one thread, no memory. It grows with a slower clock or a shared core.
@@ -12,7 +12,7 @@ Only slices count in which no thread waited. Each function shows one cause:
 - `kernel`: a parallel elementwise operation of some microseconds, as candidates are.
 
 Each is timed with the threads as a device has them, with threads that sleep instead of waiting in a loop of
-`sched_yield` (`TVM_THREAD_POOL_SPIN_COUNT=0`), and at normal priority. The host's stolen time is told, too.
+`sched_yield` (`TVM_THREAD_POOL_SPIN_COUNT=0`), and at normal priority. The host's stolen time is recorded.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from benchmarks.hosts import describe_host
 
 ROWS: Final = ("quiet", "one program", "two programs", "two at nice 19", "memory", "compilation")
 SLEEPS: Final = {"TVM_THREAD_POOL_SPIN_COUNT": "0"}
-#: What the threads of an arm differ in: variables of the environment, and whether they go before others.
+#: Arms: environment variables of the threads, and whether they get a raised priority.
 ARMS: Final[Mapping[str, tuple[Mapping[str, str], bool]]] = {
     "as devices": ({}, True),
     "sleeping": (SLEEPS, True),
@@ -46,17 +46,17 @@ QUIET: Final = 0.001  # the share of a slice in which a thread may have waited
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One function beside others, in one arm."""
+    """Figures of one function in one arm, next to one kind of other programs."""
 
     company: str
     arm: str
     function: str
-    us: float | None  # the median of its quiet slices, over all passes
-    processes: list[float]  # the same of each pass, which is a process of its own
-    slices: int  # of them
+    us: float | None  # median of quiet slices over all passes
+    processes: list[float]  # median of each pass (one process)
+    slices: int  # quiet ones
     waited: int  # slices in which a thread waited
-    switches: float  # of threads, a run: they slept or yielded
-    stolen: float  # share of processors' time that other virtual machines had
+    switches: float  # context switches of threads per run
+    stolen: float  # share of processor time used by other virtual machines
 
 
 def main() -> None:
@@ -64,38 +64,38 @@ def main() -> None:
     with TemporaryDirectory(prefix="mallorn-causes-") as folder:
         library = Path(folder, "functions.so")
         build(library)
-        told: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+        rows_by_key: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
         for _ in range(options.passes):
             for company in ROWS:
                 with COMPANY[company]():
                     for arm in options.arms:
-                        for function, row in _timed(library, arm).items():
-                            told[company, arm, function].append(row)
-    cells = [_cell(key, rows) for key, rows in told.items()]
+                        for function, row in _time_in_child(library, arm).items():
+                            rows_by_key[company, arm, function].append(row)
+    cells = [_cell(key, rows) for key, rows in rows_by_key.items()]
     for cell in cells:
         print(json.dumps(asdict(cell)))
-    said = headline(cells)
+    summary = headline(cells)
     if options.json:
-        raw = {"headline": said, "passes": options.passes, "cells": [asdict(cell) for cell in cells]}
+        raw = {"headline": summary, "passes": options.passes, "cells": [asdict(cell) for cell in cells]}
         options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def headline(cells: list[Cell]) -> str:
-    """The range of each function over processes on a quiet host and beside others, as devices time it."""
-    told = []
+    """Describe each function's range over processes, quiet and next to other programs."""
+    parts = []
     for function in dict.fromkeys(cell.function for cell in cells):
         alike = [cell for cell in cells if cell.arm == "as devices" and cell.function == function]
         quiet = [us for cell in alike if cell.company == "quiet" for us in cell.processes]
         others = [us for cell in alike if cell.company != "quiet" for us in cell.processes]
         if quiet and others:
             ranges = f"{min(quiet):.2f} to {max(quiet):.2f} us", f"{min(others):.2f} to {max(others):.2f}"
-            told.append(f"{function} {ranges[0]} in quiet processes, {ranges[1]} beside others")
-    return "; ".join(told)
+            parts.append(f"{function} {ranges[0]} in quiet processes, {ranges[1]} beside others")
+    return "; ".join(parts)
 
 
 def build(library: Path) -> None:
-    """Compile the functions for this host."""
+    """Compile the four functions for this host to `library`."""
     import tvm
     from tvm import te
 
@@ -132,19 +132,19 @@ def build(library: Path) -> None:
     tvm.compile(mod, target=target).export_library(str(library))
 
 
-def _timed(library: Path, arm: str) -> dict[str, dict[str, Any]]:
+def _time_in_child(library: Path, arm: str) -> dict[str, dict[str, Any]]:
     env, raised = ARMS[arm]
     threads = {"TVM_NUM_THREADS": str(os.cpu_count() or 1), **env}
     command = [sys.executable, "-m", "benchmarks.disturbed_causes", "--time", str(library)]
-    ended = subprocess.run(
+    process = subprocess.run(
         [*command, *(["--raised"] if raised else [])],
         env=os.environ | threads,
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    found: dict[str, dict[str, Any]] = json.loads(ended.stdout)
-    return found
+    rows: dict[str, dict[str, Any]] = json.loads(process.stdout)
+    return rows
 
 
 def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
@@ -166,7 +166,7 @@ def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
         "cache": [(256, 256), (1,)],
         "kernel": [(cores, 8192), (cores, 8192)],
     }
-    loaded, found = tvm.runtime.load_module(str(library)), {}
+    loaded, rows = tvm.runtime.load_module(str(library)), {}
     for name, sizes in shapes.items():
         tensors = [tvm.runtime.tensor(np.ones(size, "float32")) for size in sizes]
         rough = min(loaded.time_evaluator(name, tvm.cpu(), number=50, repeat=5)(*tensors).results)
@@ -174,13 +174,13 @@ def time_functions(library: Path, raised: bool) -> dict[str, dict[str, Any]]:
         meter, before = LoadMeter(lambda: ()), _switches()
         times = timer.times(loaded, name, "cpu", number, SLICES, *tensors)
         switches = (_switches() - before) / (number * SLICES)
-        found[name] = {
+        rows[name] = {
             "quiet_us": [each.mean_sec * 1e6 for each in times.slices if (each.disturbed or 0.0) <= QUIET],
             "waited": sum((each.disturbed or 0.0) > QUIET for each in times.slices),
             "switches": switches,
             "stolen": meter.look().stolen,
         }
-    return found
+    return rows
 
 
 def _switches() -> int:

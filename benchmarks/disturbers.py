@@ -1,4 +1,4 @@
-"""What else a host does while something is timed there: programs of others, from outside the service."""
+"""Load for a host on which something is timed: programs outside the service, quotas."""
 
 import os
 import shutil
@@ -44,23 +44,23 @@ PERIOD_US: Final = 100_000
 
 @contextmanager
 def programs(text: str, count: int, *arguments: str, nice: int = 0) -> Iterator[None]:
-    """So many programs of others, each in a session of its own; with all that they started they end here."""
+    """Run `count` programs, each in a new session; kill them and their children at the end."""
     command = ["nice", "-n", str(nice), sys.executable, "-c", text, *arguments]
     end_with_us = partial(die_with_parent, os.getpid())
-    started = [
+    children = [
         subprocess.Popen(command, start_new_session=True, preexec_fn=end_with_us) for _ in range(count)
     ]
     try:
         yield
     finally:
-        for program in started:
+        for program in children:
             os.killpg(program.pid, signal.SIGKILL)
             program.wait()
 
 
 @contextmanager
 def quota(share: float) -> Iterator[None]:
-    """This process and its children may use such a share of the processors. Raises Unavailable."""
+    """Limit this process and its children to a share of the CPUs. Raises Unavailable."""
     group, quota_us = _group("mallorn-disturbed"), int(share * PERIOD_US * (os.cpu_count() or 1))
     limit = group / "cpu.cfs_quota_us", f"{quota_us}"
     if not limit[0].exists():  # version 2
@@ -87,7 +87,7 @@ def _group(name: str) -> Path:
 
 @contextmanager
 def compilation() -> Iterator[None]:
-    """A build with as many compilers as there are processors. Raises Unavailable."""
+    """Run one C compiler per CPU. Raises Unavailable if there is none."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     if compiler is None:
         raise Unavailable("there is no C compiler here", hint="apt-get install gcc")
@@ -95,7 +95,7 @@ def compilation() -> Iterator[None]:
         yield
 
 
-#: By the name of a row.
+#: Loads by the name of the benchmark's row.
 COMPANY: Final[dict[str, Callable[[], AbstractContextManager[None]]]] = {
     "quiet": nullcontext,
     "one program": lambda: programs(LOOP, 1),

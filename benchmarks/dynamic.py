@@ -1,13 +1,13 @@
-"""A range of shapes in one library, at many sizes, beside libraries of single sizes and other engines.
+"""A library for a range of shapes, timed at many sizes against fixed sizes and other engines.
 
 python -m benchmarks.dynamic MODEL.onnx --schedules DIR [--sizes 64] [--fixed DIR ...] [--untuned]
                              [--python PYTHON] [--raw FOLDER] [--json FILE]
 
-`range` is the library of a job with --dynamic. At its points there is `point`, the same schedules compiled
-for that size alone: what `range` takes beyond it is its dispatcher's. Where a DIR of --fixed was tuned for
-just this size, there is `fixed`. onnxruntime and OpenVINO (from PYTHON) take the file with its free
-dimensions, as `untuned`, TVM's default build of it, does. Engines are timed in turn, each stopped while
-another runs. A size's figures are a file in FOLDER; a second run times what is missing.
+`range` is the library of a job with --dynamic. At its tuned points, `point` holds the same
+schedules compiled for that size only: the difference is the cost of dispatch. `fixed` is a DIR
+of --fixed tuned for just this size. onnxruntime, OpenVINO (from PYTHON) and `untuned`, TVM's
+default build, take the file with its free dimensions. Engines are timed in turn, each stopped
+while another runs. FOLDER keeps a file per size; a second run adds missing sizes.
 """
 
 import argparse
@@ -41,59 +41,59 @@ LOAD_SEC: Final = 600.0
 
 
 def main() -> None:
-    """Compile, then time size after size."""
+    """Compile the range, time all sizes, and print the headline."""
     options = _arguments()
     try:
         cells = measured(options)
     except (MallornError, ChildError) as error:
         sys.exit(str(error))
-    said = headline(cells)
+    summary = headline(cells)
     if options.json:
-        raw = {"headline": said, "model": options.model.name, "sizes": cells}
+        raw = {"headline": summary, "model": options.model.name, "sizes": cells}
         options.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def measured(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The figures of every size."""
+    """Time every size that has no stored figures; return the figures of all."""
     manifest = read_manifest(options.schedules / MANIFEST)
     if manifest.dynamic is None:
         raise InvalidRequest(f"{options.schedules} is no job's for a range", hint="mallorn tune --dynamic")
     cells = Cells(options.raw)
     with TemporaryDirectory(prefix="mallorn-dynamic-") as scratch:
-        given = Given(options.model, options.schedules, options.python, options.passes)
-        bench = Bench(given, manifest.dynamic, Path(scratch), options.fixed, options.untuned)
-        found = []
+        setup = Given(options.model, options.schedules, options.python, options.passes)
+        bench = Bench(setup, manifest.dynamic, Path(scratch), options.fixed, options.untuned)
+        figures = []
         for sizes in spread(manifest.dynamic.ranges, options.sizes):
             name = "-".join([options.model.stem, *(f"{dim}{size}" for dim, size in sizes.items())])
             if name not in cells:
                 cells.keep(name, bench.at(sizes))
-            found.append(cells[name])
-            told = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cells[name]["us"].items())
-            print(f"{sizes}: {told}", flush=True)
-        return found
+            figures.append(cells[name])
+            line = "  ".join(f"{engine} {us / 1e3:.3f} ms" for engine, us in cells[name]["us"].items())
+            print(f"{sizes}: {line}", flush=True)
+        return figures
 
 
 def headline(cells: Sequence[Mapping[str, Any]]) -> str:
-    """Ours over each other engine where both were timed, what the dispatcher takes, what is filled up."""
+    """Describe ours over each other engine, the cost of dispatch, and the share of padding."""
     others = dict.fromkeys(name for cell in cells for name in cell["us"] if name != RANGE)
     ratios = {
         name: [cell["us"][RANGE] / cell["us"][name] for cell in cells if name in cell["us"]]
         for name in others
     }
-    told = [
+    parts = [
         f"over {name} {geometric_mean(each):.3g} (at most {max(each):.3g}, {len(each)} sizes)"
         for name, each in ratios.items()
     ]
     dispatch = [cell["us"][RANGE] - cell["us"][POINT] for cell in cells if POINT in cell["us"]]
-    told += [f"dispatch {median(dispatch):.1f} us"] if dispatch else []
-    filled = sum(cell["filled_up"] for cell in cells) / len(cells)
-    return f"one library of {cells[0]['bytes'] / 1e6:.1f} MB: {', '.join(told)}, filled up {filled:.0%}"
+    parts += [f"dispatch {median(dispatch):.1f} us"] if dispatch else []
+    padding = sum(cell["filled_up"] for cell in cells) / len(cells)
+    return f"one library of {cells[0]['bytes'] / 1e6:.1f} MB: {', '.join(parts)}, filled up {padding:.0%}"
 
 
 @dataclass(frozen=True)
 class Given:
-    """A model, a job's schedules for a range of it, and how it is timed beside what."""
+    """A model, its schedules for a range, an interpreter with OpenVINO, and bursts to time."""
 
     model: Path
     schedules: Path
@@ -102,7 +102,7 @@ class Given:
 
 
 class Bench:
-    """The library of a range, and what is compiled beside it as it is needed."""
+    """Holds the library of a range; compiles other libraries when a size needs them."""
 
     def __init__(
         self, given: Given, dynamic: Dynamic, folder: Path, fixed: Sequence[Path] = (), untuned: bool = False
@@ -116,7 +116,7 @@ class Bench:
         self._fixed = [(each, read_manifest(each / MANIFEST).input_shapes) for each in fixed]
 
     def at(self, sizes: Sizes) -> dict[str, Any]:
-        """All engines at one size."""
+        """Time all engines at one size; return its figures."""
         shapes, points = self._dynamic.shapes(sizes), computed(self._dynamic, sizes)
         inputs = self._write_inputs(shapes)
         libraries = {RANGE: self._range}
@@ -142,21 +142,21 @@ class Bench:
         }
 
     def others(self, held: ExitStack, inputs: str) -> dict[str, Timeable]:
-        """The other engines, on the same file."""
-        found: dict[str, Timeable] = {
+        """Return the other engines, loaded with the same file."""
+        engines: dict[str, Timeable] = {
             ONNXRUNTIME: self.onnxruntime(held, ONNXRUNTIME, self._given.model, inputs)
         }
-        return found | self.openvino(held, OPENVINO, inputs)
+        return engines | self.openvino(held, OPENVINO, inputs)
 
     def onnxruntime(self, held: ExitStack, name: str, model: Path, inputs: str) -> Engine:
-        """onnxruntime with a file, which may be another form of the model."""
+        """Return onnxruntime, suspended, with a file of the model (maybe rewritten)."""
         engine = self._engine(held, name)
         engine.load_onnxruntime(str(model.absolute()), inputs, self._target.num_cores)
         engine.suspend()
         return engine
 
     def openvino(self, held: ExitStack, name: str, inputs: str, **env: str) -> dict[str, Rival]:
-        """OpenVINO with settings in its environment; none without an interpreter that has it."""
+        """Return OpenVINO with these environment variables; empty without an interpreter."""
         if self._given.python is None:
             return {}
         rival = Rival(OPENVINO, self._given.python, **env)
@@ -191,7 +191,7 @@ class Bench:
         return library
 
     def _compile_untuned(self) -> Path:
-        """TVM's default build of the file with its free dimensions."""
+        """Compile the file with free dimensions by TVM's default pipeline."""
         import tvm
 
         from graphc.export import compile_network

@@ -1,4 +1,4 @@
-"""Which sizes of a range are timed, and what a library computes for each of them."""
+"""Sizes of a range to time, and the points that a library computes for each."""
 
 from collections.abc import Mapping
 from math import prod
@@ -11,34 +11,34 @@ MOST_PARTS: Final = 10_000
 
 
 def spread(ranges: Mapping[str, list[int]], count: int) -> list[Sizes]:
-    """At most so many sizes in equal steps, from the least of every dimension to the largest."""
+    """Return up to `count` sizes in equal steps from the smallest to the largest."""
     steps = max(1, count - 1)
-    found = [
+    points = [
         {name: low + round((high - low) * step / steps) for name, (low, high) in ranges.items()}
         for step in range(steps + 1)
     ]
-    return [sizes for place, sizes in enumerate(found) if sizes not in found[:place]]
+    return [sizes for place, sizes in enumerate(points) if sizes not in points[:place]]
 
 
 def computed(dynamic: Dynamic, sizes: Sizes) -> list[Sizes]:
-    """The points that compute these sizes by the library's rules, one part after the other."""
-    found, left = list[Sizes](), dict(sizes)
-    while len(found) < MOST_PARTS:
+    """Return the points that the rules run in turn for these sizes. Raises ValueError."""
+    parts, rest = list[Sizes](), dict(sizes)
+    while len(parts) < MOST_PARTS:
         rule = next(
-            (each for each in dynamic.rules if all(left[name] <= most for name, most in each.upto.items())),
+            (each for each in dynamic.rules if all(rest[name] <= limit for name, limit in each.upto.items())),
             None,
         )
         if rule is None:
-            raise ValueError(f"no rule covers {left}")
+            raise ValueError(f"no rule covers {rest}")
         point = dynamic.points[rule.point]
-        found.append(point)
+        parts.append(point)
         if not rule.first:
-            return found
-        left[rule.first] -= point[rule.first]
+            return parts
+        rest[rule.first] -= point[rule.first]
     raise ValueError(f"{sizes} would take more than {MOST_PARTS} parts")
 
 
 def filled_up(points: list[Sizes], sizes: Sizes) -> float:
-    """The share of what is computed that nobody asked for."""
-    whole = sum(prod(point.values()) for point in points)
-    return 1 - prod(sizes[name] for name in points[0]) / whole
+    """Return the share of the computed elements that is padding."""
+    total = sum(prod(point.values()) for point in points)
+    return 1 - prod(sizes[name] for name in points[0]) / total

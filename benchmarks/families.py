@@ -1,12 +1,12 @@
-"""Do families earn their place? The groupings side by side on real TVM, by trials and seconds of tuning.
+"""Compares family groupings on real TVM, by trials and seconds of tuning.
 
 python -m benchmarks.families MODEL.onnx ... [--seeds 3] [--trials-per-task 48] [--json FILE]
 
-A cell is a model, a seed and a grouping: one job on a fresh service and an empty dataset, ended when its
-tuning is over. The groupings of a model and seed follow each other, in an order that turns from seed to seed.
-Each finished cell is one raw file in docs/results/families/, written at once; a second run makes what is
-missing. The headline is the share of the trials of `none` that the best grouping needs to come within 1.05 of
-the best weighted total latency that any run of the model reached, a geometric mean over models and seeds.
+A cell is a model, a seed and a grouping: one job on a new service and an empty dataset,
+stopped when tuning ends. The order of groupings rotates by seed. Finished cells are raw files
+in docs/results/families/; a second run adds missing ones. The headline is the trials that the
+best grouping needs, over those of `none`, to come within 1.05 of the best weighted total
+latency of any run of the model; a geometric mean over models and seeds.
 """
 
 import argparse
@@ -43,16 +43,16 @@ def main() -> None:
         for cell in missing:
             _measure(args, model, target, trials, cell, cells)
     raw = [cells[cell.name] for model in args.models for cell in _cells(model, args.seeds)]
-    found = report(raw)
+    result = report(raw)
     if args.json:
         args.json.write_text(
-            json.dumps({"benchmark": "families", **describe_host(), **found}, indent=1) + "\n"
+            json.dumps({"benchmark": "families", **describe_host(), **result}, indent=1) + "\n"
         )
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _cells(model: Path, seeds: int) -> Iterator[Cell]:
-    """Seed by seed; which grouping goes first turns, so that none has the coolest machine each time."""
+    """Yield cells by seed; rotate groupings, so that none always has the cool machine."""
     for seed in range(seeds):
         first = seed % len(GROUPINGS)
         for grouping in GROUPINGS[first:] + GROUPINGS[:first]:
@@ -62,9 +62,9 @@ def _cells(model: Path, seeds: int) -> Iterator[Cell]:
 def _is_measured(args: argparse.Namespace, cells: Cells, cell: Cell) -> bool:
     if cell.name not in cells:
         return False
-    if (before := cells[cell.name]["trials_per_task"]) != args.trials_per_task:
-        what = f"{cell.name} in {args.raw} was measured with {before} trials a task"
-        raise InvalidRequest(what, hint="name another folder with --raw, or measure with as many")
+    if (trials := cells[cell.name]["trials_per_task"]) != args.trials_per_task:
+        problem = f"{cell.name} in {args.raw} was measured with {trials} trials a task"
+        raise InvalidRequest(problem, hint="name another folder with --raw, or measure with as many")
     return True
 
 
@@ -72,14 +72,14 @@ def _measure(
     args: argparse.Namespace, model: Path, target: Target, trials: int, cell: Cell, cells: Cells
 ) -> None:
     print(f"{cell.name}: {trials} trials", flush=True)
-    # What a stopped service still writes must not cost the cell.
+    # A stopping service may still write files: ignore errors when the folder is removed.
     with tempfile.TemporaryDirectory(prefix="mallorn-families-", ignore_cleanup_errors=True) as scratch:
-        found = _tune(
+        figures = _tune(
             model, target, trials, cell, Path(scratch), {"policy": args.policy} if args.policy else {}
         )
     settings = {"trials_per_task": args.trials_per_task, "budget": trials, "target": target.attrs}
-    cells.keep(cell.name, cell.facts() | settings | found | describe_host())
-    print(f"{cell.name}: {len(found['trials'])} trials in {found['tuning_sec']:.0f} s", flush=True)
+    cells.keep(cell.name, cell.facts() | settings | figures | describe_host())
+    print(f"{cell.name}: {len(figures['trials'])} trials in {figures['tuning_sec']:.0f} s", flush=True)
 
 
 def _tune(
@@ -95,19 +95,19 @@ def _tune(
 
 
 def _figures(job: Job, records: list[Record]) -> dict[str, Any]:
-    """What the report needs, and what explains it: the families, why, and how models ranked each batch."""
+    """Return the report's figures, families with their reasons, and rank statistics."""
     tasks = job.tasks()
     index = {task.workload: task.index for task in tasks}
     rounds = list(job.rounds(order="oldest"))
-    started = min(row.started_at for row in rounds if row.started_at)
-    kept = {"index", "name", "weight", "workload", "family", "family_why"}
-    ranks = {"index", "task_index", "trials", "cost_model_version", "seconds", "stats"}
+    start = min(row.started_at for row in rounds if row.started_at)
+    task_fields = {"index", "name", "weight", "workload", "family", "family_why"}
+    round_fields = {"index", "task_index", "trials", "cost_model_version", "seconds", "stats"}
     return {
         "job_options": job.status.chosen(),
-        "tuning_sec": max(row.created_at for row in records) - started,
-        "tasks": [task.model_dump(mode="json", include=kept) for task in tasks],
-        "trials": [[r.created_at - started, index[r.workload], r.latency_us] for r in records],
-        "rounds": [row.model_dump(mode="json", include=ranks) for row in rounds],
+        "tuning_sec": max(row.created_at for row in records) - start,
+        "tasks": [task.model_dump(mode="json", include=task_fields) for task in tasks],
+        "trials": [[r.created_at - start, index[r.workload], r.latency_us] for r in records],
+        "rounds": [row.model_dump(mode="json", include=round_fields) for row in rounds],
         "moves": [event.payload for event in job.events() if event.kind == "family_changed"],
     }
 

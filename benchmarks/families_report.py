@@ -1,4 +1,4 @@
-"""From raw cells to the comparison of groupings: trials and seconds to 1.05x of a model's best."""
+"""Compare groupings from raw cells: trials and seconds to 1.05 times a model's best."""
 
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 GROUPINGS: Final = ("none", "operator", "structure", "dynamic")
 WITHIN: Final = 1.05
-# A run that never comes so near counts as twice what it spent.
+# A run that never reaches the goal counts as twice its cost.
 PENALTY: Final = 2.0
 
 Raw = Mapping[str, Any]
@@ -17,7 +17,7 @@ Raw = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One run of the comparison."""
+    """One run: a model, a seed and a grouping."""
 
     model: str
     seed: int
@@ -32,21 +32,21 @@ class Cell:
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
-    """Runs by model, each grouping's cost as a share of that of `none`, and the best one's as headline."""
+    """Return runs by model, groupings' costs over that of `none`, and the best as headline."""
     models = defaultdict[str, list[Raw]](list)
     for cell in cells:
         models[cell["model"]].append(cell)
-    found = {model: _model(of_model) for model, of_model in models.items()}
-    shares = {grouping: _shares(found.values(), grouping) for grouping in GROUPINGS}
+    results = {model: _model(of_model) for model, of_model in models.items()}
+    shares = {grouping: _shares(results.values(), grouping) for grouping in GROUPINGS}
     best = min(shares, key=lambda grouping: shares[grouping]["trials"])
-    ranked = [share for cell in cells for row in cell["rounds"] if (share := row["stats"]["rank_own"])]
-    fresh = {"batches": len(ranked), "median": median(ranked) if ranked else None}
-    result = {"models": found, "shares_of_none": shares, "fresh_batches_in_order": fresh, "best": best}
+    rank_shares = [share for cell in cells for row in cell["rounds"] if (share := row["stats"]["rank_own"])]
+    fresh = {"batches": len(rank_shares), "median": median(rank_shares) if rank_shares else None}
+    result = {"models": results, "shares_of_none": shares, "fresh_batches_in_order": fresh, "best": best}
     return result | {"headline": shares[best]["trials"]}
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A report for people, the headline last."""
+    """Return the report as lines of text, the headline last."""
     answer = []
     for model, result in found["models"].items():
         tasks = f"{result['compared_tasks']} of {result['tasks']} tasks"
@@ -71,13 +71,13 @@ def _line(run: Raw) -> str:
 
 
 def compared_tasks(cells: Iterable[Raw]) -> set[int]:
-    """The tasks of a model that every run has a time of; a policy may leave out what hardly matters."""
+    """Return the tasks timed in every run; policies may skip tasks that hardly matter."""
     timed = [{task for _, task, latency_us in cell["trials"] if latency_us is not None} for cell in cells]
     return set.intersection(*timed)
 
 
 def totals(cell: Raw, tasks: Container[int]) -> list[tuple[float, float]]:
-    """Seconds and weighted total latency after each trial; infinite until all tasks have a time."""
+    """Return seconds and weighted total latency per trial; infinite until all are timed."""
     weights = {task["index"]: task["weight"] for task in cell["tasks"] if task["index"] in tasks}
     best = dict.fromkeys(weights, inf)
     curve = []
@@ -99,14 +99,14 @@ def _model(cells: Sequence[Raw]) -> dict[str, Any]:
 
 
 def _run(cell: Raw, curve: Sequence[tuple[float, float]], goal_us: float) -> dict[str, Any]:
-    at = next((number for number, (_, total) in enumerate(curve) if total <= goal_us), None)
-    trials = PENALTY * len(curve) if at is None else at + 1
+    goal_at = next((number for number, (_, total) in enumerate(curve) if total <= goal_us), None)
+    trials = PENALTY * len(curve) if goal_at is None else goal_at + 1
     return {
         "seed": cell["seed"],
         "grouping": cell["grouping"],
-        "reached": at is not None,
+        "reached": goal_at is not None,
         "trials": trials,
-        "seconds": PENALTY * curve[-1][0] if at is None else curve[at][0],
+        "seconds": PENALTY * curve[-1][0] if goal_at is None else curve[goal_at][0],
         "spent": len(curve),
         "tuning_sec": curve[-1][0],
         "final_us": curve[-1][1],
@@ -116,14 +116,14 @@ def _run(cell: Raw, curve: Sequence[tuple[float, float]], goal_us: float) -> dic
 
 
 def _shares(models: Iterable[Mapping[str, Any]], grouping: str) -> dict[str, float]:
-    """Geometric means over models and seeds, what it costs with the grouping over what it costs without."""
+    """Return geometric means, over models and seeds, of costs over those of `none`."""
     pairs = [pair for model in models for pair in _pairs(model["runs"], grouping)]
     return {
-        cost: exp(fmean(log(run[cost] / alone[cost]) for run, alone in pairs))
+        cost: exp(fmean(log(run[cost] / base[cost]) for run, base in pairs))
         for cost in ("trials", "seconds", "final_us")
     }
 
 
 def _pairs(runs: Sequence[Raw], grouping: str) -> list[tuple[Raw, Raw]]:
-    alone = {run["seed"]: run for run in runs if run["grouping"] == "none"}
-    return [(run, alone[run["seed"]]) for run in runs if run["grouping"] == grouping]
+    base = {run["seed"]: run for run in runs if run["grouping"] == "none"}
+    return [(run, base[run["seed"]]) for run in runs if run["grouping"] == grouping]

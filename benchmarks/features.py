@@ -1,12 +1,12 @@
-"""What a candidate costs in each view that cost models read.
+"""Cost per candidate of the features in each view that cost models read.
 
 python -m benchmarks.features [MODEL] [--candidates 16] [--seed 0] [--json FILE]
 
-MODEL is an ONNX file; without one the example mobilenetv2 is built. For the largest task of each operator,
-random candidates are described in every view: 64 times as many in the views of decisions, in this process;
-lowered ones in a compiler child that has seen the program once. Times are of the processor, not of the clock,
-so that a busy machine will do. The headline is the median of what the generated code costs over what the
-statements cost.
+MODEL is an ONNX file; without one, the example mobilenetv2 is built. For the largest task of
+each operator, features of random candidates are extracted in every view: in this process for
+views of decisions, with 64 times as many candidates; in a compiler child that has seen the
+program once for lowered views. Times are processor times, so other load on the machine matters
+little. The headline is the median cost of generated code over that of statements.
 """
 
 import argparse
@@ -64,14 +64,14 @@ def main() -> None:
 def _row(
     compiler: CandidateCompiler, task: ModelTask, target: Target, count: int, seed: int
 ) -> dict[str, Any]:
-    """Milliseconds a candidate, by view."""
+    """Return the milliseconds per candidate in each view."""
     program = Program(task.key, task.tir, task.args, task.flops)
     work = descriptors(task.flops, task.extents)
     space = TvmSpace(compiler.design_space(program.tir, target.text), program, target, work, compiler)
-    drawn = space.sample(np.random.default_rng(seed), MANY * count)
-    lowered = drawn[:count]
-    costs = {f"{view}_ms": _pure_ms(space, work, view, drawn) for view in sorted(REGISTRY["features"])}
-    for view in LOWERED.keys() - {LAUNCH.name}:  # which is of CUDA kernels
+    samples = space.sample(np.random.default_rng(seed), MANY * count)
+    lowered = samples[:count]
+    costs = {f"{view}_ms": _pure_ms(space, work, view, samples) for view in sorted(REGISTRY["features"])}
+    for view in LOWERED.keys() - {LAUNCH.name}:  # needs CUDA kernels
         _ask(compiler, space, program, target, view, lowered[:1])
         started_sec = _spent_sec(compiler)
         _ask(compiler, space, program, target, view, lowered)
@@ -79,15 +79,15 @@ def _row(
     return {"op": task.op, "task": task.name, **costs}
 
 
-def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, drawn: Sequence[Candidate]) -> float:
+def _pure_ms(space: TvmSpace, work: Sequence[float], view: str, samples: Sequence[Candidate]) -> float:
     extractor = resolve("features", view)()
     started_sec = time.process_time()
-    extractor.extract(space.by_key, work, drawn)
-    return (time.process_time() - started_sec) * 1000 / len(drawn)
+    extractor.extract(space.by_key, work, samples)
+    return (time.process_time() - started_sec) * 1000 / len(samples)
 
 
 def _spent_sec(compiler: CandidateCompiler) -> float:
-    """Processor time of the child and of the compilers that it started."""
+    """Return processor seconds of the child and of compilers that it started."""
     return sum(psutil.Process(compiler.pid).cpu_times()[:4])
 
 
@@ -97,18 +97,18 @@ def _ask(
     program: Program,
     target: Target,
     view: str,
-    drawn: Sequence[Candidate],
+    samples: Sequence[Candidate],
 ) -> None:
-    candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in drawn]
+    candidates = [(space.by_key[each.sketch].trace, each.decisions) for each in samples]
     compiler.lowered(view, program.tir, target.text, candidates)
 
 
 def _tasks(model: Path, target: Target) -> list[ModelTask]:
-    """The largest task of each operator."""
+    """Return the task of each operator with most FLOPs."""
     with ModelCompiler() as graphs:
         recipe = stored_recipe(recipe_for(RECIPE, target))
-        found = graphs.extract(str(model), target.text, recipe, {})
-    ordered = sorted(found.tasks, key=lambda task: task.flops)
+        extracted = graphs.extract(str(model), target.text, recipe, {})
+    ordered = sorted(extracted.tasks, key=lambda task: task.flops)
     return list({task.op: task for task in ordered}.values())
 
 

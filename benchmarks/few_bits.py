@@ -1,9 +1,9 @@
-"""How fast products with weights of a few bits read them, beside what the machine's memory gives.
+"""Rate at which products read weights of 4 or 8 bits, compared with the memory rate.
 
     python -m benchmarks.few_bits [--threads 2] [--bits 4] [--block 32] [--shapes 896x4864,896x151936]
 
-One row of inputs, our first guess without a trial, the least time of many. Weights that fit a cache are read
-faster than memory is: the largest shape tells the share of memory's rate, which is what numpy's sums reach.
+Takes one row of inputs, the first guess without trials, the minimum of 60 times. Weights in a cache are
+read faster than memory; the largest shape shows the share of the memory rate, that of numpy's sums.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 SHAPES = "4096x4096,896x4864,4864x896,896x151936"
-REPEATS, STREAMED = 60, 1 << 28  # runs of each; bytes that a thread reads
+REPEATS, STREAMED = 60, 1 << 28  # timed runs of a product; bytes that each thread sums
 
 
 def main() -> None:
@@ -22,20 +22,20 @@ def main() -> None:
     parser.add_argument("--bits", type=int, choices=(4, 8), default=4)
     parser.add_argument("--block", type=int, default=32)
     parser.add_argument("--shapes", default=SHAPES, help="inputs x outputs, with commas")
-    given = parser.parse_args()
-    os.environ["TVM_NUM_THREADS"] = str(given.threads)
-    streaming = memory(given.threads)
-    print(f"memory: {streaming:.1f} GB/s, {given.threads} threads")
-    for shape in given.shapes.split(","):
+    args = parser.parse_args()
+    os.environ["TVM_NUM_THREADS"] = str(args.threads)
+    streaming = memory(args.threads)
+    print(f"memory: {streaming:.1f} GB/s, {args.threads} threads")
+    for shape in args.shapes.split(","):
         inputs, outputs = map(int, shape.split("x"))
-        seconds, size = product(inputs, outputs, given.bits, given.block, given.threads)
+        seconds, size = product(inputs, outputs, args.bits, args.block, args.threads)
         rate = size / seconds / 1e9
-        told = f"{seconds * 1e6:.0f} us, {size / 1e6:.1f} MB, {rate:.1f} GB/s"
-        print(f"{shape}: {told}, {rate / streaming:.2f} of memory's rate")
+        figures = f"{seconds * 1e6:.0f} us, {size / 1e6:.1f} MB, {rate:.1f} GB/s"
+        print(f"{shape}: {figures}, {rate / streaming:.2f} of memory's rate")
 
 
 def memory(threads: int) -> float:
-    """Gigabytes a second that so many threads sum up together."""
+    """Return the GB/s at which `threads` threads sum arrays together."""
     import numpy as np
 
     arrays = [np.ones(STREAMED // 8) for _ in range(threads)]
@@ -49,7 +49,7 @@ def memory(threads: int) -> float:
 
 
 def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> tuple[float, int]:
-    """Seconds of one, and bytes of its weights and scales."""
+    """Return a product's seconds, and the bytes of its weights and scales."""
     import numpy as np
     import tvm
 
@@ -66,25 +66,25 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
     )
     with as_tvm_target(target.text):
-        by = llvm_byte_dot_products.instruction()
-    if by is None:
+        instruction = llvm_byte_dot_products.instruction()
+    if instruction is None:
         raise SystemExit("this processor has no AVX2")
-    of = block_quantized_matmul_function.BlockQuantizedMatmul(
-        by, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
+    matmul = block_quantized_matmul_function.BlockQuantizedMatmul(
+        instruction, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
     )
     mod = tvm.IRModule(
-        {"main": block_quantized_matmul_function.function(of).with_attr("global_symbol", "main")}
+        {"main": block_quantized_matmul_function.function(matmul).with_attr("global_symbol", "main")}
     )
     tir = tvm.ir.save_json(mod)
-    first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, by.lanes), 1)
+    first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, instruction.lanes), 1)
     (sketch,) = (each for each in design_space(tir, target.text) if each.key == first.sketch)
     schedule = rebuild(tir, target.text, sketch.trace, first.decisions)
     if schedule is None:
         raise SystemExit("the first guess is not valid")
     library = tvm.compile(schedule.mod, target=as_tvm_target(target.text)).jit()
     rng = np.random.default_rng(0)
-    packed = rng.integers(0, 256, (of.vectors, of.blocks, of.bytes)).astype("uint8")
-    scales = rng.random((of.vectors, of.blocks, by.lanes)).astype("float32")
+    packed = rng.integers(0, 256, (matmul.vectors, matmul.blocks, matmul.bytes)).astype("uint8")
+    scales = rng.random((matmul.vectors, matmul.blocks, instruction.lanes)).astype("float32")
     x = rng.standard_normal((1, inputs)).astype("float32")
     arrays = map(tvm.runtime.tensor, (x, packed, scales, np.zeros((1, outputs), "float32")))
     times = library.time_evaluator("main", tvm.cpu(), number=1, repeat=REPEATS)(*arrays).results

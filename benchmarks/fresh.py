@@ -1,4 +1,4 @@
-"""A service whose database begins empty: what comes along is no part of a comparison."""
+"""A service with an empty database, for comparisons without the bundled measurements."""
 
 import os
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from cli.service.connect_or_start_stack import Connected, connected_stack
 
 @contextmanager
 def fresh_stack(data: Path) -> Iterator[Connected]:
-    """The stack on a data directory, started where none runs."""
+    """Connect to the stack of a data directory; start one if none runs."""
     os.environ["MALLORN_SHIPPED"] = "false"  # the service is a child of this process
     with connected_stack(None, None, data) as stack:
         yield stack

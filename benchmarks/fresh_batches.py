@@ -1,16 +1,16 @@
-"""How models order the fresh batches of rounds, and what they find, replayed on recorded candidates.
+"""How models order new batches, and what they find, replayed on recorded candidates.
 
 python -m benchmarks.fresh_batches [MODEL[/SAMPLER] ...] [--data recorded|PATH] [--cells FILE] [--json FILE]
 
-Tasks of one operator and target share a model, as by default in a job. Each takes a batch in turn: the first
-is what a search opens with (the defaults, where the recording names them) filled up at random, alike for all
-models; then the model is fitted to all batches so far, and the sampler chooses out of all recorded candidates
-that are left. So a batch is what the model likes best, and its pairs are hard. `none` draws at random: what
-it finds is chance. Pairs are judged while three quarters of a recording are left, as a searcher does not run
-out of candidates; `pairs apart` are those more than 3 % apart, as nearer ones may be noise. Figures are means
-over tasks of means over batches and seeds; differences to the first MODEL are of the same tasks, ± the
-standard error over tasks. With --cells every finished run is stored at once, and a second start makes what is
-missing.
+Tasks of one operator and target share a model, as by default in a job, and take a batch in
+turn. The first is the same for all models: the defaults, if the recording marks them, and
+random candidates. Then the model is fitted to all batches so far, and the sampler chooses from
+all other recorded candidates: a batch holds the model's favourites, so its pairs are hard to
+order. `none` draws at random. Pairs count while three quarters of a recording are left, since
+a real space does not run out; `pairs apart` differ by more than 3 %, as nearer ones may be
+noise. Figures are means over tasks of means over batches and seeds; differences to the first
+MODEL are over the same tasks, ± the standard error over tasks. With --cells, finished runs are
+stored at once, and a second run adds missing ones.
 """
 
 import argparse
@@ -39,15 +39,15 @@ ARMS: Final = ("xgboost", NO_MODEL, "forest", "lightgbm-rank", "residual")
 SAMPLER: Final = "topk"
 AFTER: Final = (32, 64, 128, 256)
 NEAR: Final = 1.02
-MUCH: Final = 0.75  # of a recording that is left
+MUCH: Final = 0.75  # share of a recording that must be left for its pairs to count
 SHARES: Final = ("pairs", "pairs apart")
 Tasks = Mapping[str, Sequence[float]]
-Report = dict[str, dict[str, Any]]  # by arm
+Report = dict[str, dict[str, Any]]  # keyed by arm
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """All tasks of a family, played with one model and one sampler."""
+    """A run: all tasks of a family with one model and sampler (`arm`) and one seed."""
 
     rows: str  # Bench.fingerprint
     arm: str
@@ -59,20 +59,20 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The batches of each task."""
+    """A finished run, with the batches of each task by name."""
 
     cell: Cell
     tasks: Mapping[str, Sequence[Batch]]
 
 
 def parse(row: dict[str, Any]) -> Finished:
-    """A finished run as it was stored."""
+    """Parse a stored run."""
     tasks = {name: [Batch(**batch) for batch in batches] for name, batches in row["tasks"].items()}
     return Finished(Cell(**row["cell"]), tasks)
 
 
 def main() -> None:
-    """Play what is missing, then tell what all of it comes to."""
+    """Run missing cells, then print the report."""
     options = _arguments()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
@@ -83,11 +83,11 @@ def main() -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     bench = load(options.data, options.least_rows)
-    known, wanted = CellFile(options.cells, parse), list(_cells(bench, options))
-    for count, cell in enumerate(missing := [cell for cell in wanted if cell not in known], 1):
-        known.add(run(bench, cell))
+    stored, cells = CellFile(options.cells, parse), list(_cells(bench, options))
+    for count, cell in enumerate(missing := [cell for cell in cells if cell not in stored], 1):
+        stored.add(run(bench, cell))
         print(f"{count} of {len(missing)}: {cell.arm} {cell.family}, seed {cell.seed}", file=sys.stderr)
-    report = summarise(known.of(wanted), options.arms)
+    report = summarise(stored.of(cells), options.arms)
     print("\n".join(lines(report)))
     if options.json:
         raw = {"headline": headline(report), "rows": bench.fingerprint, "arms": report} | describe_host()
@@ -96,16 +96,16 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def families(bench: Bench) -> dict[str, list[int]]:
-    """The tasks of each operator on each target."""
-    found: dict[str, list[int]] = {}
+    """Return the task numbers of each operator on each target."""
+    numbers: dict[str, list[int]] = {}
     targets = sorted({task.target for task in bench.training_data.tasks})
     for number, task in enumerate(bench.training_data.tasks):
-        found.setdefault(f"{task.op} {targets.index(task.target)}", []).append(number)
-    return found
+        numbers.setdefault(f"{task.op} {targets.index(task.target)}", []).append(number)
+    return numbers
 
 
 def _cells(bench: Bench, options: argparse.Namespace) -> Iterator[Cell]:
-    """Seed by seed, so that a comparison that is broken off has compared alike."""
+    """Yield cells by seed, so that an interrupted comparison has run all arms alike."""
     for seed in range(options.seeds):
         for family in families(bench):
             for arm in options.arms:
@@ -113,7 +113,7 @@ def _cells(bench: Bench, options: argparse.Namespace) -> Iterator[Cell]:
 
 
 def run(bench: Bench, cell: Cell) -> Finished:
-    """Play one cell."""
+    """Replay one cell."""
     numbers = families(bench)[cell.family]
     model, _, sampler = cell.arm.partition("/")
     make = None if model == NO_MODEL else resolve("cost_model", model)
@@ -124,51 +124,51 @@ def run(bench: Bench, cell: Cell) -> Finished:
 
 
 def _family(bench: Bench, numbers: Sequence[int], view: str) -> Family:
-    plain, seen = bench.plain, bench.rows(view)
-    kept = np.flatnonzero(np.isin(plain.groups, numbers))
+    decisions, view_rows = bench.plain, bench.rows(view)
+    used = np.flatnonzero(np.isin(decisions.groups, numbers))
     tasks = [bench.training_data.tasks[number] for number in numbers]
     trials = [trial for task in tasks for trial in task.trials]
-    groups = plain.groups[kept]
-    opens = np.array([means_of(trial.origin) == DEFAULT for trial in trials], dtype=np.bool_)
+    groups = decisions.groups[used]
+    is_default = np.array([means_of(trial.origin) == DEFAULT for trial in trials], dtype=np.bool_)
     places = [np.flatnonzero(groups == number) for number in numbers]
     return Family(
         [trial.candidate for trial in trials],
-        *(seen.features[kept], plain.features[kept], plain.labels[kept], groups),
-        pools=[Pool(lines, lines[opens[lines]]) for lines in places],
+        *(view_rows.features[used], decisions.features[used], decisions.labels[used], groups),
+        pools=[Pool(lines, lines[is_default[lines]]) for lines in places],
     )
 
 
 def summarise(finished: Iterable[Finished], arms: Sequence[str]) -> Report:
-    """By arm and figure: the mean over tasks, and the difference to the first arm on the same tasks."""
-    told: dict[str, dict[str, dict[str, list[float]]]] = {arm: {} for arm in arms}
+    """Return mean and difference to the first arm, over tasks, by arm and figure."""
+    values: dict[str, dict[str, dict[str, list[float]]]] = {arm: {} for arm in arms}
     for each in finished:
         for task, batches in each.tasks.items():
             for name, value in figures(batches, each.cell.batch).items():
-                told[each.cell.arm].setdefault(name, {}).setdefault(task, []).append(value)
+                values[each.cell.arm].setdefault(name, {}).setdefault(task, []).append(value)
     return {
-        arm: {name: _figure(name, tasks, told[arms[0]].get(name, {})) for name, tasks in found.items()}
-        for arm, found in told.items()
+        arm: {name: _figure(name, tasks, values[arms[0]].get(name, {})) for name, tasks in by_figure.items()}
+        for arm, by_figure in values.items()
     }
 
 
 def figures(batches: Sequence[Batch], batch: int) -> dict[str, float]:
-    """What one task came to; a search that never came near counts with all its trials."""
+    """Return a task's figures; a search that never comes near counts with all its trials."""
     played = batches[-1].trials + batch
     ends = [each.trials + batch for each in batches if best_after(batches, each.trials + batch) <= NEAR]
     judged = [each for each in batches if each.left >= MUCH]
-    found = {
+    values = {
         "pairs": _mean([each.pairs for each in judged]),
         "pairs apart": _mean([each.pairs_apart for each in judged]),
         **{f"best after {trials}": best_after(batches, trials) for trials in AFTER if trials < played},
         f"trials to {NEAR}": float(min(ends, default=played)),
     }
-    return {name: value for name, value in found.items() if not np.isnan(value)}
+    return {name: value for name, value in values.items() if not np.isnan(value)}
 
 
 def _figure(name: str, tasks: Tasks, bar: Tasks) -> dict[str, float | int | None]:
-    """Ratios are averaged as logarithms: a difference of theirs is one of logarithms."""
+    """Return mean, difference and error of a figure; ratios are averaged as logarithms."""
     ratios = name not in SHARES
-    own = {task: _mean(np.log(found) if ratios else found) for task, found in tasks.items()}
+    own = {task: _mean(np.log(values) if ratios else values) for task, values in tasks.items()}
     gaps = [own[task] - _mean(np.log(bar[task]) if ratios else bar[task]) for task in own.keys() & bar.keys()]
     mean = _mean(list(own.values()))
     return {
@@ -180,17 +180,17 @@ def _figure(name: str, tasks: Tasks, bar: Tasks) -> dict[str, float | int | None
 
 
 def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
-    known = [value for value in values if not np.isnan(value)]
-    return float(np.mean(known)) if known else float("nan")
+    valid = [value for value in values if not np.isnan(value)]
+    return float(np.mean(valid)) if valid else float("nan")
 
 
 def lines(report: Report) -> Iterator[str]:
-    """The report as Markdown; in brackets the difference to the first arm, in hundredths."""
-    names = list(dict.fromkeys(name for told in report.values() for name in told))
+    """Yield the report as Markdown; differences to the first arm are in hundredths."""
+    names = list(dict.fromkeys(name for figures in report.values() for name in figures))
     yield "| | " + " | ".join(names) + " |"
     yield "|---" * (len(names) + 1) + "|"
-    for arm, told in report.items():
-        yield f"| `{arm}` | {' | '.join(_cell(told.get(name)) for name in names)} |"
+    for arm, figures in report.items():
+        yield f"| `{arm}` | {' | '.join(_cell(figures.get(name)) for name in names)} |"
 
 
 def _cell(figure: Mapping[str, Any] | None) -> str:
@@ -203,8 +203,8 @@ def _cell(figure: Mapping[str, Any] | None) -> str:
 
 
 def headline(report: Report) -> str:
-    """The arm that orders most pairs of its fresh batches."""
-    shares = {arm: told["pairs"]["mean"] for arm, told in report.items() if "pairs" in told}
+    """Return the arm that orders most pairs of its new batches, and the first arm."""
+    shares = {arm: figures["pairs"]["mean"] for arm, figures in report.items() if "pairs" in figures}
     if not shares:
         return "no model ordered a fresh batch"
     first, best = next(iter(shares)), max(shares, key=lambda arm: shares[arm])
@@ -215,8 +215,8 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    told = f"or {NO_MODEL}; default: {', '.join(ARMS)}"
-    parser.add_argument("arms", nargs="*", default=list(ARMS), metavar="MODEL[/SAMPLER]", help=told)
+    text = f"or {NO_MODEL}; default: {', '.join(ARMS)}"
+    parser.add_argument("arms", nargs="*", default=list(ARMS), metavar="MODEL[/SAMPLER]", help=text)
     parser.add_argument("--data", default="recorded", help="recorded, or Parquet files")
     parser.add_argument("--rounds", type=int, default=17)
     parser.add_argument("--batch", type=int, default=16, help="candidates of a task's round")

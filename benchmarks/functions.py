@@ -1,9 +1,9 @@
-"""How fast ONNX's functions of numbers are, beside a copy of as much memory.
+"""Rate of ONNX's elementwise functions, compared with a copy of as much memory.
 
     python -m benchmarks.functions [--numbers 4194304] [--functions Sin,Exp] [--json FILE]
 
-Each is imported, lowered by the recipe, with the pass that vectorises functions and without it, and scheduled
-by our first guess, for one core; the least time of many. Bytes are those of operands and result.
+The recipe lowers each with and without the pass that vectorises functions; the first guess schedules
+it for one core; the minimum of 20 times counts. Bytes are those of operands and result.
 """
 
 import argparse
@@ -44,34 +44,34 @@ LANES, REPEATS, COLUMNS = 8, 20, 1024
 
 
 def main() -> None:
-    """Print a line for each function, and how the slowest and all compare with a copy."""
+    """Print each function's rates, and the geometric mean over a copy's rate."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--numbers", type=int, default=1 << 22)
     parser.add_argument("--functions", default=",".join(OPERANDS))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    rates, without = {COPY: copied(given.numbers)}, {}
-    for name in given.functions.split(","):
-        rates[name] = rate(name, given.numbers)
-        without[name] = rate_without_pass(name, given.numbers)
-        told = "no code" if without[name] is None else f"{without[name]:.2f} GB/s"
+    args = parser.parse_args()
+    rates, without = {COPY: copied(args.numbers)}, {}
+    for name in args.functions.split(","):
+        rates[name] = rate(name, args.numbers)
+        without[name] = rate_without_pass(name, args.numbers)
+        other_rate = "no code" if without[name] is None else f"{without[name]:.2f} GB/s"
         share = rates[name] / rates[COPY]
-        print(f"{name}: {rates[name]:.2f} GB/s, {share:.2f} of a copy's; without: {told}", flush=True)
+        print(f"{name}: {rates[name]:.2f} GB/s, {share:.2f} of a copy's; without: {other_rate}", flush=True)
     print(f"of a copy's {rates[COPY]:.1f} GB/s, geometric mean: {headline(rates):.2f}")
-    if given.json:
-        figures = {"numbers": given.numbers, "gb_s": rates, "gb_s_without": without}
+    if args.json:
+        figures = {"numbers": args.numbers, "gb_s": rates, "gb_s_without": without}
         raw = {**describe_host(), **figures, "headline": headline(rates)}
-        given.json.write_text(json.dumps(raw, indent=1) + "\n")
+        args.json.write_text(json.dumps(raw, indent=1) + "\n")
 
 
 def headline(rates: Mapping[str, float]) -> float:
-    """The rates over a copy's, geometric mean."""
+    """Return the geometric mean of the rates over that of a copy."""
     shares = [log(each / rates[COPY]) for name, each in rates.items() if name != COPY]
     return exp(sum(shares) / len(shares))
 
 
 def copied(numbers: int) -> float:
-    """Gigabytes a second that numpy reads and writes."""
+    """Return the GB/s that numpy reads and writes in a copy."""
     source, result, best = np.ones(numbers, "float32"), np.zeros(numbers, "float32"), float("inf")
     for _ in range(REPEATS):
         started = time.perf_counter()
@@ -81,7 +81,7 @@ def copied(numbers: int) -> float:
 
 
 def rate_without_pass(name: str, numbers: int) -> float | None:
-    """None where LLVM has no code for vectors of it."""
+    """Return the rate without the pass, or None if LLVM cannot vectorise the function."""
     try:
         return rate(name, numbers, without=(PASS,))
     except tvm.error.InternalError:
@@ -89,7 +89,7 @@ def rate_without_pass(name: str, numbers: int) -> float | None:
 
 
 def rate(name: str, numbers: int, without: Sequence[str] = ()) -> float:
-    """Gigabytes a second of a function's first guess."""
+    """Return the GB/s of a function scheduled by its first guess."""
     target = parse_target({"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": 1})
     shape = (numbers // COLUMNS, COLUMNS)
     tir = tvm.ir.save_json(program(model(name, shape), as_tvm_target(target.text), without))
@@ -107,8 +107,8 @@ def rate(name: str, numbers: int, without: Sequence[str] = ()) -> float:
 
 
 def model(name: str, shape: tuple[int, int]) -> Any:
-    """A network of the operator alone."""
-    names = [f"x{at}" for at in range(OPERANDS[name])]
+    """Return a network that consists of this operator."""
+    names = [f"x{number}" for number in range(OPERANDS[name])]
     inputs = [helper.make_tensor_value_info(each, TensorProto.FLOAT, shape) for each in names]
     result = helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)
     node = helper.make_node(name, names, ["y"], **ATTRIBUTES.get(name, {}))
@@ -117,7 +117,7 @@ def model(name: str, shape: tuple[int, int]) -> Any:
 
 
 def program(network: Any, target: Any, without: Sequence[str]) -> Any:
-    """The only task of a network."""
+    """Return the program of the network's only task."""
     steps = [step_json(step) for step in TUNED.before]
     mod, _ = pass_runner.run(compile_network.read_graph(network, {}, target), steps, target, without)
     (task,) = compile_network.tasks_of(mod, target)

@@ -1,7 +1,7 @@
-"""Coverage-guided fuzzing of what reads strangers' bytes: `python -m benchmarks.fuzz --seconds 600`.
+"""Coverage-guided fuzzing of file readers: `python -m benchmarks.fuzz --seconds 600`.
 
-Every reader in a process of its own, for an equal part of the seconds, from whole inputs. Needs atheris
-(`pip install atheris==3.0.0` with Python 3.11, newer ones with newer Pythons), which is no part of the tests.
+Each reader gets a new process, an equal part of the seconds, and valid inputs to start from. Needs
+atheris (`pip install atheris==3.0.0`; newer ones for Pythons after 3.11), which tests do not use.
 """
 
 import argparse
@@ -17,9 +17,9 @@ from typing import Any, Final
 from benchmarks.fuzzing.readers import READERS
 from benchmarks.hosts import describe_host
 
-LONGEST_SEC: Final = 20  # of one input
+LONGEST_SEC: Final = 20  # per input
 MEMORY_MB: Final = 4096
-LONGEST_BYTES: Final = 1 << 19  # a small cost model has half of that
+LONGEST_BYTES: Final = 1 << 19  # a small cost model has half as many
 SEED: Final = 1
 COVERED: Final = re.compile(r"^#\d+\s+(INITED|NEW|REDUCE|pulse|DONE)\s+cov: (\d+)", re.MULTILINE)
 RUN: Final = re.compile(r"stat::number_of_executed_units: (\d+)")
@@ -27,7 +27,7 @@ PEAK: Final = re.compile(r"stat::peak_rss_mb:\s+(\d+)")
 
 
 def fuzzed(name: str, seconds: int, kept: Path) -> dict[str, Any]:
-    """Executions, branches before and after, and what ended badly; inputs of that stay in `kept`."""
+    """Fuzz a reader; return counts and faults. Faulty inputs are stored in `kept`."""
     corpus, findings = kept / name / "corpus", kept / name / "findings"
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,18 +42,18 @@ def fuzzed(name: str, seconds: int, kept: Path) -> dict[str, Any]:
         "artifact_prefix": f"{findings}/",
         "seed": SEED,
     }
-    words = [f"-{option}={value}" for option, value in options.items()]
-    ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fuzzing.harness", name, str(findings), *words, str(corpus)],
+    arguments = [f"-{option}={value}" for option, value in options.items()]
+    process = subprocess.run(
+        [sys.executable, "-m", "benchmarks.fuzzing.harness", name, str(findings), *arguments, str(corpus)],
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
-    return _told(ran.stderr, findings) | {"exit": ran.returncode, "seconds": seconds}
+    return _results(process.stderr, findings) | {"exit": process.returncode, "seconds": seconds}
 
 
-def _told(log: str, findings: Path) -> dict[str, Any]:
+def _results(log: str, findings: Path) -> dict[str, Any]:
     covered = [int(edges) for _, edges in COVERED.findall(log)]
     if not covered:
         sys.exit(f"nothing was fuzzed:\n{log[-2000:]}")
@@ -69,7 +69,7 @@ def _told(log: str, findings: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Fuzz all readers in turn and print what came of it."""
+    """Fuzz all readers in turn and print the results."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="in all")
     parser.add_argument("--readers", nargs="+", choices=READERS, default=list(READERS))

@@ -1,11 +1,11 @@
-"""Grows a dataset to compare cost models on: the tasks of real networks, and drawn ones near them.
+"""Grows a dataset on which to compare cost models: tasks of networks, and generated ones.
 
 python -m benchmarks.grow MODEL.onnx ... --data DIR [--drawn 64] [--passes 4] [--trials 64] [--seed 0]
 
-A pass measures so many new candidates of every task of every network: odd passes draw them at random, even
-ones ask the default searcher, so that early and late rows of a task are of both kinds. A pass over a network
-is a job. Whenever it is broken off, the same command takes up the job that is open and makes those that are
-missing; more passes, networks or drawn tasks can be asked for later. DIR keeps programs, traces and rows.
+A pass measures this many new candidates of every task of every network: odd passes draw them
+at random, even ones use the default searcher, so early and late rows of a task hold both
+kinds. Each pass over a network is a job. The same command resumes an interrupted job and runs
+missing ones; it may then ask for more. DIR keeps programs, traces and rows.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from research.generate.task_rule_file import OURS, read_rules
 from research.generate.tasks_as_onnx import DIMENSIONS, network, patterns
 
 DRAWN_A_NETWORK: Final = 8
-#: A job whose rounds are over is cancelled before its finish, which nobody asked for.
+#: Jobs are cancelled after their rounds, since their finish is not needed.
 MEASURED: Final = (JobState.DONE, JobState.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model to measure, and which of its tasks are meant; none named: all."""
+    """A model to measure, and name patterns of the tasks to tune; empty for all tasks."""
 
     file: Path
     only: tuple[str, ...] = ()
@@ -44,10 +44,10 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """So many more candidates of each task of a network: one job, known by its name."""
+    """One job: `trials` more candidates per task of a network; its name identifies it."""
 
     network: Network
-    number: int  # from one
+    number: int  # from 1
     trials: int
     seed: int
 
@@ -61,7 +61,7 @@ class Pass:
 
 
 def main() -> None:
-    """Measure what is missing."""
+    """Run all missing passes; print errors and how to resume."""
     try:
         grow(_arguments())
     except KeyboardInterrupt:
@@ -71,64 +71,64 @@ def main() -> None:
 
 
 def grow(options: argparse.Namespace) -> None:
-    """Every pass that no earlier start has made."""
+    """Run every pass that no earlier run has completed."""
     options.data.mkdir(parents=True, exist_ok=True)
-    drawn = drawn_networks(options.data / "drawn", options.drawn, options.seed)
-    networks = [Network(file.resolve(strict=True)) for file in options.models] + drawn
-    wanted = list(passes(networks, options.passes, options.trials, options.seed))
+    generated = drawn_networks(options.data / "drawn", options.drawn, options.seed)
+    networks = [Network(file.resolve(strict=True)) for file in options.models] + generated
+    pending = list(passes(networks, options.passes, options.trials, options.seed))
     with interruptible(), fresh_stack(options.data) as stack:
         wait_for_device(stack)
-        known = by_name(stack.api.jobs())
-        for done, each in enumerate(wanted, 1):
-            seconds = measure(stack.api, each, known.get(each.name))
-            told = "measured before" if seconds is None else f"{each.search}, {seconds:.0f} s"
-            print(f"{done} of {len(wanted)}: {each.name}, {told}", flush=True)
+        jobs = by_name(stack.api.jobs())
+        for done, each in enumerate(pending, 1):
+            seconds = measure(stack.api, each, jobs.get(each.name))
+            note = "measured before" if seconds is None else f"{each.search}, {seconds:.0f} s"
+            print(f"{done} of {len(pending)}: {each.name}, {note}", flush=True)
 
 
 def drawn_networks(folder: Path, count: int, seed: int) -> list[Network]:
-    """Drawn tasks, eight side by side in a network; the same seed gives the same files."""
+    """Write generated tasks as networks of eight; the same seed gives the same files."""
     folder.mkdir(parents=True, exist_ok=True)
     tasks = draw(read_rules(OURS, DIMENSIONS), count, seed) if count else []
-    found = []
+    networks = []
     for start in range(0, count, DRAWN_A_NETWORK):
         batch = tasks[start : start + DRAWN_A_NETWORK]
         file = folder / f"{network_name(seed, start // DRAWN_A_NETWORK)}.onnx"
         file.write_bytes(network(batch).SerializeToString(deterministic=True))
-        found.append(Network(file, tuple(patterns(batch))))
-    return found
+        networks.append(Network(file, tuple(patterns(batch))))
+    return networks
 
 
 def passes(networks: Sequence[Network], count: int, trials: int, seed: int) -> Iterator[Pass]:
-    """Pass by pass over all networks, so that a recording that is broken off has looked at all alike."""
+    """Yield passes over all networks in turn, so that interrupted runs cover all alike."""
     for number in range(1, count + 1):
         for each in networks:
             yield Pass(each, number, trials, seed)
 
 
 def by_name(newest_first: Iterable[Job]) -> dict[str, Job]:
-    """The newest job of each name."""
-    found: dict[str, Job] = {}
+    """Return the newest job of each name."""
+    jobs: dict[str, Job] = {}
     for job in newest_first:
-        found.setdefault(job.status.name, job)
-    return found
+        jobs.setdefault(job.status.name, job)
+    return jobs
 
 
 def measure(api: Client, wanted: Pass, known: Job | None) -> float | None:
-    """Seconds that a pass took from now; None if an earlier start has made it.
+    """Run a pass and return its seconds, or None if an earlier run completed it.
 
-    Raises NotTuned for a job that does not get through.
+    Resumes an open job. Raises NotTuned if the job fails.
     """
     started = time.monotonic()
     if known is not None and known.status.state in MEASURED:
         return None
-    over = known is None or known.status.state is JobState.FAILED
-    job = submit(api, wanted) if known is None or over else known
+    needs_job = known is None or known.status.state is JobState.FAILED
+    job = submit(api, wanted) if known is None or needs_job else known
     wait_until_tuned(job, f"mallorn show {job.id}")
     return time.monotonic() - started
 
 
 def submit(api: Client, wanted: Pass) -> Job:
-    """A job that measures what none before it has."""
+    """Submit the job of a pass; it measures candidates that no earlier job measured."""
     return api.tune(
         api.upload(wanted.network.file).id,
         LOCAL,
@@ -140,7 +140,7 @@ def submit(api: Client, wanted: Pass) -> Job:
         task_trials=wanted.trials,
         policy="round-robin",
         round_size=ROUND_SIZE,
-        stopping="fixed",  # a recording's times shall all be equally good
+        stopping="fixed",  # all times get the same effort
         only=list(wanted.network.only),
     )
 

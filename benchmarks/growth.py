@@ -1,8 +1,8 @@
-"""What each route costs by the length of what a stranger sends it: `python -m benchmarks.growth`.
+"""Cost of each HTTP route by the length of the request: `python -m benchmarks.growth`.
 
-Every route of the app is found in the app itself. Each place that takes a text (parameters of path and query,
-headers, the body and its fields) is sent texts that double six times, with a key and without one. Requests go
-into the app as a server hands them in, and each leaves a line of the access log.
+Routes come from the app's own description. Each place that takes a text (path and query parameters,
+headers, the body and its fields) gets texts of seven lengths, each twice the last, with an API key
+and without. Requests enter the app as from a server, and each formats an access log line.
 """
 
 import argparse
@@ -30,13 +30,13 @@ from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
 
 KEY: Final = "a key of this measurement alone"
-PIECE_BYTES: Final = 1 << 16  # as a server hands a body in
+PIECE_BYTES: Final = 1 << 16  # size of the pieces in which a server passes a body
 LARGEST_MODEL: Final = 1 << 18
 DOUBLINGS: Final = 6
 HEAD_LENGTHS: Final = tuple(1024 << step for step in range(DOUBLINGS + 1))
 BODY_LENGTHS: Final = tuple(8 * 1024 << step for step in range(DOUBLINGS + 1))
 UNITS: Final = ("a", ":", "//", "[", "%3A", "%F0%9F%8C%B3", "pass", "a:b@")
-#: Routes that no description has.
+#: Routes that the app's description lacks.
 HIDDEN: Final = ("/", "/docs", "/icon.svg", "/assets/x.js", "/api/v1/openapi.json", "/nowhere")
 HEADERS: Final = (
     "authorization",
@@ -48,7 +48,7 @@ HEADERS: Final = (
     "sec-fetch-site",
     "x-other",
 )
-TEXT: Final = "<text>"  # where a case puts its own
+TEXT: Final = "<text>"  # placeholder that a case replaces by its text
 COOKIES: Final = tuple(
     f"{name}={text}"
     for name in ("mallorn_session_8000", "mallorn_oidc_8000", "theirs")
@@ -66,7 +66,7 @@ _log = TextLines("growth")
 
 @dataclass(frozen=True)
 class Request:
-    """As it comes in over the wire."""
+    """An HTTP request as received."""
 
     method: str
     path: str
@@ -78,7 +78,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Case:
-    """One place of one route, and how to fill it with a text of a length."""
+    """One place of one route; `make` returns a request whose text there has this length."""
 
     route: str
     place: str
@@ -92,7 +92,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one request cost."""
+    """Response to one request, with its seconds and the body bytes that the app read."""
 
     status: int
     seconds: float
@@ -101,7 +101,7 @@ class Answer:
 
 
 def cases(app: FastAPI) -> Iterator[Case]:
-    """Every place of every route, from the app's own description."""
+    """Yield a case for every place of every route of the app's description."""
     document = app.openapi()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -129,8 +129,8 @@ def _of_route(
     yield from _filled(route, "query", Request(method, plain, TEXT), UNITS[:1])
     for place, body in _bodies(operation, schemas):
         yield Case(route, f"body {place}", partial(_with_body, method, plain, body, False), in_body=True)
-    bytes_alone = partial(_with_body, method, plain, partial(_repeated, b"x"), True)
-    yield Case(route, "body without an announced length", bytes_alone, in_body=True)
+    make_chunked = partial(_with_body, method, plain, partial(_repeated, b"x"), True)
+    yield Case(route, "body without an announced length", make_chunked, in_body=True)
 
 
 def _filled(route: str, place: str, template: Request, units: Sequence[str]) -> Iterator[Case]:
@@ -191,12 +191,12 @@ def _repeated(unit: bytes, length: int) -> bytes:
 
 
 def _json(place: Sequence[str], kind: str, length: int) -> bytes:
-    """A body of about this length, whose field at this place has a value that is as long as that."""
+    """Return a JSON body whose field at this place has a value of about this length."""
     value: object = KINDS[kind](length)
     for name in reversed(place):
         value = {name: value}
-    whole = {**JOB, **value} if isinstance(value, dict) and place else value
-    return json.dumps(whole, separators=(",", ":")).encode()
+    body = {**JOB, **value} if isinstance(value, dict) and place else value
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 def _with_body(
@@ -207,7 +207,7 @@ def _with_body(
 
 
 async def ask(app: FastAPI, request: Request, key: str | None = KEY) -> Answer:
-    """Hand a request in as a server does, and count what the app takes of its body."""
+    """Send a request to the app as a server does; count body bytes that the app reads."""
     headers = [*request.headers]
     names = {name for name, _ in headers}
     headers += [] if "host" in names else [("host", "127.0.0.1:8000")]
@@ -255,7 +255,7 @@ async def ask(app: FastAPI, request: Request, key: str | None = KEY) -> Answer:
 
 
 async def peak_of(app: FastAPI, request: Request, key: str | None = KEY) -> int:
-    """Return the most bytes of memory that one request took beyond what was taken before."""
+    """Return the peak bytes that Python allocated while the app handled one request."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -266,7 +266,7 @@ async def peak_of(app: FastAPI, request: Request, key: str | None = KEY) -> int:
 
 
 def app_in(folder: Path) -> FastAPI:
-    """A coordinator that asks for a key, with a database of its own."""
+    """Create a coordinator with an API key and a new database in `folder`."""
     settings = Settings(
         data_dir=folder,
         database_url=f"sqlite:///{folder / 'growth.db'}",
@@ -279,7 +279,7 @@ def app_in(folder: Path) -> FastAPI:
     return create_app(settings)
 
 
-async def _measured(app: FastAPI, case: Case, key: str | None, passes: int) -> dict[str, Any]:
+async def _measure(app: FastAPI, case: Case, key: str | None, passes: int) -> dict[str, Any]:
     rows = []
     for length in case.lengths:
         request = case.make(length)
@@ -298,31 +298,31 @@ async def _measured(app: FastAPI, case: Case, key: str | None, passes: int) -> d
     return {"route": case.route, "place": case.place, "with_key": key is not None, "lengths": rows}
 
 
-async def _all(app: FastAPI, passes: int) -> list[dict[str, Any]]:
-    return [await _measured(app, case, key, passes) for case in cases(app) for key in (KEY, None)]
+async def _measure_all(app: FastAPI, passes: int) -> list[dict[str, Any]]:
+    return [await _measure(app, case, key, passes) for case in cases(app) for key in (KEY, None)]
 
 
 def steepest(measured: Sequence[Mapping[str, Any]]) -> float:
-    """Return the most times longer that a text took which is eight times as long."""
-    pairs = ((row["lengths"][at], row["lengths"][at + 3]) for row in measured for at in range(DOUBLINGS - 2))
+    """Return the largest ratio of seconds of a text to those of one an eighth as long."""
+    pairs = ((row["lengths"][i], row["lengths"][i + 3]) for row in measured for i in range(DOUBLINGS - 2))
     return max(float(long["seconds"] / short["seconds"]) for short, long in pairs)
 
 
 def main() -> None:
-    """Measure all places of all routes and print those that grew most."""
+    """Measure all places of all routes and print the slowest ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     logging.disable(logging.CRITICAL)
     with TemporaryDirectory(prefix="mallorn-growth-") as folder:
-        measured = asyncio.run(_all(app_in(Path(folder)), args.passes))
+        measured = asyncio.run(_measure_all(app_in(Path(folder)), args.passes))
     measured.sort(key=lambda row: -max(each["seconds"] for each in row["lengths"]))
     for row in measured[:20]:
         most = max(row["lengths"], key=lambda each: each["seconds"])
-        who = "with a key" if row["with_key"] else "without a key"
+        key = "with a key" if row["with_key"] else "without a key"
         print(
-            f"{row['route']} {row['place']} {who}: {most['seconds']:.3f} s at {most['length']:,} characters"
+            f"{row['route']} {row['place']} {key}: {most['seconds']:.3f} s at {most['length']:,} characters"
         )
     headline = steepest(measured)
     if args.json:

@@ -1,4 +1,4 @@
-"""Bases that know nothing of a network: fit on what others measured, in a data directory of their own."""
+"""Base models trained without the workloads of a network, in a new data directory."""
 
 from collections.abc import Set
 from dataclasses import replace
@@ -15,17 +15,17 @@ from research.pretraining.training_data import TrainingData
 def base_without(
     held_out: Set[str], source: Path, model: str, target: Target, folder: Path
 ) -> list[PretrainedBase]:
-    """The bases for a target, stored in a new data directory; workloads held out teach nothing.
+    """Pretrain bases for a target without the held-out workloads, in a new data directory.
 
-    Raises InvalidRequest where the rest does not suffice for any operator.
+    Raises InvalidRequest if the other rows suffice for no operator.
     """
     with (
-        training_data_from(source, None, None, None, None) as taught,
+        training_data_from(source, None, None, None, None) as source_data,
         dataset(folder, None, create=True) as database,
     ):
-        data = without(taught.data, held_out)
-        found = list(pretrain(database, data, model, lowering=taught.lowering, home=target))
-    stored = [base for base in found if base.name is not None]
+        data = without(source_data.data, held_out)
+        bases = list(pretrain(database, data, model, lowering=source_data.lowering, home=target))
+    stored = [base for base in bases if base.name is not None]
     if not stored:
         raise InvalidRequest(
             f"{source} has too few measurements of other networks: {data.rows} rows",
@@ -35,5 +35,5 @@ def base_without(
 
 
 def without(data: TrainingData, held_out: Set[str]) -> TrainingData:
-    """The training data of all other workloads."""
+    """Return the training data without the held-out workloads."""
     return replace(data, tasks=[task for task in data.tasks if task.workload not in held_out])

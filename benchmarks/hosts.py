@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""Describes the host and software on which a figure was measured."""
 
 import platform
 import subprocess
@@ -11,7 +11,7 @@ PACKAGES = ("apache-tvm", "apache-tvm-ffi", "onnxruntime", "numpy", "xgboost-cpu
 
 
 def describe_host() -> dict[str, Any]:
-    """Host, versions and commit, for the raw figures."""
+    """Return host (without its name), versions and commit, for raw files."""
     host = {key: value for key, value in host_fingerprint().items() if key != "hostname"}
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return {

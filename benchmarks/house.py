@@ -1,25 +1,25 @@
-"""How well the code keeps house: figures of a tree, by rules that an old commit is counted by as well.
+"""Code quality figures of a checkout, counted by the same rules for old commits.
 
 python -m benchmarks.house [TREE] [--list] [--json FILE]
 
 TREE is a checkout, by default this one; `git worktree add --detach DIR COMMIT` makes one of an old commit.
-Rooms that it lacks are left out, migrations too; `mallorn/commands` of old trees counts as product.
+Skips missing top-level folders and migrations; `mallorn/commands` of old trees counts as product.
 
-- candidate types: classes at the top of a module with fields, inherited ones included, that say which
-  candidate (`candidate`, `decisions`, `sketch`, `sketch_id`, `slot`, `steps`) and fields that say what became
-  of it (`outcome`, `latency_us`, `run_us`). A class that holds such a value whole is not one more.
+- candidate types: top-level classes whose fields, own or inherited, identify a candidate (one of
+  `candidate`, `decisions`, `sketch`, `sketch_id`, `slot`, `steps`) and hold its result (`outcome`,
+  `latency_us`, `run_us`). A class that only holds such an object is not counted.
 - loose lines: lines with `dict[str, Any]` or `Mapping[str, Any]`.
-- files in steps: files of the product that ARCHITECTURE.md names, in backticks, in its numbered steps. None
-  where the steps name no files: then nobody has counted, and it says nothing.
-- files by calls: files of the product with a function that a submit, a round, a finish or a download reaches,
-  by the rule of `benchmarks.house_calls`. Machinery that no reader needs is among them: compare this figure
-  with that of another tree, never with files in steps.
-- knots: groups of folders that import each other, also around corners.
-- names twice: names of more than one class at the top of a module.
-- small helpers: private functions of at most four lines, `def` included, whose name occurs in their file only
-  where they are defined and once more, as a call. Functions that yield or have a decorator other than
-  `property` are none: they cannot be written where they are called.
-- what `benchmarks.house_sizes` measures.
+- files in steps: product files that the numbered steps of ARCHITECTURE.md name in backticks. None if
+  the steps name no file, since then the figure has no meaning.
+- files by calls: product files with a function that a submit, round, finish or download reaches, by the
+  rule of `benchmarks.house_calls`. It includes generic machinery: compare it with other trees, not with
+  files in steps.
+- knots: groups of folders that import each other, directly or indirectly.
+- names twice: names of more than one top-level class.
+- small helpers: private functions of at most four lines, `def` included, whose name occurs in their
+  file only in the definition and in one call. Functions that yield, or have a decorator other than
+  `property`, do not count: they cannot be inlined.
+- the figures of `benchmarks.house_sizes`.
 """
 
 import argparse
@@ -51,18 +51,18 @@ def main() -> None:
     counted = count(tree)
     if args.json:
         args.json.write_text(json.dumps(raw(tree, counted), indent=1) + "\n")
-    for name, found in counted.items():
-        print(f"{name}: {len(found) if found else _nothing(name)}")
+    for name, places in counted.items():
+        print(f"{name}: {len(places) if places else _zero_or_none(name)}")
         if args.list:
-            print(*(f"    {each}" for each in found), sep="\n")
+            print(*(f"    {each}" for each in places), sep="\n")
     for name, figure in measure(tree).items():
         print(f"{name}: {figure.value:g}")
     print(f"types for one measured candidate: {len(counted[TYPES])}")
 
 
 def raw(tree: Tree, counted: Counted) -> dict[str, object]:
-    """All that was counted, for a file."""
-    numbers = {name: len(found) or _nothing(name) for name, found in counted.items()}
+    """Return all figures and counted places, for a JSON file."""
+    numbers = {name: len(places) or _zero_or_none(name) for name, places in counted.items()}
     sizes = {name: figure.value for name, figure in measure(tree).items()}
     return {
         "benchmark": "house",
@@ -74,7 +74,7 @@ def raw(tree: Tree, counted: Counted) -> dict[str, object]:
 
 
 def figures(tree: Tree, banned: Collection[str]) -> dict[str, Figure]:
-    """All figures that have a budget."""
+    """Return all figures that have a budget, with their places."""
     listed = count(tree) | {"banned names": banned_modules(tree, banned)}
     found = {name: Figure(len(places), places) for name, places in listed.items() if name != "files in steps"}
     tied = [import_ for knot in listed["knots"] for import_ in knot_imports(tree, knot.split())]
@@ -82,7 +82,7 @@ def figures(tree: Tree, banned: Collection[str]) -> dict[str, Figure]:
 
 
 def count(tree: Tree) -> Counted:
-    """What each figure is the number of."""
+    """Return the counted places of each figure."""
     return {
         TYPES: candidate_types(tree),
         "loose lines": [
@@ -100,7 +100,7 @@ def count(tree: Tree) -> Counted:
 
 
 def candidate_types(tree: Tree) -> list[str]:
-    """Classes that say which candidate and what became of it."""
+    """Return classes that identify a candidate and hold its result."""
     fields: dict[str, set[str]] = defaultdict(set)
     bases: dict[str, set[str]] = defaultdict(set)
     for _, node in tree.classes:
@@ -109,44 +109,44 @@ def candidate_types(tree: Tree) -> list[str]:
     return [
         f"{tree.file(module)}: {node.name}"
         for module, node in tree.classes
-        if (found := _own_fields(node).union(*(fields[base] for base in _after(bases, node.name)))) & WHICH
-        and found & WHAT
+        if (names := _own_fields(node).union(*(fields[base] for base in _reach(bases, node.name)))) & WHICH
+        and names & WHAT
     ]
 
 
 def files_in_steps(tree: Tree) -> list[str]:
-    """Files that the numbered steps of ARCHITECTURE.md name; FileNotFoundError for one that is not there."""
+    """Return files named in steps of ARCHITECTURE.md. Raises FileNotFoundError."""
     page = tree.root / "ARCHITECTURE.md"
     steps = STEP.findall(page.read_text()) if page.is_file() else []
     named = sorted({path for step in steps for path in QUOTED.findall(step)})
-    known = {tree.file(name) for name in tree.modules}
-    if lost := [path for path in named if path not in known]:
-        raise FileNotFoundError(f"ARCHITECTURE.md names {', '.join(lost)}")
+    files = {tree.file(name) for name in tree.modules}
+    if missing := [path for path in named if path not in files]:
+        raise FileNotFoundError(f"ARCHITECTURE.md names {', '.join(missing)}")
     return named
 
 
 def folder_imports(tree: Tree) -> dict[str, set[str]]:
-    """Which folders each folder imports from."""
-    found: dict[str, set[str]] = defaultdict(set)
+    """Return the folders from which each folder imports."""
+    folders: dict[str, set[str]] = defaultdict(set)
     for name, module in tree.modules.items():
         others = {tree.folder(other) for other in tree.imports(module)}
-        found[tree.folder(name)] |= others - {tree.folder(name)}
-    return found
+        folders[tree.folder(name)] |= others - {tree.folder(name)}
+    return folders
 
 
 def knots(graph: Mapping[str, Iterable[str]]) -> list[set[str]]:
-    """Sets of nodes that all reach each other."""
-    after = {node: _after(graph, node) for node in graph}
-    found: list[set[str]] = []
+    """Return the sets of nodes that all reach each other."""
+    after = {node: _reach(graph, node) for node in graph}
+    groups: list[set[str]] = []
     for node in sorted(graph):
         mutual = {other for other in after[node] if node in after.get(other, ())}
-        if mutual and mutual not in found:
-            found.append(mutual)
-    return found
+        if mutual and mutual not in groups:
+            groups.append(mutual)
+    return groups
 
 
 def knot_imports(tree: Tree, folders: Collection[str]) -> list[str]:
-    """Imports between these folders, those first that the fewest files share."""
+    """Return imports between these folders, pairs of folders with fewest imports first."""
     places = defaultdict[tuple[str, str], list[str]](list)
     inside = (each for each in tree.modules.items() if tree.folder(each[0]) in folders)
     for name, module in inside:
@@ -154,11 +154,11 @@ def knot_imports(tree: Tree, folders: Collection[str]) -> list[str]:
             pair = tree.folder(name), tree.folder(other)
             if pair[0] != pair[1] and pair[1] in folders:
                 places[pair].append(f"{tree.file(name)}:{node.lineno} imports {other}")
-    return [place for found in sorted(places.values(), key=len) for place in found]
+    return [place for lines in sorted(places.values(), key=len) for place in lines]
 
 
 def names_twice(tree: Tree) -> list[str]:
-    """Names that several classes share, and where those are."""
+    """Return names that several classes share, with their files."""
     places = defaultdict[str, list[str]](list)
     for module, node in tree.classes:
         places[node.name].append(tree.file(module))
@@ -166,7 +166,7 @@ def names_twice(tree: Tree) -> list[str]:
 
 
 def small_helpers(tree: Tree) -> list[str]:
-    """Private functions that are hardly longer than their one call."""
+    """Return short private functions with a single call that could be inlined."""
     return [
         f"{tree.file(name)}:{node.lineno} {node.name}"
         for name, module in tree.modules.items()
@@ -191,15 +191,15 @@ def _own_fields(node: ast.ClassDef) -> set[str]:
     return {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
 
 
-def _after(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
-    """All that is reached from a node; itself only around a circle."""
-    found: set[str] = set()
+def _reach(graph: Mapping[str, Iterable[str]], start: str) -> set[str]:
+    """Return all nodes reached from a node, including itself only through a cycle."""
+    reachable: set[str] = set()
     waiting = [start]
     while waiting:
-        new = set(graph.get(waiting.pop(), ())) - found
-        found |= new
+        new = set(graph.get(waiting.pop(), ())) - reachable
+        reachable |= new
         waiting += new
-    return found
+    return reachable
 
 
 def _private(module: ast.Module) -> Iterator[Function]:
@@ -207,13 +207,13 @@ def _private(module: ast.Module) -> Iterator[Function]:
     return (each for each in functions if each.name.startswith("_") and not each.name.startswith("__"))
 
 
-def _nothing(name: str) -> int | None:
+def _zero_or_none(name: str) -> int | None:
     return None if name == "files in steps" else 0
 
 
 def _commit(root: Path) -> str:
-    asked = ["git", "-C", str(root), "rev-parse", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    command = ["git", "-C", str(root), "rev-parse", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _arguments() -> argparse.Namespace:

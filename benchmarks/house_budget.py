@@ -1,10 +1,10 @@
-"""Compares the figures of a tree with the budgets in its house.toml: what `make house` does.
+"""Compare the figures of a checkout with the budgets in its house.toml, as `make house` does.
 
 python -m benchmarks.house_budget [TREE]
 
-Fails where a figure is above its budget, where a budget is above the last one of the main branch, and where a
-class name stands twice and neither house.toml nor docs/glossary.md gives a reason. A figure that is well
-below its budget prints the line to write into house.toml.
+Fails if a figure is above its budget, if a budget is above the last one of the main branch, or if two
+classes share a name and neither house.toml nor docs/glossary.md gives a reason. For a figure well below
+its budget, prints the line to write into house.toml.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from benchmarks.house_tree import Tree
 
 FILE: Final = "house.toml"
 MAIN: Final = ("origin/main", "main")
-SHOWN: Final = 10  # places of a figure that is too high
-SLACK: Final = 0.01  # of a budget: a figure that is lower by more asks for a lower budget
+SHOWN: Final = 10  # places to print of a figure above its budget
+SLACK: Final = 0.01  # share of a budget; if a figure is lower by more, lower the budget
 ADVICE: Final = {
     "candidate types": "Hold a Trial, or another type that is there, whole.",
     "loose lines": "Give the value a type: a pydantic Value for JSON, a dataclass, or dict[str, object].",
@@ -51,9 +51,9 @@ class Budgets:
 
     @classmethod
     def parse(cls, text: str) -> "Budgets":
-        """KeyError names a part that is missing."""
-        found = tomllib.loads(text)
-        return cls(found["most"], found["rise"], frozenset(found["banned_modules"]), found["twice"])
+        """Parse house.toml. Raises KeyError, naming the part, if one is missing."""
+        content = tomllib.loads(text)
+        return cls(content["most"], content["rise"], frozenset(content["banned_modules"]), content["twice"])
 
 
 def main() -> None:
@@ -61,13 +61,13 @@ def main() -> None:
     parser.add_argument("tree", type=Path, nargs="?", default=Path())
     tree = Tree(parser.parse_args().tree)
     budgets = Budgets.parse((tree.root / FILE).read_text())
-    found = figures(tree, budgets.banned)
+    current = figures(tree, budgets.banned)
     failures = [
         *raised(budgets, earlier(tree.root)),
-        *over_budget(budgets, found, changed_files(tree.root)),
+        *over_budget(budgets, current, changed_files(tree.root)),
         *unexplained(budgets, tree),
     ]
-    for line in (*lower(budgets, found), *unused(budgets, tree)):
+    for line in (*lower(budgets, current), *unused(budgets, tree)):
         print(line)
     for failure in failures:
         print(failure, file=sys.stderr)
@@ -75,27 +75,27 @@ def main() -> None:
 
 
 def over_budget(budgets: Budgets, found: Mapping[str, Figure], changed: Iterable[str] = ()) -> Iterator[str]:
-    """Figures above their budgets: places in changed files first, and what to do."""
+    """Yield a message per figure above its budget, places in changed files first."""
     files = set(changed)
     for name, figure in found.items():
         most = budgets.most[name]
         if figure.value > most:
             places = sorted(figure.places, key=lambda each: files.isdisjoint(re.split("[:, ]+", each)))
-            shown = [f"    {each}" for each in places[:SHOWN]]
-            left = [f"    ... and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
+            lines = [f"    {each}" for each in places[:SHOWN]]
+            rest = [f"    ... and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
             head = f"{name}: {figure.value:,g}, and the budget in {FILE} is {most:,g}. {ADVICE[name]}"
-            yield "\n".join([head, *shown, *left])
+            yield "\n".join([head, *lines, *rest])
 
 
 def lower(budgets: Budgets, found: Mapping[str, Figure]) -> Iterator[str]:
-    """Lines for house.toml, of figures that are well below their budgets."""
+    """Yield lines for house.toml of figures that are well below their budgets."""
     for name, figure in found.items():
         if figure.value < budgets.most[name] * (1 - SLACK):
             yield f'{FILE} can be lowered: "{name}" = {figure.value:g}  # was {budgets.most[name]:g}'
 
 
 def raised(budgets: Budgets, before: Budgets | None) -> Iterator[str]:
-    """Budgets that are higher than the last ones."""
+    """Yield a message per budget that rose by more than house.toml allows."""
     for name, most in budgets.most.items() if before else ():
         allowed = before.most.get(name, most) + before.rise.get(name, 0) if before else most
         if most > allowed:
@@ -103,13 +103,13 @@ def raised(budgets: Budgets, before: Budgets | None) -> Iterator[str]:
 
 
 def unexplained(budgets: Budgets, tree: Tree) -> Iterator[str]:
-    """Class names that stand twice, without a reason."""
+    """Yield a message per shared class name without a reason."""
     page = tree.root / "docs" / "glossary.md"
     lines = page.read_text().splitlines() if page.is_file() else []
     for each in names_twice(tree):
         name, _, files = each.partition(": ")
-        told = any(f"`{name}`" in line and all(file in line for file in files.split(", ")) for line in lines)
-        if name not in budgets.twice and not told:
+        given = any(f"`{name}`" in line and all(file in line for file in files.split(", ")) for line in lines)
+        if name not in budgets.twice and not given:
             yield (
                 f"{name} is a class in {files}. Rename one, or write the reason under [twice] in {FILE}, "
                 f"or into a line of docs/glossary.md that names the class and both files."
@@ -117,33 +117,33 @@ def unexplained(budgets: Budgets, tree: Tree) -> Iterator[str]:
 
 
 def unused(budgets: Budgets, tree: Tree) -> Iterator[str]:
-    """Reasons for names that do not stand twice."""
+    """Yield a message per reason whose class name is not shared."""
     twice = {each.partition(":")[0] for each in names_twice(tree)}
     yield from (f"{FILE}: {name} does not stand twice; take it out." for name in budgets.twice.keys() - twice)
 
 
 def earlier(root: Path) -> Budgets | None:
-    """The budgets where this branch left the main one, or before the last commit there; None without git."""
-    text = _git(root, "show", f"{_start(root)}:./{FILE}")
+    """Return budgets at the merge base with main (on main: of HEAD~1); None without git."""
+    text = _git(root, "show", f"{_merge_base(root)}:./{FILE}")
     return Budgets.parse(text) if text else None
 
 
 def changed_files(root: Path) -> list[str]:
-    """Files that differ from there, new ones included."""
-    changed = _git(root, "diff", "--name-only", "--relative", _start(root))
+    """Return files changed since that commit, untracked ones included."""
+    changed = _git(root, "diff", "--name-only", "--relative", _merge_base(root))
     return (changed + _git(root, "ls-files", "--others", "--exclude-standard")).split()
 
 
-def _start(root: Path) -> str:
+def _merge_base(root: Path) -> str:
     head = _git(root, "rev-parse", "HEAD")
     bases = [_git(root, "merge-base", "HEAD", branch) for branch in MAIN]
     return next((base for base in bases if base and base != head), "HEAD~1").strip()
 
 
 def _git(root: Path, *arguments: str) -> str:
-    asked = ["git", "-C", str(root), *arguments]
+    command = ["git", "-C", str(root), *arguments]
     try:
-        return subprocess.run(asked, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
     except FileNotFoundError:
         return ""
 

@@ -1,10 +1,10 @@
-"""Which modules a job passes through, followed from the client's first call by the names in the code.
+"""Find the modules that a job reaches, by following names from the client's first call.
 
-A function is reached when it is one of `STARTS`, or when the body of a reached function names it. A class
-that is named there brings its bases and, of its methods, the special ones and those whose names occur as
-attributes in any reached body. Names are followed through imports, also those inside functions; nothing is
-run, and no types are inferred. What is looked up by text is not followed: plug-ins (`mallorn.core.registry`),
-functions that a child process is asked for, Celery's messages. What such messages call is a start itself.
+A function is reached if it is one of `STARTS` or a reached body names it. A class named there adds its
+bases, its special methods, and methods whose names occur as attributes in any reached body. Names are
+followed through imports, also those inside functions; nothing is run, and no types are inferred. Names
+in texts are not followed: plug-ins (`mallorn.core.registry`), calls to child processes, and Celery
+messages, whose tasks are starts themselves.
 """
 
 import ast
@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.house_tree import Tree
 
-# By the beginning of the module's name; a start that a tree lacks is left out.
+# Keyed by the beginning of the module's name; starts that a tree lacks are skipped.
 STARTS: Final = {
     "mallorn.client": {"Client.upload", "Client.tune"},
     "mallorn.job": {"Job.wait", "Job.schedules"},
@@ -22,24 +22,24 @@ STARTS: Final = {
     "services.control.celery_tasks": {"plan"},
     "workers.celery_tasks": {"import_model", "run_round", "train_cost_model", "finish_job"},
 }
-Place = tuple[str, str]  # a module, and what is defined in it; a module alone has no second part
+Place = tuple[str, str]  # module and name; the name is empty for the module itself
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def reached(tree: Tree, starts: Mapping[str, set[str]] = STARTS) -> set[str]:
-    """The modules with a function that is reached from the starts."""
+    """Return the modules with a function that the starts reach."""
     names = Names(tree)
     walk = _Walk(names)
     walk.visit(
         (module, function)
         for (module, name), function in names.functions()
-        if any(module.startswith(room) and name in wanted for room, wanted in starts.items())
+        if any(module.startswith(room) and name in functions for room, functions in starts.items())
     )
     return walk.modules
 
 
 class Names:
-    """What the names in each module stand for."""
+    """Resolves names in each module to definitions of the product."""
 
     def __init__(self, tree: Tree) -> None:
         self._modules = tree.modules
@@ -52,7 +52,7 @@ class Names:
         }
 
     def functions(self) -> Iterator[tuple[Place, Function]]:
-        """Functions, and methods as `Class.method`."""
+        """Yield all functions, and methods as `Class.method`."""
         for (module, name), node in self.defined.items():
             if isinstance(node, ast.ClassDef):
                 yield from (((module, f"{name}.{each.name}"), each) for each in methods(node))
@@ -60,20 +60,20 @@ class Names:
                 yield (module, name), node
 
     def meant(self, module: str, name: str) -> Place | None:
-        """Where something is defined that a module knows by this name; None outside the product."""
+        """Return where a name of a module is defined; None if outside the product."""
         seen = set()
         while (module, name) not in seen:
             seen.add((module, name))
             if (module, name) in self.defined:
                 return module, name
-            origin, what = self._imported.get(module, {}).get(name, ("", ""))
-            if f"{origin}.{what}" in self._modules or (origin in self._modules and not what):
-                return f"{origin}.{what}".rstrip("."), ""
-            module, name = origin, what
+            origin, original = self._imported.get(module, {}).get(name, ("", ""))
+            if f"{origin}.{original}" in self._modules or (origin in self._modules and not original):
+                return f"{origin}.{original}".rstrip("."), ""
+            module, name = origin, original
         return None
 
     def named(self, module: str, node: ast.AST) -> Iterator[Place]:
-        """What a piece of code names, as `f` or as `module.f`."""
+        """Yield the definitions that a piece of code names, as `f` or as `module.f`."""
         for each in ast.walk(node):
             if isinstance(each, ast.Name):
                 yield from self._place(self.meant(module, each.id))
@@ -82,14 +82,14 @@ class Names:
                 if owner is not None and not owner[1]:
                     yield from self._place(self.meant(owner[0], each.attr))
 
-    def _place(self, found: Place | None) -> Iterator[Place]:
-        if found in self.defined and found is not None:
-            yield found
+    def _place(self, place: Place | None) -> Iterator[Place]:
+        if place in self.defined and place is not None:
+            yield place
 
 
 @dataclass(slots=True)
 class _Walk:
-    """What is reached so far."""
+    """Collects the reached modules, classes, attributes and functions."""
 
     names: Names
     modules: set[str] = field(default_factory=set)
@@ -98,16 +98,16 @@ class _Walk:
     _seen: set[Function] = field(default_factory=set)
 
     def visit(self, starts: Iterable[tuple[str, Function]]) -> None:
-        """Follow them to the end."""
-        waiting = list(starts)
-        while waiting:
-            while waiting:
-                module, function = waiting.pop()
+        """Follow all names from these functions until nothing new is reached."""
+        queue = list(starts)
+        while queue:
+            while queue:
+                module, function = queue.pop()
                 if function not in self._seen:
                     self._seen.add(function)
                     self.modules.add(module)
-                    waiting += self._called(module, function)
-            waiting = [each for each in self._methods() if each[1] not in self._seen]
+                    queue += self._called(module, function)
+            queue = [each for each in self._methods() if each[1] not in self._seen]
 
     def _called(self, module: str, function: Function) -> Iterator[tuple[str, Function]]:
         for statement in function.body:
@@ -137,7 +137,7 @@ class _Walk:
 
 
 def methods(node: ast.AST) -> list[Function]:
-    """Those of a class."""
+    """Return the methods of a class."""
     return [each for each in getattr(node, "body", ()) if isinstance(each, Function)]
 
 

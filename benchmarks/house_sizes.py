@@ -1,13 +1,13 @@
-"""How large a tree is, how long its lines are, what its pages and module names say.
+"""Size figures of a checkout: lines, line length, words of prose, banned module names.
 
-- product lines: of all files of the product.
-- page lines: TypeScript and CSS of the web page, without types that are generated (`.d.ts`).
-- line length: of lines that are neither empty nor of an import, in characters, without the end of the line: a
-  module's longer name makes no code denser.
-- words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without decisions (docs/adr),
-  results (docs/results), generated pages (docs/reference) and blocks of code, fenced or indented. A word has
-  a letter: figures and bars of tables are none.
-- banned names: modules named by a word that the budget file bans.
+- product lines: lines of all product files.
+- page lines: lines of TypeScript and CSS of the web page, without generated types (`.d.ts`).
+- line length: characters of lines that are neither empty nor part of an import, since long module names
+  do not make code denser.
+- words of prose: README.md, ARCHITECTURE.md, CONTRIBUTING.md and docs/**/*.md, without docs/adr,
+  docs/results, docs/reference and code blocks, fenced or indented. A word contains a letter: numbers
+  and table borders do not count.
+- banned names: modules whose name is a word that the budget file bans.
 """
 
 import ast
@@ -30,14 +30,14 @@ WORD: Final = re.compile(r"\S*[A-Za-z]\S*")
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A number of a tree, and where it comes from, the largest first."""
+    """A number of a checkout, and the places that it counts, largest first."""
 
     value: float
     places: list[str] = field(default_factory=list)
 
 
 def measure(tree: Tree) -> dict[str, Figure]:
-    """All sizes by name."""
+    """Return all size figures by name."""
     page = {
         file: text.count("\n")
         for file, text in _texts(tree.root, *(f"{PAGE}/**/*.{kind}" for kind in ("ts", "tsx", "css")))
@@ -53,7 +53,7 @@ def measure(tree: Tree) -> dict[str, Figure]:
 
 
 def line_lengths(tree: Tree) -> list[tuple[int, str]]:
-    """Length and place of each line that is neither empty nor of an import."""
+    """Return length and place of each line that is neither empty nor of an import."""
     return [
         (len(line), f"{tree.file(name)}:{number}")
         for name, text in tree.texts.items()
@@ -64,29 +64,29 @@ def line_lengths(tree: Tree) -> list[tuple[int, str]]:
 
 @cache
 def _imports(module: ast.Module) -> frozenset[int]:
-    """Numbers of the lines of imports."""
-    found = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
-    return frozenset(number for node in found for number in range(node.lineno, (node.end_lineno or 0) + 1))
+    """Return the line numbers of imports."""
+    nodes = (node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom))
+    return frozenset(number for node in nodes for number in range(node.lineno, (node.end_lineno or 0) + 1))
 
 
 def prose_pages(root: Path) -> list[tuple[str, str]]:
-    """Pages that people read, with their text."""
-    found = _texts(root, *PAGES, "docs/**/*.md")
-    return [(file, text) for file, text in found if not NO_PROSE & set(Path(file).parts)]
+    """Return the pages of prose with their texts."""
+    pages = _texts(root, *PAGES, "docs/**/*.md")
+    return [(file, text) for file, text in pages if not NO_PROSE & set(Path(file).parts)]
 
 
 def words_of(page: str) -> int:
-    """Number of words outside of blocks of code."""
+    """Count the words outside code blocks."""
     return len(WORD.findall(INDENTED.sub("", FENCED.sub("", page))))
 
 
 def banned_modules(tree: Tree, banned: Collection[str]) -> list[str]:
-    """Files that are named by a banned word."""
+    """Return files whose module name is a banned word."""
     return sorted(tree.file(name) for name in tree.modules if name.rpartition(".")[2] in banned)
 
 
-def _long_lines(found: list[tuple[int, str]]) -> Figure:
-    ordered = sorted(found, key=lambda each: -each[0])
+def _long_lines(lines: list[tuple[int, str]]) -> Figure:
+    ordered = sorted(lines, key=lambda each: -each[0])
     places = [f"{place} ({length} characters)" for length, place in ordered]
     return Figure(ordered[len(ordered) // 10][0] if ordered else 0, places)
 

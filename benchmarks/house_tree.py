@@ -1,4 +1,4 @@
-"""The modules of the product in a checkout, parsed."""
+"""Parsed modules of the product in a checkout."""
 
 import ast
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ ROOMS: Final = (
     "graphc",
     "db",
 )
-MOST_LINES: Final = 4  # of a small helper
+MOST_LINES: Final = 4  # lines of a small helper
 LEFT_OUT: Final = {"migrations", "node_modules"}
 
 
 class Tree:
-    """What the rules of `benchmarks.house` count, by the dotted names of modules."""
+    """Texts and syntax trees of a checkout's modules, by dotted module name."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -33,30 +33,30 @@ class Tree:
 
     @property
     def classes(self) -> Iterator[tuple[str, ast.ClassDef]]:
-        """Those at the top of a module, with its name."""
+        """All top-level classes, each with the name of its module."""
         for name, module in self.modules.items():
             yield from ((name, node) for node in module.body if isinstance(node, ast.ClassDef))
 
     def file(self, module: str) -> str:
-        """Its path from the root on."""
+        """Return a module's path relative to the root."""
         return self._paths[module].relative_to(self.root).as_posix()
 
     def folder(self, module: str) -> str:
-        """Where it lies; a package lies in its own folder."""
+        """Return the folder that contains a module; for a package, its own folder."""
         return self._paths[module].parent.relative_to(self.root).as_posix()
 
     def imports(self, module: ast.Module) -> Iterator[str]:
-        """The product's modules that are imported, wherever in the file."""
+        """Yield the product's modules that a module imports, also inside functions."""
         yield from (name for _, name in self.import_lines(module))
 
     def import_lines(self, module: ast.Module) -> Iterator[tuple[ast.stmt, str]]:
-        """Each import of a module of the product."""
+        """Yield each import statement with the product module that it imports."""
         for node in ast.walk(module):
             if isinstance(node, ast.Import):
                 yield from ((node, alias.name) for alias in node.names if alias.name in self.modules)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                whole = (f"{node.module}.{alias.name}" for alias in node.names)
-                named = {name if name in self.modules else node.module for name in whole}
+                full_names = (f"{node.module}.{alias.name}" for alias in node.names)
+                named = {name if name in self.modules else node.module for name in full_names}
                 yield from ((node, name) for name in sorted(named & self.modules.keys()))
 
 

@@ -1,8 +1,8 @@
-"""How much memory a large model takes: `python -m benchmarks.import_memory --gb 1 --schedules DIR`.
+"""Memory needed by a large model: `python -m benchmarks.import_memory --gb 1 --schedules DIR`.
 
-Every step in a process of its own: import; with schedules, which a job on a small model of this kind left,
-also the compilation and what an engine does before its first answer. Memory that is the files' own is not
-counted: the kernel takes it back when it wants to.
+Each step runs in a new process: the import and, given schedules (of a job on a small model of this
+kind), the compilation and an engine's first run. Memory of mapped files is not counted: the kernel
+can reclaim it.
 """
 
 import argparse
@@ -29,71 +29,71 @@ STATUS: Final = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class Taken:
-    """What a step took."""
+    """Peak memory and seconds of a step."""
 
     peak_gb: float
     seconds: float
 
 
 def write(path: Path, gigabytes: float, outside: bool) -> None:
-    """A chain of products with weights of so many gigabytes, each of one number: equal ones are kept once."""
+    """Write a chain of products with weights of this size, each filled with its own number."""
     count = max(1, round(gigabytes * 1e9 / (4 * ROWS * COLUMNS) / 2)) * 2
-    shapes = [(ROWS, COLUMNS) if at % 2 == 0 else (COLUMNS, ROWS) for at in range(count)]
-    make = _elsewhere if outside else _inside
-    weights = [make(at, shape) for at, shape in enumerate(shapes)]
-    nodes = [helper.make_node("MatMul", [f"x{at}", f"w{at}"], [f"x{at + 1}"]) for at in range(count)]
+    shapes = [(ROWS, COLUMNS) if i % 2 == 0 else (COLUMNS, ROWS) for i in range(count)]
+    make = _external if outside else _embedded
+    weights = [make(i, shape) for i, shape in enumerate(shapes)]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(count)]
     ends = [helper.make_tensor_value_info(name, 1, [4, ROWS]) for name in ("x0", f"x{count}")]
     graph = helper.make_graph(nodes, "large", ends[:1], ends[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     path.write_bytes(model.SerializeToString())
     if outside:
         with path.with_name(WEIGHTS).open("wb") as file:
-            for at, shape in enumerate(shapes):
-                np.full(shape, at, "float32").tofile(file)
+            for i, shape in enumerate(shapes):
+                np.full(shape, i, "float32").tofile(file)
 
 
-def _inside(at: int, shape: tuple[int, int]) -> TensorProto:
-    return numpy_helper.from_array(np.full(shape, at, "float32"), f"w{at}")
+def _embedded(number: int, shape: tuple[int, int]) -> TensorProto:
+    return numpy_helper.from_array(np.full(shape, number, "float32"), f"w{number}")
 
 
-def _elsewhere(at: int, shape: tuple[int, int]) -> TensorProto:
+def _external(number: int, shape: tuple[int, int]) -> TensorProto:
     size = 4 * ROWS * COLUMNS
-    tensor = TensorProto(name=f"w{at}", data_type=TensorProto.FLOAT, dims=shape)
+    tensor = TensorProto(name=f"w{number}", data_type=TensorProto.FLOAT, dims=shape)
     tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", WEIGHTS), ("offset", at * size), ("length", size)):
+    for key, value in (("location", WEIGHTS), ("offset", number * size), ("length", size)):
         tensor.external_data.add(key=key, value=str(value))
     return tensor
 
 
 def main() -> None:
-    """Write the model, and tell what each step takes at most."""
+    """Write the model, and print each step's peak memory and seconds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--gb", type=float, default=1.0)
     parser.add_argument("--outside", action="store_true", help="weights in a file beside the model")
     parser.add_argument("--schedules", type=Path, help="what `mallorn tune --out` left of such a model")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    found: dict[str, Taken] = {}
+    results: dict[str, Taken] = {}
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch, "large.onnx")
-        _apart(write, path, args.gb, args.outside)
+        _in_child(write, path, args.gb, args.outside)
         size_gb = sum(file.stat().st_size for file in Path(scratch).iterdir()) / 1e9
         steps: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {"import": (_import, (path,))}
         if args.schedules:
             library = Path(scratch, "large.so")
             steps |= {"compile": (_compile, (path, args.schedules, library)), "load": (_load, (library,))}
         for name, (work, given) in steps.items():
-            taken = found[name] = _apart(_watched, work, given)
+            taken = results[name] = _in_child(_run_watched, work, given)
             times = taken.peak_gb / size_gb
             print(
                 f"{name}: {size_gb:.2f} GB of weights, {taken.peak_gb:.2f} GB at most ({times:.1f} times), "
                 f"{taken.seconds:.1f} s"
             )
     if args.json:
-        steps_found = {name: asdict(taken) for name, taken in found.items()}
-        most = max(taken.peak_gb for taken in found.values())
-        said = f"{most:.2f} GB at most, {most / size_gb:.1f} times the weights"
-        raw = {"headline": said, "weights_gb": size_gb, "steps": steps_found}
+        steps_found = {name: asdict(taken) for name, taken in results.items()}
+        peak_gb = max(taken.peak_gb for taken in results.values())
+        summary = f"{peak_gb:.2f} GB at most, {peak_gb / size_gb:.1f} times the weights"
+        raw = {"headline": summary, "weights_gb": size_gb, "steps": steps_found}
         args.json.write_text(json.dumps(raw | describe_host(), indent=1) + "\n")
 
 
@@ -108,9 +108,9 @@ def _compile(path: Path, schedules: Path, library: Path) -> None:
     from mallorn.core.values.manifest import MANIFEST, read_manifest
     from workers.tvm.compile_model import compile_model
 
-    known = read_manifest(schedules / MANIFEST)
-    target = parse_target(known.target).text
-    compile_model(str(path), str(schedules), target, known.recipe, str(library), {})
+    manifest = read_manifest(schedules / MANIFEST)
+    target = parse_target(manifest.target).text
+    compile_model(str(path), str(schedules), target, manifest.recipe, str(library), {})
 
 
 def _load(library: Path) -> None:
@@ -121,7 +121,7 @@ def _load(library: Path) -> None:
     main(tvm.runtime.tensor(np.zeros((4, ROWS), "float32"))).numpy()
 
 
-def _watched(work: Callable[..., None], given: tuple[Any, ...]) -> Taken:
+def _run_watched(work: Callable[..., None], args: tuple[Any, ...]) -> Taken:
     ended, peaks, started_sec = Event(), [0.0], time.monotonic()
 
     def watch() -> None:
@@ -131,7 +131,7 @@ def _watched(work: Callable[..., None], given: tuple[Any, ...]) -> Taken:
     watcher = Thread(target=watch)
     watcher.start()
     try:
-        work(*given)
+        work(*args)
     finally:
         ended.set()
         watcher.join()
@@ -139,12 +139,12 @@ def _watched(work: Callable[..., None], given: tuple[Any, ...]) -> Taken:
 
 
 def _own_gb() -> float:
-    """The memory of this process that is no file's."""
+    """Return the GB of anonymous memory of this process."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024 / 1e9
 
 
-def _apart(call: Callable[..., Any], *args: Any) -> Any:
+def _in_child(call: Callable[..., Any], *args: Any) -> Any:
     with get_context("spawn").Pool(1) as process:
         return process.apply(call, args)
 

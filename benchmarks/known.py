@@ -1,16 +1,16 @@
-"""What was learned from other networks, on a network that it has never seen.
+"""What measurements of other networks are worth for a network that was never measured.
 
 python -m benchmarks.known MODEL.onnx ... --work DIR [--target TEXT ...] [--trials 1000] [--seed 0]
 
-Of each network and target: a job of so many trials on an empty dataset, `own`. Then a dataset of all *other*
-networks' measurements on all targets and the bases that learned from them, and on a copy of it each: a
-zero-shot job, a one-shot job, and `warm`, a search with a fifth of the trials. Beside them `zero`, a job
-without trials on an empty dataset, and what `own` knew after 16 and 64 trials a task. All are compiled and
-timed in turn, in one sitting.
+For each network and target, `own` is a job with this many trials on an empty dataset. Then a
+dataset is made of all *other* networks' measurements on all targets, and bases trained on it;
+on copies of it run a zero-shot job, a one-shot job, and `warm`, a search with a fifth of the
+trials. `zero` is a job without trials on an empty dataset; `own@N` is the state of `own` after
+16 and 64 trials per task. All are compiled and timed in turn.
 
-Each finished cell is one raw file in docs/results/known/; DIR keeps the measurements, so that a second run
-makes what is missing. The headline is the latency of zero-shot over the end of the network's own trials, a
-geometric mean over networks and targets.
+Each finished cell is one raw file in docs/results/known/; DIR keeps the measurements, so a
+second run adds missing cells. The headline is the latency of zero-shot over that at the end of
+`own`, a geometric mean over networks and targets.
 """
 
 import argparse
@@ -50,7 +50,7 @@ ARMS: Final = (ZERO, *ANSWERS, WARM)
 
 @dataclass(frozen=True)
 class Place:
-    """A network on a target, and where its measurements are kept."""
+    """A network on a target; `work` is the folder that keeps measurements."""
 
     model: Path
     target: Target
@@ -80,14 +80,14 @@ def main() -> None:
         if place.name not in cells:
             cells.keep(place.name, _measure(place, places, args) | describe_host())
             print(*lines(report([cells[place.name]])), sep="\n", flush=True)
-    found = report([cells[place.name] for place in places])
+    result = report([cells[place.name] for place in places])
     if args.json:
-        args.json.write_text(json.dumps({"benchmark": "known", **describe_host(), **found}, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+        args.json.write_text(json.dumps({"benchmark": "known", **describe_host(), **result}, indent=1) + "\n")
+    print("\n".join(lines(result)), flush=True)
 
 
 def _tune(place: Place, args: argparse.Namespace) -> None:
-    """The network's own job, unless it has been run; the parcel is written last."""
+    """Run the network's own job unless its export, which is written last, exists."""
     if place.parcel.exists():
         return
     shutil.rmtree(place.own, ignore_errors=True)
@@ -125,17 +125,17 @@ def _measure(place: Place, places: Sequence[Place], args: argparse.Namespace) ->
 
 
 def _learn(others: Sequence[Place], models: Sequence[str], data: Path) -> list[str]:
-    """A dataset of other networks, and its bases; their names."""
+    """Import others' measurements, pretrain bases on them; return the active ones' names."""
     with dataset(data, None, create=True) as database:
         for other in others:
             import_dataset(database, other.parcel)
-        taught = training_data_of(database, None, Selection())
-        found = [base for model in models for base in pretrain(database, taught, model)]
-    return [f"{base.name} of {base.target}" for base in found if base.active]
+        training_data = training_data_of(database, None, Selection())
+        bases = [base for model in models for base in pretrain(database, training_data, model)]
+    return [f"{base.name} of {base.target}" for base in bases if base.active]
 
 
 def _jobs(place: Place, folder: Path, args: argparse.Namespace) -> Iterator[tuple[str, Arm]]:
-    """Each on a dataset of its own: an empty one for `zero`, the others' measurements for the rest."""
+    """Run each arm on a new dataset: empty for `zero`, else with others' measurements."""
     for name in args.arms:
         if name == ZERO:
             (folder / name).mkdir()

@@ -1,4 +1,4 @@
-"""From raw cells to what each answer reaches of a network's own trials, and in how many seconds."""
+"""Compare each arm's latency and seconds with a network's own trials, from raw cells."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,12 +9,12 @@ from benchmarks.checkpoints import Raw, geometric_mean, latency_us
 OWN: Final = "own"
 HEADLINE: Final = "zero-shot"
 WARM: Final = "warm"
-#: What two timings of one library may differ by: `warm` is where `own` is if it is no further behind.
+#: Two timings of one library differ by this; `warm` reaches `own` within it.
 NOISE: Final = 1.01
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
-    """Of each cell every arm's latency over `own`'s, geometric means over all cells, and the headline."""
+    """Return latencies over that of `own` per cell, geometric means, and the headline."""
     runs = [_run(cell) for cell in cells]
     arms = list(dict.fromkeys(arm for run in runs for arm in run["ratios"]))
     means = {
@@ -26,11 +26,11 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """A report for people, the headline last."""
+    """Yield the report as lines of text, the headline last."""
     for run in found["runs"]:
         ratios = ", ".join(f"{arm} {ratio:.3f}" for arm, ratio in run["ratios"].items())
         seconds = ", ".join(f"{arm} {taken:.0f} s" for arm, taken in run["seconds"].items())
-        yield f"{run['model']} on {run['target']}: {ratios}; {seconds}; {_told(run['sources'])}"
+        yield f"{run['model']} on {run['target']}: {ratios}; {seconds}; {_describe_sources(run['sources'])}"
     yield "; ".join(f"{arm} {mean:.3f}" for arm, mean in found["means"].items())
     yield f"warm jobs that are where own trials end: {found['warm_reached']} of {found['warm_of']}"
     yield f"{HEADLINE} over the end of the network's own trials: {found['headline']:.3f}"
@@ -50,10 +50,10 @@ def _run(cell: Raw) -> dict[str, Any]:
 
 
 def _sources(arm: Raw) -> dict[str, int]:
-    """How many tasks each source answered."""
+    """Count the tasks by the source of their answer."""
     answers = arm.get("details", {}).get("report", {}).get("answers") or {}
     return dict(Counter(answer["source"] for answer in answers.values()))
 
 
-def _told(sources: Mapping[str, int]) -> str:
+def _describe_sources(sources: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {source}" for source, count in sources.items()) or "no sources told"

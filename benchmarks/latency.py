@@ -1,19 +1,19 @@
-"""The latency of whole models in every engine that is installed, in turn in one sitting.
+"""Latency of whole models in every installed engine, timed in turn.
 
 python -m benchmarks.latency MODEL.onnx ... --schedules LABEL=DIR ... [--threads 2 1]
                              [--python PYTHON RIVAL=PYTHON ...] [--rivals NAME ...]
                              [--check FILE] [--json FILE]
 
-DIR holds one directory a model, DIR/<model>, as `mallorn tune MODEL --out DIR/<model>` writes it; several
-labels show several budgets side by side. The rivals run in the interpreter PYTHON, which has them installed
-(`pip install openvino onnx2torch torch iree-base-compiler[onnx] iree-base-runtime jaxonnxruntime "jax<0.5"`);
-one that is missing there or cannot read a model is left out and named. RIVAL=PYTHON gives one an interpreter
-of its own, since they need different versions of torch: `ncnn pnnx`, `MNN`, `executorch onnx2torch`,
-`zentorch ai-edge-litert litert-torch onnx2torch torch==2.14.*`. onnxruntime is timed in our own
-interpreter. Engines take turns of some 150 ms each, nine times over, each in a process of its own that is
-stopped while another runs. All outputs are compared with onnxruntime's. `--check` compares the ratios to
-onnxruntime with those that an earlier `--json` wrote, a verdict a model. The headline is the geometric mean,
-over the models, of the last label's latency over the best rival's.
+DIR holds one directory per model, DIR/<model>, as `mallorn tune MODEL --out DIR/<model>`
+writes it; several labels compare several budgets. Rivals run in the interpreter PYTHON, which
+has them installed (`pip install openvino onnx2torch torch iree-base-compiler[onnx]
+iree-base-runtime jaxonnxruntime "jax<0.5"`); missing and failing rivals are skipped and
+reported. RIVAL=PYTHON gives one its own, since versions of torch differ: `ncnn pnnx`, `MNN`,
+`executorch onnx2torch`, `zentorch ai-edge-litert litert-torch onnx2torch torch==2.14.*`.
+onnxruntime runs in our own interpreter. Engines take nine turns of some 150 ms in their own
+processes, stopped while another runs. All outputs are compared with onnxruntime's. `--check`
+compares ratios to onnxruntime with those of an earlier `--json`, per model. The headline is
+the last label's latency over the best rival's, a geometric mean over models.
 """
 
 import argparse
@@ -47,22 +47,22 @@ def main() -> None:
         for threads in args.threads:
             cells.append(_cell(model, threads, labels, args))
             print(f"{model.stem}, {threads} threads: done", flush=True)
-    found = summarise(cells, list(labels))
+    result = summarise(cells, list(labels))
     if args.json:
-        raw = {"benchmark": "latency", **describe_host(), **found}
+        raw = {"benchmark": "latency", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
     if args.check:
-        print("\n".join(verdicts(found, json.loads(args.check.read_text()))))
-    print("\n".join(lines(found)), flush=True)
+        print("\n".join(verdicts(result, json.loads(args.check.read_text()))))
+    print("\n".join(lines(result)), flush=True)
 
 
 def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.Namespace) -> dict[str, Any]:
-    """One model on so many threads in every engine."""
+    """Time one model with this number of threads in every engine."""
     exported = {label: read_exported(Path(folder, model.stem), None) for label, folder in labels.items()}
     with ExitStack() as stack:
         models = {
-            label: replace(stack.enter_context(local_model(model, one, threads)), room=None)
-            for label, one in exported.items()
+            label: replace(stack.enter_context(local_model(model, export, threads)), room=None)
+            for label, export in exported.items()
         }
         hits = {
             label: whole.compile(exported[label].directory.absolute(), _library(whole))
@@ -78,13 +78,13 @@ def _cell(model: Path, threads: int, labels: Mapping[str, str], args: argparse.N
             )
         engines[BASE] = loaded(stack, whole, BASE, None)
         inputs = str(whole.inputs)
-        held, left_out = rivals_of(args.rivals, args.python, model.absolute(), inputs, threads, stack)
+        rivals, left_out = rivals_of(args.rivals, args.python, model.absolute(), inputs, threads, stack)
         return {
             "model": model.stem,
             "threads": threads,
-            **compared(engines | held, whole, BASE),
+            **compared(engines | rivals, whole, BASE),
             "left_out": left_out,
-            "hits": {label: {"found": found.found, "of": found.of} for label, found in hits.items()},
+            "hits": {label: {"found": hit.found, "of": hit.of} for label, hit in hits.items()},
         }
 
 
@@ -93,7 +93,7 @@ def _library(model: WholeModel) -> Path:
 
 
 def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str) -> dict[str, Any]:
-    """Errors of all outputs against those of one engine, and latencies in turn."""
+    """Return errors of outputs against those of engine `base`, and latencies."""
     for name, engine in engines.items():
         engine.save_outputs(str(whole.outputs(name)))
     expected = whole.outputs(base)
@@ -105,7 +105,7 @@ def compared(engines: Mapping[str, Engine | Rival], whole: WholeModel, base: str
 
 
 def loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None) -> Engine:
-    """An engine that holds a library, or the model itself."""
+    """Start an engine and load the library, or the model itself without one."""
     engine = stack.enter_context(model.engine(name))
     model.begin_loading(engine, library).wait()
     return engine
@@ -114,7 +114,7 @@ def loaded(stack: ExitStack, model: WholeModel, name: str, library: Path | None)
 def rivals_of(
     names: Sequence[str], pythons: Sequence[str], model: Path, inputs: str, threads: int, stack: ExitStack
 ) -> tuple[dict[str, Rival], dict[str, str]]:
-    """Those that hold the model, and why the others do not."""
+    """Return the rivals that loaded the model, and the errors of the others."""
     held: dict[str, Rival] = {}
     left_out: dict[str, str] = {}
     for name in names:
@@ -130,10 +130,10 @@ def rivals_of(
 
 
 def python_of(rival: str, pythons: Sequence[str]) -> str:
-    """Its own interpreter, or the last one that is for all, or ours."""
-    named = dict(text.split("=", 1) for text in pythons if "=" in text)
+    """Return the rival's interpreter: its own, else the last general one, else ours."""
+    own = dict(text.split("=", 1) for text in pythons if "=" in text)
     common = [sys.executable, *(text for text in pythons if "=" not in text)]
-    return named.get(rival, common[-1])
+    return own.get(rival, common[-1])
 
 
 def _arguments() -> argparse.Namespace:

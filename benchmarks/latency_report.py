@@ -1,28 +1,28 @@
-"""What the latency benchmark found: a row a model and number of threads, ratios to onnxruntime in the run."""
+"""Report of the latency benchmark: one row per model and thread count, with ratios."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Final
 
 BASE: Final = "onnxruntime"
-# Two sittings on one machine differ by so much at times.
+# Two runs on one machine may differ by this factor.
 NOISE: Final = 1.1
 Cell = Mapping[str, Any]
 
 
 def summarise(cells: Sequence[Cell], labels: Sequence[str]) -> dict[str, Any]:
-    """The cells with their ratios, and the headline: the last label over the best rival, geometric mean."""
+    """Return cells with ratios, and the headline: last label over best rival."""
     last = labels[-1]
-    beside = [_median(cell, last) / min(_rivals(cell, labels).values()) for cell in cells]
+    over_rival = [_median(cell, last) / min(_rivals(cell, labels).values()) for cell in cells]
     return {
         "labels": list(labels),
         "cells": [{**cell, "over_onnxruntime": _ratios(cell)} for cell in cells],
-        "headline": prod(beside) ** (1 / len(beside)),
+        "headline": prod(over_rival) ** (1 / len(over_rival)),
     }
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A table in Markdown, what was left out, and the headline."""
+    """Return a Markdown table, the skipped engines, and the headline."""
     cells: list[Cell] = found["cells"]
     names = list(dict.fromkeys(name for cell in cells for name in cell["latency_us"]))
     table = [
@@ -40,25 +40,25 @@ def lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def verdicts(found: Mapping[str, Any], stored: Mapping[str, Any]) -> list[str]:
-    """Whether our last label's ratio to onnxruntime is what it was, cell by cell; the labels may differ."""
-    known = {(cell["model"], cell["threads"]): _last_ratio(stored, cell) for cell in stored["cells"]}
+    """Compare each cell's ratio of our last label with the stored ratio; labels may differ."""
+    before = {(cell["model"], cell["threads"]): _last_ratio(stored, cell) for cell in stored["cells"]}
     return [
-        _verdict(cell, _last_ratio(found, cell), known.get((cell["model"], cell["threads"])))
+        _verdict(cell, _last_ratio(found, cell), before.get((cell["model"], cell["threads"])))
         for cell in found["cells"]
     ]
 
 
-def _last_ratio(found: Mapping[str, Any], cell: Cell) -> float:
-    return _ratios(cell)[found["labels"][-1]]
+def _last_ratio(summary: Mapping[str, Any], cell: Cell) -> float:
+    return _ratios(cell)[summary["labels"][-1]]
 
 
-def _verdict(cell: Cell, ratio: float, before: float | None) -> str:
-    told = f"{cell['model']}, {cell['threads']} threads: {ratio:.2f} of onnxruntime's latency"
-    if before is None:
-        return f"{told}; nothing is stored to compare with"
-    change = ratio / before
+def _verdict(cell: Cell, ratio: float, stored: float | None) -> str:
+    summary = f"{cell['model']}, {cell['threads']} threads: {ratio:.2f} of onnxruntime's latency"
+    if stored is None:
+        return f"{summary}; nothing is stored to compare with"
+    change = ratio / stored
     words = "slower" if change > NOISE else "faster" if change < 1 / NOISE else "as before"
-    return f"{told}, {before:.2f} stored: {words}"
+    return f"{summary}, {stored:.2f} stored: {words}"
 
 
 def _entries(cell: Cell, names: Sequence[str]) -> list[str]:

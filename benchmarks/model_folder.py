@@ -1,4 +1,4 @@
-"""Arguments of benchmarks that take networks from a folder."""
+"""Command-line arguments of benchmarks that take networks from a folder."""
 
 import argparse
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def folder_parser(doc: str | None) -> argparse.ArgumentParser:
-    """Return a parser of `FOLDER [NAME ...]`, whose help is the module's docstring as it stands."""
+    """Return a parser of `FOLDER [NAME ...]` whose help is `doc`, with its line breaks."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", metavar="NAME", help="files without their ending; all by default")
@@ -14,7 +14,7 @@ def folder_parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def files_of(arguments: argparse.Namespace, pattern: str = "*.onnx") -> Iterator[Path]:
-    """Yield the files of the folder that were named, or all, in their order."""
+    """Yield the named files of the folder, or all, sorted."""
     for path in sorted(arguments.folder.glob(pattern)):
         if not arguments.names or path.stem in arguments.names:
             yield path

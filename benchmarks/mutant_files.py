@@ -1,4 +1,4 @@
-"""Small models with something wrong in them, the same of each number: what disks and tools do to files."""
+"""Broken small models, as disks and tools produce them; the number determines the model."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ OPERATORS: Final = tuple(sorted({schema.name for schema in defs.get_all_schemas(
 
 
 def mutant(number: int) -> bytes:
-    """A model's bytes with one to three things wrong."""
+    """Return a model's bytes after up to three changes; 30 % have damaged bytes, too."""
     rng = random.Random(number)
     model = rng.choice(MODELS)()
     for _ in range(rng.randint(0, 3)):
         rng.choice(CHANGES)(rng, model)
     data = model.SerializeToString()
-    return _damaged(rng, data) if rng.random() < 0.3 else data
+    return _damage(rng, data) if rng.random() < 0.3 else data
 
 
 def _model(
@@ -118,8 +118,8 @@ def quantised() -> ModelProto:
         helper.make_node("MatMul", ["d", "w"], ["m"]),
         helper.make_node("LayerNormalization", ["m", "g"], ["y"], axis=-1),
     ]
-    given = {"scale": np.float32(0.1), "point": np.int8(0), "w": _floats(8, 4), "g": _floats(4)}
-    return _model(nodes, (4, 8), **given)
+    weights = {"scale": np.float32(0.1), "point": np.int8(0), "w": _floats(8, 4), "g": _floats(4)}
+    return _model(nodes, (4, 8), **weights)
 
 
 MODELS: Final = (
@@ -133,24 +133,24 @@ MODELS: Final = (
 )
 
 
-def _damaged(rng: random.Random, data: bytes) -> bytes:
-    found = bytearray(data)
+def _damage(rng: random.Random, data: bytes) -> bytes:
+    content = bytearray(data)
     kind = rng.randrange(4)
     if kind == 0:
         return data[: rng.randrange(len(data))]
     if kind == 1:
         begin = rng.randrange(len(data))
-        return bytes(found[:begin] + found[begin : begin + rng.randrange(64)] * 2 + found[begin:])
+        return bytes(content[:begin] + content[begin : begin + rng.randrange(64)] * 2 + content[begin:])
     for _ in range(rng.randint(1, 8)):
-        place = rng.randrange(len(found))
-        found[place] = rng.randrange(256) if kind == 2 else found[place] ^ (1 << rng.randrange(8))
-    return bytes(found)
+        place = rng.randrange(len(content))
+        content[place] = rng.randrange(256) if kind == 2 else content[place] ^ (1 << rng.randrange(8))
+    return bytes(content)
 
 
 def _graph(rng: random.Random, model: ModelProto) -> GraphProto:
     inner = [a.g for node in model.graph.node for a in node.attribute if a.HasField("g")]
-    found: GraphProto = rng.choice([model.graph, model.graph, *inner])
-    return found
+    graph: GraphProto = rng.choice([model.graph, model.graph, *inner])
+    return graph
 
 
 def _node(rng: random.Random, model: ModelProto) -> NodeProto:
@@ -158,8 +158,8 @@ def _node(rng: random.Random, model: ModelProto) -> NodeProto:
         *_graph(rng, model).node,
         *(node for function in model.functions for node in function.node),
     ]
-    found: NodeProto = rng.choice(nodes) if nodes else model.graph.node.add(op_type="Relu", output=["y"])
-    return found
+    node: NodeProto = rng.choice(nodes) if nodes else model.graph.node.add(op_type="Relu", output=["y"])
+    return node
 
 
 def _names(model: ModelProto) -> list[str]:
@@ -196,9 +196,9 @@ def another_output(rng: random.Random, model: ModelProto) -> None:
 def another_order(rng: random.Random, model: ModelProto) -> None:
     nodes = list(_graph(rng, model).node)
     rng.shuffle(nodes)
-    kept = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     del model.graph.node[:]
-    model.graph.node.extend(kept)
+    model.graph.node.extend(copies)
 
 
 def doubled(rng: random.Random, model: ModelProto) -> None:
@@ -251,10 +251,10 @@ def absurd_attribute(rng: random.Random, model: ModelProto) -> None:
     node = _node(rng, model)
     schema = [name for s in defs.get_all_schemas() if s.name == node.op_type for name in s.attributes]
     name = rng.choice([*(a.name for a in node.attribute), *schema, "axis"])
-    kept = [a for a in node.attribute if a.name != name]
+    others = [a for a in node.attribute if a.name != name]
     value = rng.choice([rng.choice(ABSURD), rng.choices(ABSURD, k=rng.randint(1, 5)), float("nan"), "words"])
     node.ClearField("attribute")
-    node.attribute.extend([*kept, helper.make_attribute(name, value)])
+    node.attribute.extend([*others, helper.make_attribute(name, value)])
 
 
 def another_version(rng: random.Random, model: ModelProto) -> None:

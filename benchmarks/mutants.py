@@ -1,4 +1,4 @@
-"""Imports broken models, and tells how each ends.   python -m benchmarks.mutants [--json FILE]"""
+"""Import broken models and count the outcomes.   python -m benchmarks.mutants [--json FILE]"""
 
 import argparse
 import json
@@ -21,11 +21,11 @@ MEMORY_BYTES: Final = 8 << 30
 
 
 def ending(graphs: ModelCompiler, data: bytes, folder: Path) -> tuple[str, str]:
-    """How the import of these bytes ends, and what is said."""
+    """Import these bytes; return the outcome and its message."""
     path = folder / "model.onnx"
     path.write_bytes(data)
     try:
-        found = graphs.extract.within(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
+        model = graphs.extract.within(LIMIT_SEC, str(path), TARGET, stored_recipe(TUNED), {})
     except InvalidModel as error:
         return "refused", error.message
     except ChildTimeout as error:
@@ -34,11 +34,11 @@ def ending(graphs: ModelCompiler, data: bytes, folder: Path) -> tuple[str, str]:
         return "crashed", error.message
     except ChildError as error:
         return "failed", error.message
-    return "imported", f"{len(found.tasks)} tasks"
+    return "imported", f"{len(model.tasks)} tasks"
 
 
 def main() -> None:
-    """Print those that end badly, and how many end how."""
+    """Print the imports that end badly, and the number of each outcome."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--first", type=int, default=0)
@@ -48,13 +48,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ModelCompiler(memory_bytes=MEMORY_BYTES) as graphs:
         for number in range(args.first, args.first + args.count):
             started_sec = time.monotonic()
-            how, said = ending(graphs, mutant(number), Path(folder))
+            outcome, message = ending(graphs, mutant(number), Path(folder))
             seconds = time.monotonic() - started_sec
-            ends[how] += 1
+            ends[outcome] += 1
             longest_sec = max(longest_sec, seconds)
-            if how not in ("imported", "refused"):
-                print(f"{number}: {how} after {seconds:.1f} s: {said[:300]}", flush=True)
-    bad = sum(count for how, count in ends.items() if how not in ("imported", "refused"))
+            if outcome not in ("imported", "refused"):
+                print(f"{number}: {outcome} after {seconds:.1f} s: {message[:300]}", flush=True)
+    bad = sum(count for outcome, count in ends.items() if outcome not in ("imported", "refused"))
     raw = {"headline": f"{bad} of {args.count} crashed or hung", "first": args.first, "ends": dict(ends)}
     raw["longest_sec"] = round(longest_sec, 1)
     if args.json:

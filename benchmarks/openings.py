@@ -1,12 +1,12 @@
-"""How near its best a base opens a task that nobody measured: the searchers that it guides, side by side.
+"""How near the optimum a base's first proposals are for a task without measurements.
 
 python -m benchmarks.openings [SEARCHER/MODEL ...] [--kinds made-up recorded] [--seeds 5] [--json FILE]
 
-Each made-up shape and each recorded task in turn is the one that nobody measured. A base of the cost model
-learns from the others of its kind: 200 random candidates of a shape, all that was recorded of a task. Then
-the searcher proposes with it, the defaults left out and nothing measured meanwhile. The figure is the best of
-the first few proposals over the optimum, geometric mean; what failed counts as 10. A proposal for a recorded
-task is moved to the nearest recorded candidate (docs/replay.md), which blurs what the searcher meant.
+Each synthetic shape and recorded task in turn is left out. A base of the cost model learns
+from the others: 200 random candidates of a shape, all trials of a recorded task. Then the
+searcher proposes with it, without defaults. The figure is the best of the first proposals over
+the optimum, a geometric mean; failures count as 10. Proposals for a recorded task are moved to
+the nearest recorded candidate (docs/replay.md), which blurs choices.
 """
 
 import argparse
@@ -41,7 +41,7 @@ SHAPES: Final = (
     (1024, 128, 256),
     (192, 192, 768),
 )
-DRAWN: Final = 200  # candidates of a made-up shape that a base learns from
+DRAWN: Final = 200  # candidates of a synthetic shape that a base learns from
 FIRST: Final = (1, 4, 16)
 KINDS: Final = ("made-up", "recorded")
 ARMS: Final = (
@@ -61,31 +61,31 @@ Known = tuple[Arena, Sequence[Trial]]
 
 
 def main() -> None:
-    """Leave one out, open it, tell."""
+    """Compute and print the figures of all arms on each kind of space."""
     options = _arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
     figures: dict[str, dict[str, list[float]]] = {}
     for name in options.kinds:
-        figures[name] = _figures(_known(name, options.spaces), options.arms, options.seeds)
+        figures[name] = _figures(_arenas(name, options.spaces), options.arms, options.seeds)
         print(f"\n{name}\n{'':28}" + "".join(f"{f'best of {many}':>12}" for many in FIRST))
         for arm, best in figures[name].items():
             print(f"{arm:28}" + "".join(f"{ratio:12.3f}" for ratio in best), flush=True)
     headline = _headline(figures)
     if options.json:
-        told = {"headline": headline, "seeds": options.seeds, "first": FIRST, "figures": figures}
-        options.json.write_text(json.dumps(told | describe_host(), indent=1) + "\n")
+        content = {"headline": headline, "seeds": options.seeds, "first": FIRST, "figures": figures}
+        options.json.write_text(json.dumps(content | describe_host(), indent=1) + "\n")
     print(headline)
 
 
-def _known(kind: str, spaces: Path) -> list[Known]:
+def _arenas(kind: str, spaces: Path) -> list[Known]:
     return list(_made_up() if kind == "made-up" else _recorded(spaces))
 
 
 def _made_up() -> Iterator[Known]:
-    for at, shape in enumerate(SHAPES):
+    for seed, shape in enumerate(SHAPES):
         arena = SyntheticArena(*shape)
-        drawn = dict.fromkeys(arena.space.sample(np.random.default_rng(at), DRAWN))
-        yield arena, [arena.measure(candidate) for candidate in drawn]
+        samples = dict.fromkeys(arena.space.sample(np.random.default_rng(seed), DRAWN))
+        yield arena, [arena.measure(candidate) for candidate in samples]
 
 
 def _recorded(spaces: Path) -> Iterator[Known]:
@@ -94,35 +94,35 @@ def _recorded(spaces: Path) -> Iterator[Known]:
             yield RecordedArena(task, ShownSpace.WIDE), task.trials
 
 
-def _figures(known: Sequence[Known], arms: Sequence[str], seeds: int) -> dict[str, list[float]]:
-    """By arm the geometric means of the best of the first few."""
+def _figures(arenas: Sequence[Known], arms: Sequence[str], seeds: int) -> dict[str, list[float]]:
+    """Return geometric means of the best of the first proposals, by arm."""
     logs: dict[str, list[list[float]]] = {arm: [] for arm in arms}
-    for at, (arena, _) in enumerate(known):
+    for number, (arena, _) in enumerate(arenas):
         bases: dict[str, CostModel] = {}
         for arm in arms:
             search, _, model = arm.partition("/")
             if model not in bases:
-                bases[model] = _base(model, [each for other, each in enumerate(known) if other != at])
+                bases[model] = _base(model, [each for other, each in enumerate(arenas) if other != number])
             for seed in range(seeds):
                 logs[arm].append(_opening(arena, Combination(search, model, "topk"), bases[model], seed))
     return {arm: np.exp(np.mean(each, axis=0)).round(4).tolist() for arm, each in logs.items()}
 
 
-def _base(name: str, known: Sequence[Known]) -> CostModel:
-    """A model of all these tasks."""
+def _base(name: str, arenas: Sequence[Known]) -> CostModel:
+    """Fit a cost model to the trials of all these tasks."""
     make = Combination(STANDARD.search, name, STANDARD.sampler).make_model()
     assert make is not None, "an opening needs a cost model"
-    groups = np.repeat(np.arange(len(known)), [len(trials) for _, trials in known])
-    trials = [trial for _, each in known for trial in each]
+    groups = np.repeat(np.arange(len(arenas)), [len(trials) for _, trials in arenas])
+    trials = [trial for _, each in arenas for trial in each]
     label = labels([t.latency_us for t in trials], groups, [t.outcome for t in trials])
-    rows = [arena.space.features([trial.candidate for trial in each]) for arena, each in known]
+    rows = [arena.space.features([trial.candidate for trial in each]) for arena, each in arenas]
     model = make()
     model.fit(np.concatenate(rows), label, groups, seed=0)
     return model
 
 
 def _opening(arena: Arena, chosen: Combination, base: CostModel, seed: int) -> list[float]:
-    """Logarithms of the best of the first few proposals over the optimum."""
+    """Return log(best of the first 1, 4 and 16 proposals / optimum)."""
     taken = pending([Proposal(candidate, None, DEFAULT) for candidate in arena.space.defaults()])
     rng = np.random.default_rng(seed)
     proposals = arena.propose(chosen.searcher(), Request(arena.space, taken, base, max(FIRST), rng))

@@ -1,12 +1,12 @@
-"""Seconds per trial of Mallorn beside stock MetaSchedule, and what model each of them ends with.
+"""Seconds per trial of Mallorn and of stock MetaSchedule, and the latency of their models.
 
 python -m benchmarks.overhead [MODEL ...] [--trials N] [--seed 0] [--json FILE]
 
-Both arms get the identical module (the same graph recipe), the same evaluator and threads and an empty
-dataset; ours times candidates in full, as stock does (`stopping=fixed`). Stock runs 64 trials a batch and at
-least 64 a task. MODEL is an ONNX file; without one the examples mlp and bert-small are built. The headline is
-the geometric mean of stock's seconds per trial over ours, ours counted from submit to the finished export:
-measured again, verified, compiled and timed, which stock is not.
+Both arms get the same module (the same graph recipe), evaluator and threads, and an empty
+dataset; ours times candidates in full, as stock does (`stopping=fixed`). Stock runs 64 trials
+per batch and at least 64 per task. MODEL is an ONNX file; without one, the examples mlp and
+bert-small are built. The headline is stock's seconds per trial over ours, a geometric mean.
+Ours include final measurements, verification and export, which stock does not do.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _cell(model: Path, target: Target, trials: int | None, seed: int, folder: Path) -> dict[str, Any]:
-    """One model: stock, then ours, then both models timed in turn."""
+    """Run stock, then ours on one model, then time both results in turn."""
     folder.mkdir()
     count = trials or TRIALS_PER_TASK * count_tasks(model, target, RECIPE)
     _say(f"{model.stem}: {count} trials, stock first")
@@ -64,8 +64,8 @@ def _cell(model: Path, target: Target, trials: int | None, seed: int, folder: Pa
     }
 
 
-def _per_trial(arm: Arm, what: str) -> float:
-    return float(arm.figures()[f"{what}_sec_per_trial"])
+def _per_trial(arm: Arm, phase: str) -> float:
+    return float(arm.figures()[f"{phase}_sec_per_trial"])
 
 
 def _examples(folder: Path) -> list[Path]:

@@ -1,13 +1,13 @@
-"""What the web page does with very many tasks: when it shows them, and how it moves.
+"""Speed of the web page for a job with very many tasks: first rows, scrolling, sorting.
 
 python -m benchmarks.page [--tasks 10000] [--rounds 2000] [--repeats 5] [--seed 0] [--json FILE]
 
-A coordinator in a process of its own serves a job with so many tasks, some of them measured, to headless
-Chromium (apt-get install chromium; pip install playwright; make page). Each repeat is a browser context with
-an empty cache: the milliseconds from the call of the address to the first paint and to the first rows of the
-task table, then frames a second and the longest frame while the table is scrolled from top to end, and
-the milliseconds of a sort. A picture goes to build/screenshots. Aims: 1.5 s, 30 frames a second. The headline
-is the median time to the rows.
+A coordinator in a new process serves a job with this many tasks, some measured, to headless
+Chromium (apt-get install chromium; pip install playwright; make page). Each repeat is a
+browser context with an empty cache: milliseconds from navigation to the first paint and to the
+first rows of the task table, then frames per second and the longest frame while the table
+scrolls from top to end, and milliseconds of a sort. A screenshot goes to build/screenshots.
+Aims: 1.5 s, 30 frames a second. The headline is the median time to the rows.
 """
 
 import argparse
@@ -41,10 +41,10 @@ def main() -> None:
         job_id = _prepare(Path(folder), args)
         with _coordinator(Path(folder)) as url, browser() as chromium:
             visits = [visit(chromium, f"{url}#/jobs/{job_id}") for _ in range(args.repeats)]
-    middle = {name: median(look[name] for look in visits) for name in visits[0]}
+    middle = {name: median(times[name] for times in visits) for name in visits[0]}
     if args.json:
-        asked = {name: getattr(args, name) for name in ("tasks", "rounds", "seed")}
-        raw = {"benchmark": "page", **asked, **describe_host(), "visits": visits, "median": middle}
+        arguments = {name: getattr(args, name) for name in ("tasks", "rounds", "seed")}
+        raw = {"benchmark": "page", **arguments, **describe_host(), "visits": visits, "median": middle}
         args.json.write_text(json.dumps(raw | {"headline": middle["rows_ms"]}, indent=1) + "\n")
     _say(f"first paint {middle['first_paint_ms']:.0f} ms, sort {middle['sort_ms']:.0f} ms")
     _say(f"scrolling {middle['fps']:.0f} frames a second, longest frame {middle['longest_frame_ms']:.0f} ms")
@@ -65,7 +65,7 @@ def _prepare(folder: Path, args: argparse.Namespace) -> str:
 
 @contextmanager
 def _coordinator(folder: Path) -> Iterator[str]:
-    """`mallorn serve` over the data; its address."""
+    """Run `mallorn serve` on the data directory; yield its URL."""
     port = free_port()
     environment = os.environ | {
         "MALLORN_DATA_DIR": str(folder),

@@ -1,4 +1,4 @@
-"""A job with very many tasks, as a service would have left it in the middle of its tuning."""
+"""Fill a database with a job with very many tasks, in the middle of its tuning."""
 
 from dataclasses import dataclass
 from random import Random
@@ -31,14 +31,14 @@ TARGET: Final = '{"kind":"llvm","mcpu":"znver5","num-cores":16}'
 OPERATORS: Final = ("conv2d", "matmul", "softmax", "layer_norm", "batch_matmul", "pool2d")
 A_ROUND: Final = 8
 ROUND_SEC: Final = 4.0
-VISITS: Final = 4  # rounds of a task that was measured
+VISITS: Final = 4  # rounds of each measured task
 FAILED: Final = 0.05
-GAIN: Final = 0.8  # what a later round's best is of the one before
+GAIN: Final = 0.8  # best of a round over that of the task's round before
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What all rows of the job share."""
+    """Ids and start time that all rows of the job share."""
 
     job_id: str
     target_id: int
@@ -48,16 +48,16 @@ class Place:
 
 
 def fill(database: Database, tasks: int, rounds: int, seed: int) -> str:
-    """Store a tuning job with so many rounds behind it, some for each task that it has begun; its id."""
+    """Store a tuning job with finished rounds, four per measured task; return its id."""
     random = Random(seed)
     with database.transaction() as session:
         place, workloads = _job(session, tasks, random)
     with database.transaction() as session:
         ids = [task.id for task in Tasks(session).list(place.job_id)]
-        begun = min(tasks, max(1, rounds // VISITS))
+        measured = min(tasks, max(1, rounds // VISITS))
         for index in range(rounds):
-            at = index % begun
-            best_us = (20 + 1980 * at / begun) * GAIN ** (index // begun)
+            at = index % measured
+            best_us = (20 + 1980 * at / measured) * GAIN ** (index // measured)
             _round(session, random, place, index, {"task_id": ids[at], "workload_id": workloads[at]}, best_us)
     return place.job_id
 
@@ -69,30 +69,30 @@ def _job(session: Session, tasks: int, random: Random) -> tuple[Place, list[int]
     job = Jobs(session).create(NewJob(OWNER, NAME, MODEL, target, 8 * tasks, None, 0, options))[0]
     context = Contexts(session).ensure(target, "epyc", "0.27.0", 16, {"number": 3}).id
     sketch = Sketches(session).ensure_many([NewSketch(Sketch("s", "[]", ()), "tvm/1", "0.27.0")])["s"]
-    names = [(f"{at:064x}", random.choice(OPERATORS)) for at in range(tasks)]
-    known = Workloads(session).ensure_many([_workload(at, *name, random) for at, name in enumerate(names)])
+    names = [(f"{nr:064x}", random.choice(OPERATORS)) for nr in range(tasks)]
+    ids = Workloads(session).ensure_many([_workload(nr, *name, random) for nr, name in enumerate(names)])
     rows = [
-        NewTask(at, f"fused_{op}_{at}", random.randint(1, 12), known[key], f"operator:{op}")
-        for at, (key, op) in enumerate(names)
+        NewTask(nr, f"fused_{op}_{nr}", random.randint(1, 12), ids[key], f"operator:{op}")
+        for nr, (key, op) in enumerate(names)
     ]
     Tasks(session).add_many(job.id, rows)
     Jobs(session).move(job.id, [JobState.QUEUED], JobState.TUNING)
-    return Place(job.id, target, context, sketch, job.created_at), [known[key] for key, _ in names]
+    return Place(job.id, target, context, sketch, job.created_at), [ids[key] for key, _ in names]
 
 
-def _workload(at: int, key: str, op: str, random: Random) -> NewWorkload:
+def _workload(nr: int, key: str, op: str, random: Random) -> NewWorkload:
     work = random.uniform(1e6, 1e9)
-    return NewWorkload(key, f"fused_{op}_{at}", op, f"s{at % 40}", work, "{}", {"args": []}, {}, "0.27.0")
+    return NewWorkload(key, f"fused_{op}_{nr}", op, f"s{nr % 40}", work, "{}", {"args": []}, {}, "0.27.0")
 
 
 def _round(
-    session: Session, random: Random, place: Place, index: int, of: dict[str, int], best_us: float
+    session: Session, random: Random, place: Place, index: int, ids: dict[str, int], best_us: float
 ) -> None:
     begin_sec = place.start_sec + ROUND_SEC * index
     began = dict.fromkeys(("created_at", "started_at"), begin_sec)
     expected = RoundForecast(expected_us=best_us, low_us=0.8 * best_us, high_us=1.4 * best_us, gain_us=10.0)
     row = {
-        **of,
+        **ids,
         **began,
         "finished_at": begin_sec + ROUND_SEC,
         "job_id": place.job_id,
@@ -119,7 +119,7 @@ def _round(
     common = {
         "job_id": place.job_id,
         "round_id": round_id,
-        "workload_id": of["workload_id"],
+        "workload_id": ids["workload_id"],
         "target_id": place.target_id,
         "context_id": place.context_id,
         "sketch_id": place.sketch_id,

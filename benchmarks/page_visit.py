@@ -1,4 +1,4 @@
-"""One look at a page in headless Chromium, with what it measures noted in the page itself."""
+"""Load a page in headless Chromium and measure it by scripts inside the page."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 PICTURES: Final = Path("build/screenshots")
 WAIT_MS: Final = 60_000
 VIEW: Final = {"width": 1440, "height": 900}
-# Noted in the page itself: the driver's own way there and back would count otherwise.
+# Runs inside the page; otherwise the driver's round trips would be included.
 WATCH_ROWS: Final = """
 new MutationObserver((_changes, observer) => {
   if (!document.querySelector('[aria-label="Tasks"] tbody a')) return;
@@ -21,7 +21,7 @@ new MutationObserver((_changes, observer) => {
   requestAnimationFrame(() => requestAnimationFrame(() => { window.rowsShownMs = performance.now(); }));
 }).observe(document, { childList: true, subtree: true });
 """
-# The page's own policy refuses the driver's wait_for_function, which is an eval.
+# The page's content security policy forbids wait_for_function, which uses eval.
 ROWS_SHOWN: Final = """
 () => new Promise((done) => {
   const look = () => (window.rowsShownMs ? done(window.rowsShownMs) : requestAnimationFrame(look));
@@ -61,20 +61,20 @@ SCROLL_SEC: Final = 4
 
 @contextmanager
 def browser() -> Iterator[Any]:
-    """A headless Chromium; exits with what is missing where there is none."""
+    """Run a headless Chromium. Raises SystemExit if it is not installed."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
     if executable is None:
         sys.exit("no Chromium: apt-get install chromium")
     # Chromium's sandbox refuses to run as root.
     args = ["--no-sandbox"] if os.geteuid() == 0 else []
-    with import_module("playwright.sync_api").sync_playwright() as running:
-        started = running.chromium.launch(executable_path=executable, args=args)
-        yield started
-        started.close()
+    with import_module("playwright.sync_api").sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=executable, args=args)
+        yield chromium
+        chromium.close()
 
 
 def visit(chromium: Any, url: str) -> dict[str, float]:
-    """Load a job's page with an empty cache, then scroll and sort its tasks."""
+    """Load a job's page with an empty cache, scroll and sort its tasks; return the times."""
     context = chromium.new_context(viewport=VIEW)
     try:
         page = context.new_page()

@@ -1,13 +1,13 @@
-"""The planner's policies played over recorded and drawn tuning curves, on simulated devices.
+"""Simulate the planner's policies on recorded and synthetic tuning curves and devices.
 
 python -m benchmarks.planner_sim [--policies NAME ...] [--devices 1 8 64] [--seeds 20] [--json FILE]
 python -m benchmarks.planner_sim --scale [--decisions 100000] [--json FILE]
 
-The real planner decides (services.planner.planner.plan); curves answer. A round of any size is a cut of what
-was recorded of its task, and takes the seconds that was recorded for it. The final latency is the weighted
-total at the end of all recorded curves; a run that ends before it is within 1.05x is charged with every
-trial that it left unseen. Recorded curves come from `python -m benchmarks.record_curves`; drawn ones are
-new for every seed and only show weaknesses: thresholds are judged on recorded curves.
+The real planner decides (services.planner.planner.plan); curves give the results. A round takes the next
+part of the task's recorded trials, and their recorded seconds. The final latency is the weighted total
+at the end of all curves; a run that ends before it is within 1.05x is charged with all its remaining
+trials. Recorded curves come from `python -m benchmarks.record_curves`; synthetic ones are new for every
+seed and only show weaknesses: thresholds are chosen on recorded curves.
 
 The headline is the geometric mean over the recorded models of the trials that `dynatune` needs to come within
 1.05x of the final latency on one device, over those of `round-robin`. With --scale it is the median
@@ -49,26 +49,26 @@ def main() -> None:
 
 def _policies(args: argparse.Namespace) -> dict[str, Any]:
     file = CurveFile(args.curves)
-    over = _chosen(arenas(recordings(file.rounds()), synthetic=not args.recorded_only), args.models)
-    fewest = {arena: oracle(arena, _seeds(arena, args)) for arena in over}
+    selected = _select(arenas(recordings(file.rounds()), synthetic=not args.recorded_only), args.models)
+    fewest = {arena: oracle(arena, _seeds(arena, args)) for arena in selected}
     print(HEAD, flush=True)
     for arena, trials in fewest.items():
         print(oracle_line(arena.kind, arena.name, trials), flush=True)
     cells: list[Cell] = []
-    for arena in over:
+    for arena in selected:
         for cell in tournament([arena], args.policies, args.devices, _seeds(arena, args), args.round_size):
             cells.append(cell)
             print(line(cell), flush=True)
     ratios = list(_ratios(cells))
     print("\n".join(ratio_lines(ratios)))
-    alike = list(_ratios(_alike(cells, over, args)))
-    if alike:
-        print("the same with first visits as small for the baselines:", *ratio_lines(alike), sep="\n")
+    equal = list(_ratios(_alike(cells, selected, args)))
+    if equal:
+        print("the same with first visits as small for the baselines:", *ratio_lines(equal), sep="\n")
     headline = _headline(ratios)
     bound = None
     if headline is not None:
-        known = {arena.name: trials[FACTORS[0]] for arena, trials in fewest.items()}
-        bound = foresight(cells, "round-robin", known, FACTORS[0])
+        best = {arena.name: trials[FACTORS[0]] for arena, trials in fewest.items()}
+        bound = foresight(cells, "round-robin", best, FACTORS[0])
         print(f"with foresight it would be {bound:.3f}")
     print(f"trials of {JUDGED} over those of round-robin to 1.05x, geometric mean: {headline}")
     raw: dict[str, Any] = {"recorded_on": file.facts(), "cells": [figures(cell) for cell in cells]}
@@ -78,20 +78,20 @@ def _policies(args: argparse.Namespace) -> dict[str, Any]:
     ]
     return raw | {
         "ratios": [ratio_figures(found) for found in ratios],
-        "ratios_with_equal_first_visits": [ratio_figures(found) for found in alike],
+        "ratios_with_equal_first_visits": [ratio_figures(found) for found in equal],
         "foresight": bound,
         "headline": headline,
     }
 
 
 def _seeds(arena: Arena, args: argparse.Namespace) -> int:
-    """How many play on these curves."""
-    drawn: int | None = args.drawn_seeds
-    return drawn if drawn is not None and arena.kind == SYNTHETIC else int(args.seeds)
+    """Return the number of seeds to run on these curves."""
+    synthetic: int | None = args.drawn_seeds
+    return synthetic if synthetic is not None and arena.kind == SYNTHETIC else int(args.seeds)
 
 
 def _alike(cells: list[Cell], over: list[Arena], args: argparse.Namespace) -> list[Cell]:
-    """Recorded curves, one device: the judged policy's cells, and baselines with first visits of its size."""
+    """Return cells of dynatune and of baselines with its first visit (recorded, 1 device)."""
     judged = [cell for cell in cells if (cell.kind, cell.devices, cell.policy) == (RECORDED, 1, JUDGED)]
     recorded = [arena for arena in over if arena.kind == RECORDED]
     policies = [name for name in args.policies if name in BASELINES] if judged else []
@@ -110,19 +110,19 @@ def _ratios(cells: list[Cell]) -> Iterator[Ratio]:
 
 
 def _headline(ratios: list[Ratio]) -> float | None:
-    """None when a needed policy, the recorded models or one device were left out."""
-    wanted = (JUDGED, "round-robin", RECORDED, 1, FACTORS[0], "trials")
-    found = (r for r in ratios if (r.policy, r.against, r.kind, r.devices, r.factor, r.what) == wanted)
-    return next((round(r.mean, 3) for r in found), None)
+    """Return the headline; None if a needed policy, models or one device were not run."""
+    key = (JUDGED, "round-robin", RECORDED, 1, FACTORS[0], "trials")
+    matches = (r for r in ratios if (r.policy, r.against, r.kind, r.devices, r.factor, r.what) == key)
+    return next((round(r.mean, 3) for r in matches), None)
 
 
 def _scale(args: argparse.Namespace) -> dict[str, Any]:
-    load, found = Load(decisions=args.decisions), {}
+    load, results = Load(decisions=args.decisions), {}
     for policy in args.policies:
         strain = measure(load, policy)
         turn = median_of(strain.turn_ms)
         median, p99 = strain.percentile_ms(50), strain.percentile_ms(99)
-        found[policy] = {
+        results[policy] = {
             "median_ms": median,
             "p99_ms": p99,
             "median_turn_ms": turn,
@@ -136,12 +136,12 @@ def _scale(args: argparse.Namespace) -> dict[str, Any]:
             f"memory {strain.rss_mib[-1]:.0f} MiB, {strain.growth:.3f} of what it was after a fifth",
             flush=True,
         )
-    headline = found[JUDGED]["median_ms"] if JUDGED in found else None
+    headline = results[JUDGED]["median_ms"] if JUDGED in results else None
     print(f"median of a decision of {JUDGED}, ms: {headline}")
-    return {"load": asdict(load), "policies": found, "headline": headline}
+    return {"load": asdict(load), "policies": results, "headline": headline}
 
 
-def _chosen(over: list[Arena], names: list[str] | None) -> list[Arena]:
+def _select(over: list[Arena], names: list[str] | None) -> list[Arena]:
     return [arena for arena in over if names is None or arena.name in names]
 
 

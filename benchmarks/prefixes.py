@@ -1,4 +1,4 @@
-"""The schedules an arm would have ended with after its first trials, as directories that stock TVM loads."""
+"""Directories of the best schedules after an arm's first trials, which stock TVM loads."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ Record = dict[str, Any]
 
 
 def stock_prefix(work_dir: Path, trials: int, folder: Path) -> Path:
-    """Stock commits in the order it measures, so its first lines are its first trials."""
+    """Copy stock's first `trials` records, which it writes in the order of measurement."""
     folder.mkdir(parents=True)
     shutil.copyfile(work_dir / WORKLOADS, folder / WORKLOADS)
     lines = (work_dir / RECORDS).read_text().splitlines()[:trials]
@@ -36,22 +36,22 @@ def our_prefixes(
     shares: Sequence[float],
     untried: Path | None = None,
 ) -> dict[str, Path]:
-    """An arm's schedules after each share of its trials, by `NAME@TRIALS`; its dataset is in the folder.
+    """Write an arm's schedules after each share of its trials; return them by `NAME@TRIALS`.
 
-    A task without a trial gets what is in `untried`, the schedules of a job without trials, as it would from
-    a job that ends there.
+    Reads the dataset in `folder`. A task without a trial gets its schedule from `untried`, the result
+    of a job without trials, as if the job ended at that point.
     """
-    found = {}
+    directories = {}
     for count in sorted({round(len(records) * share) for share in shares}):
         prefix = our_prefix(folder / "data", target, records, count, folder / f"first-{count}")
         if untried is not None:
             complete(prefix, untried)
-        found[f"{name}@{count}"] = prefix
-    return found
+        directories[f"{name}@{count}"] = prefix
+    return directories
 
 
 def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: int, folder: Path) -> Path:
-    """The fastest of each workload among the first trials, oldest first in `records`; nothing is verified."""
+    """Write each workload's fastest of the first trials, unverified; oldest come first."""
     fastest: dict[str, Record] = {}
     for record in records[:trials]:
         rival = fastest.get(record["workload"])
@@ -61,19 +61,19 @@ def our_prefix(data: Path, target: Target, records: Sequence[Record], trials: in
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         with database.session() as session:
             texts = [_texts(session, record) for record in fastest.values()]
-        found = zip(fastest.values(), texts, strict=True)
-        rows = [_row(compiler, target, record, *both) for record, both in found]
+        pairs = zip(fastest.values(), texts, strict=True)
+        rows = [_row(compiler, target, record, *both) for record, both in pairs]
         graphs.write_database(str(folder), target.text, rows)
     database.dispose()
     return folder
 
 
 def complete(directory: Path, other: Path) -> None:
-    """Add another directory's records of those workloads that this one lacks."""
+    """Add another directory's records of workloads that this directory lacks."""
     workloads, records = _lines(directory / WORKLOADS), _lines(directory / RECORDS)
-    known = {workload[0] for workload in workloads}
+    keys = {workload[0] for workload in workloads}
     for workload, record in _joined(other):
-        if workload[0] not in known:
+        if workload[0] not in keys:
             records.append([len(workloads), record])
             workloads.append(workload)
     for name, lines in ((WORKLOADS, workloads), (RECORDS, records)):
@@ -81,7 +81,7 @@ def complete(directory: Path, other: Path) -> None:
 
 
 def _joined(directory: Path) -> list[tuple[Any, Any]]:
-    """Each record with its workload."""
+    """Return each workload with its record."""
     workloads = _lines(directory / WORKLOADS)
     return [(workloads[index], record) for index, record in _lines(directory / RECORDS)]
 
@@ -91,7 +91,7 @@ def _lines(file: Path) -> list[Any]:
 
 
 def _texts(session: Session, record: Record) -> tuple[str, str]:
-    """The program and the sketch's trace of a record, from the dataset that holds it."""
+    """Return the program and the sketch's trace of a record, from its dataset."""
     workload_id = Workloads(session).ids([record["workload"]])[record["workload"]]
     (sketch,) = Sketches(session).by_key([record["sketch"]]).values()
     return tir_of(Workloads(session).get(workload_id)), sketch.trace
@@ -99,7 +99,7 @@ def _texts(session: Session, record: Record) -> tuple[str, str]:
 
 def _row(compiler: CandidateCompiler, target: Target, record: Record, tir: str, trace: str) -> Tuned:
     decisions = record["decisions"]
-    full = compiler.full_trace(tir, target.text, trace, decisions)
-    if full is None:
+    full_trace = compiler.full_trace(tir, target.text, trace, decisions)
+    if full_trace is None:
         raise ValueError(f"{record} can no longer be rebuilt")
-    return Tuned(tir, full, [time_us / 1e6 for time_us in record["run_us"]])
+    return Tuned(tir, full_trace, [time_us / 1e6 for time_us in record["run_us"]])

@@ -1,12 +1,12 @@
-"""What a round of proposals costs: 64 of about 4,000 considered, for a convolution, by every searcher.
+"""Cost of a round of proposals of every searcher: 64 of about 4,000, for a convolution.
 
 python -m benchmarks.proposals [--search NAME ...] [--lengths 200 2000] [--repeats 5] [--json FILE]
 
-No compiler runs: the space is that of a recorded task, free to move in, and the history is made up. Its
-candidates are drawn from the space, as fast as a model of the recording expects; one in 16 failed. Times are
-medians over the repeats, each with a history of its own. The headline: seconds on the wall of the default
-searcher and of the slowest with the shortest history, and how much longer at most the processor takes with
-the longest.
+No compiler runs: the space is the full one of a recorded task, and histories are synthetic:
+candidates of the space with latencies that a model of the recording predicts; one in 16
+failed. Times are medians over the repeats, each with a different history. The headline is wall
+seconds of the default and of the slowest searcher with the shortest history, and the largest
+ratio of processor seconds with the longest history to those with the shortest.
 """
 
 import argparse
@@ -37,29 +37,29 @@ from searchers.space import Candidate, Space
 
 SPACES: Final = Path("benchmarks/data/spaces.parquet")
 DEFAULTS: Final = JobOptions()
-FAILS: Final = 16  # one in so many
-LEAST_SEC: Final = 0.01  # the growth of less is noise
-Figures = dict[int, dict[str, float]]  # by length of the history
+FAILS: Final = 16  # one trial in this many
+LEAST_SEC: Final = 0.01  # growth from smaller values is noise
+Figures = dict[int, dict[str, float]]  # keyed by length of the history
 
 
 def main() -> None:
-    """Measure searcher by searcher, and tell."""
+    """Measure all searchers and print the figures."""
     options = _arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
     task = _task(options.spaces, options.task)
     space, model = learned(task)
-    lives = [_history(space, model, max(options.lengths), seed) for seed in range(options.repeats)]
+    histories = [_history(space, model, max(options.lengths), seed) for seed in range(options.repeats)]
     print(f"{task.name}: wall and processor seconds by length of the history")
-    found = {name: _figures(name, space, model, lives, options) for name in options.search}
-    headline = _headline(found, min(options.lengths), max(options.lengths))
+    results = {name: _figures(name, space, model, histories, options) for name in options.search}
+    headline = _headline(results, min(options.lengths), max(options.lengths))
     if options.json:
-        raw = {"task": task.name, "count": options.count, "repeats": options.repeats, "searchers": found}
+        raw = {"task": task.name, "count": options.count, "repeats": options.repeats, "searchers": results}
         options.json.write_text(json.dumps(raw | {"headline": headline} | describe_host(), indent=1) + "\n")
     print(headline)
 
 
 def _task(path: Path, op: str) -> RecordedTask:
-    """The first of the operator that worked."""
+    """Return the first recorded task of the operator with a valid time."""
     for task in read_tasks(path):
         if task.op == op and task.optimum_us is not None:
             return task
@@ -67,18 +67,18 @@ def _task(path: Path, op: str) -> RecordedTask:
 
 
 def learned(task: RecordedTask) -> tuple[Space, CostModel]:
-    """The task's whole space, and the default model of what was recorded in it."""
+    """Return the task's full space, and a default model fitted to its recorded trials."""
     recorded = RecordedSpace(task)
     space = WideSpace(recorded)
-    known = [recorded.measure(candidate) for candidate in recorded.candidates]
-    return space, trained(space, known, resolve("cost_model", DEFAULTS.cost_model), seed=0)
+    trials = [recorded.measure(candidate) for candidate in recorded.candidates]
+    return space, trained(space, trials, resolve("cost_model", DEFAULTS.cost_model), seed=0)
 
 
 def _history(space: Space, model: CostModel, length: int, seed: int) -> list[Trial]:
     rng = np.random.default_rng(seed)
-    drawn = list(dict.fromkeys(space.sample(rng, 2 * length)))[:length]
-    speeds = model.predict(space.features(drawn)).mean.tolist()
-    return [_trial(each, 1000.0 * exp(-speed), rng) for each, speed in zip(drawn, speeds, strict=True)]
+    candidates = list(dict.fromkeys(space.sample(rng, 2 * length)))[:length]
+    speeds = model.predict(space.features(candidates)).mean.tolist()
+    return [_trial(each, 1000.0 * exp(-speed), rng) for each, speed in zip(candidates, speeds, strict=True)]
 
 
 def _trial(candidate: Candidate, time_us: float, rng: np.random.Generator) -> Trial:
@@ -92,14 +92,14 @@ def _figures(
     name: str, space: Space, model: CostModel, lives: Sequence[Sequence[Trial]], options: argparse.Namespace
 ) -> Figures:
     searcher: Searcher = resolve("search", name)(resolve("sampler", DEFAULTS.sampler)())
-    _seconds(searcher, space, lives[0][:64], model, options.count)  # imports and caches that last
+    _seconds(searcher, space, lives[0][:64], model, options.count)  # warm up imports and caches
     figures: Figures = {}
     for length in sorted(options.lengths):
-        runs = [_seconds(searcher, space, life[:length], model, options.count) for life in lives]
+        runs = [_seconds(searcher, space, history[:length], model, options.count) for history in lives]
         wall, processor = map(median, zip(*runs, strict=True))
         figures[length] = {"wall_sec": wall, "processor_sec": processor}
-    told = "".join(f"{f['wall_sec']:10.3f}{f['processor_sec']:8.3f}" for f in figures.values())
-    print(f"{name:14}{told}", flush=True)
+    line = "".join(f"{f['wall_sec']:10.3f}{f['processor_sec']:8.3f}" for f in figures.values())
+    print(f"{name:14}{line}", flush=True)
     return figures
 
 
@@ -111,11 +111,11 @@ def _seconds(
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-def _headline(found: dict[str, Figures], short: int, long: int) -> str:
-    wall = {name: figures[short]["wall_sec"] for name, figures in found.items()}
-    told = dict.fromkeys([*filter(wall.__contains__, [DEFAULTS.search]), max(wall, key=wall.__getitem__)])
-    ratios = [_spent(figures, long) / _spent(figures, short) for figures in found.values()]
-    seconds = ", ".join(f"{name} {wall[name]:.3f} s" for name in told)
+def _headline(results: dict[str, Figures], short: int, long: int) -> str:
+    wall = {name: figures[short]["wall_sec"] for name, figures in results.items()}
+    names = dict.fromkeys([*filter(wall.__contains__, [DEFAULTS.search]), max(wall, key=wall.__getitem__)])
+    ratios = [_spent(figures, long) / _spent(figures, short) for figures in results.values()]
+    seconds = ", ".join(f"{name} {wall[name]:.3f} s" for name in names)
     return f"{seconds}; after {long} trials at most {max(ratios):.2f} times as long"
 
 

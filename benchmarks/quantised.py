@@ -1,14 +1,14 @@
-"""Networks in 8 bits: our int8 beside our float32, and beside other engines on the same quantised file.
+"""Latency of 8-bit networks: our int8 against our float32 and against other engines.
 
 python -m benchmarks.quantised FOLDER [NAME ...] --work DIR [--trials 0] [--threads 2 1] [--samples 8]
                                [--python PYTHON] [--rivals openvino_cpu] [--raw docs/results/int8]
 
-FOLDER holds ONNX files of float32 numbers with fixed shapes. Each is quantised as `mallorn quantize` does it,
-by random samples; it and the quantised one are a job each. Then engines take turns of some 150 ms, each in a
-process of its own that is stopped while another runs: ours on both files, onnxruntime on both, and rivals,
-from the interpreter PYTHON, on the quantised one. Errors are against onnxruntime in float32, on inputs that
-the quantiser did not see. DIR keeps files and schedules, and --raw a file for each network and number of
-threads: a second run makes what is missing. The headline is the geometric mean of our float32 over our int8.
+FOLDER holds ONNX files in float32 with fixed shapes. Each is quantised as by `mallorn
+quantize`, on random samples; both files are a job each. Then engines take turns of some 150 ms
+in their own processes, stopped while another runs: ours and onnxruntime on both files, and
+rivals on the quantised one, with inputs that the quantiser did not see. DIR keeps files and
+schedules, --raw one file per network and number of threads: a second run adds missing ones.
+The headline is our float32 latency over our int8 latency, a geometric mean.
 """
 
 import argparse
@@ -39,7 +39,7 @@ RAW: Final = Path("docs/results/int8")
 
 @dataclass(frozen=True)
 class Network:
-    """A network's two files, and the schedules of each."""
+    """Paths of a network's float32 and quantised files and of their schedules."""
 
     real: Path
     work: Path
@@ -57,7 +57,7 @@ class Network:
 
 
 def main() -> None:
-    """Quantise, tune and time what is missing, and print the table."""
+    """Quantise, tune and time all missing cells, and print the table."""
     args = _arguments()
     cells = Cells(args.raw)
     files = list(files_of(args))
@@ -65,19 +65,19 @@ def main() -> None:
         sys.exit(f"no such .onnx files in {args.folder}")
     args.work.mkdir(parents=True, exist_ok=True)
     networks = [Network(path, args.work) for path in files]
-    named = {
+    cell_names = {
         (each, count): f"{each.name}_{args.trials}_{count}" for each in networks for count in args.threads
     }
-    missing = {key: name for key, name in named.items() if name not in cells}
+    missing = {key: name for key, name in cell_names.items() if name not in cells}
     _tune(dict.fromkeys(each for each, _ in missing), args)
     for (network, threads), name in missing.items():
-        cells.keep(name, _measured(network, threads, args) | describe_host())
+        cells.keep(name, _measure(network, threads, args) | describe_host())
         print(f"{network.name}, {threads} threads: done", flush=True)
-    print(table([Cell.of(cells[name]) for name in named.values()]))
+    print(table([Cell.of(cells[name]) for name in cell_names.values()]))
 
 
 def _tune(networks: Mapping[Network, None], args: argparse.Namespace) -> None:
-    """What has no schedules yet; jobs end before anything is timed."""
+    """Tune files that have no schedules; all jobs end before engines are timed."""
     labels = [(each, label) for each in networks for label in (FLOAT, INT8)]
     missing = [(each, label) for each, label in labels if not each.schedules(args.trials, label).is_dir()]
     if not missing:
@@ -96,20 +96,20 @@ def _quantise(network: Network, args: argparse.Namespace) -> None:
     ranges = read_exported(network.schedules(args.trials, FLOAT), None).manifest.input_ranges
     samples = network.work / f"{network.name}.npz"
     with ModelCompiler() as graphs:
-        drawn = []
-        for seed in range(1, args.samples + 1):  # 0 is what engines are given
+        inputs = []
+        for seed in range(1, args.samples + 1):  # engines get inputs of seed 0
             graphs.make_inputs(str(network.real), str(samples), seed, {}, ranges)
             with np.load(samples) as file:
-                drawn.append(dict(file))
+                inputs.append(dict(file))
     np.savez(
         samples,
         allow_pickle=False,
-        **{name: np.concatenate([one[name] for one in drawn]) for name in drawn[0]},
+        **{name: np.concatenate([one[name] for one in inputs]) for name in inputs[0]},
     )
     quantised(network.real, samples, network.bytes_)
 
 
-def _measured(network: Network, threads: int, args: argparse.Namespace) -> dict[str, Any]:
+def _measure(network: Network, threads: int, args: argparse.Namespace) -> dict[str, Any]:
     with ExitStack() as stack:
         engines: dict[str, Engine | Rival] = {}
         for file, label, rival in ((network.real, FLOAT, RIVAL_FLOAT), (network.bytes_, INT8, RIVAL)):
@@ -122,12 +122,12 @@ def _measured(network: Network, threads: int, args: argparse.Namespace) -> dict[
                 rival: loaded(stack, whole, rival, None),
             }
         bytes_, inputs = network.bytes_.absolute(), str(whole.inputs)
-        held, left_out = rivals_of(args.rivals, args.python, bytes_, inputs, threads, stack)
+        rivals, left_out = rivals_of(args.rivals, args.python, bytes_, inputs, threads, stack)
         return {
             "model": network.name,
             "threads": threads,
             "trials": args.trials,
-            **compared(engines | held, whole, RIVAL_FLOAT),
+            **compared(engines | rivals, whole, RIVAL_FLOAT),
             "left_out": left_out,
         }
 

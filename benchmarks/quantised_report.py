@@ -1,4 +1,4 @@
-"""What networks in 8 bits come to: the table of cells, and its headline."""
+"""Table and headline of the benchmark of 8-bit networks."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from benchmarks.oracle.gaps import geometric
 
 FLOAT, INT8 = "float32", "int8"  # ours
 RIVAL_FLOAT, RIVAL = "onnxruntime-float32", "onnxruntime"
-AHEAD: Final = 0.9  # of the best rival's latency
+AHEAD: Final = 0.9  # share of the best rival's latency that counts as ahead
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A network on so many threads: medians in microseconds and errors, by engine."""
+    """Figures of a network and thread count: median latency in us, and error, by engine."""
 
     name: str
     threads: int
@@ -22,17 +22,17 @@ class Cell:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> "Cell":
-        latency = {name: float(found["median"]) for name, found in stored["latency_us"].items()}
+        latency = {name: float(times["median"]) for name, times in stored["latency_us"].items()}
         return cls(stored["model"], stored["threads"], latency, stored["errors"])
 
     @property
     def gain(self) -> float:
-        """Our float32 over our int8."""
+        """Latency of our float32 over that of our int8."""
         return self.latency_us[FLOAT] / self.latency_us[INT8]
 
     @property
     def best_rival(self) -> str:
-        """The fastest other engine on the quantised file."""
+        """Name of the fastest other engine on the quantised file."""
         others = (name for name in self.latency_us if name not in (FLOAT, INT8, RIVAL_FLOAT))
         return min(others, key=lambda name: self.latency_us[name])
 
@@ -42,7 +42,7 @@ class Cell:
 
 
 def table(cells: Sequence[Cell]) -> str:
-    """A row each, and under them the headline of each number of threads."""
+    """Return one row per cell, then a headline per number of threads."""
     engines = list(dict.fromkeys(name for cell in cells for name in cell.latency_us))
     head = [
         "network",
@@ -59,13 +59,13 @@ def table(cells: Sequence[Cell]) -> str:
 
 
 def headlines(cells: Sequence[Cell]) -> list[str]:
-    """The gain, and on how many networks a tenth and more ahead of the best rival."""
+    """Return gain, ratio to the best rival, and networks a tenth ahead, per thread count."""
     return [
-        f"{count} threads: gain {_mean(cell.gain for cell in of):.2f}, over the best rival "
-        f"{_mean(cell.over_rival for cell in of):.2f}, ahead by a tenth on "
-        f"{sum(cell.over_rival <= AHEAD for cell in of)} of {len(of)}"
+        f"{count} threads: gain {_mean(cell.gain for cell in selected):.2f}, over the best rival "
+        f"{_mean(cell.over_rival for cell in selected):.2f}, ahead by a tenth on "
+        f"{sum(cell.over_rival <= AHEAD for cell in selected)} of {len(selected)}"
         for count in sorted({cell.threads for cell in cells})
-        if (of := [cell for cell in cells if cell.threads == count])
+        if (selected := [cell for cell in cells if cell.threads == count])
     ]
 
 

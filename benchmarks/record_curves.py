@@ -1,9 +1,9 @@
-"""Records tuning curves for the planner's simulator: the real engine tunes every task of a model in turn.
+"""Record tuning curves for the planner's simulator: jobs tune all tasks of a model in turn.
 
 python -m benchmarks.record_curves MODEL.onnx ... [--rounds 10] [--seed 0 ...] [--out FILE.parquet]
 
-A cell is a model and a seed: one job on a fresh service of its own, round-robin, 16 candidates a round. A
-finished cell is stored at once; a second run makes only the cells that are missing or shorter than asked for.
+A cell is a model and a seed: one job on a new service, round-robin, 16 candidates per round. Finished
+cells are stored at once; a second run records cells that are missing or have too few rounds.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How well a second measurement orders what a first one did: how much of an order is noise.
+"""How well a second measurement reproduces the order of the first: the effect of noise.
 
 python -m benchmarks.repeats [--data PATH PATH] [--json FILE]
 
-Of candidates that both recordings hold, task by task: the share of pairs that the second has in the order of
-the first, that of pairs more than 3 % apart, and the median deviation of the second's times from the first's,
-beside the task's own shift between the two. A model that knew the true times would order a recording better
-than this, as only one of the two would be noisy; not by much where this is little.
+Per task, for candidates in both recordings: the share of all pairs, and of those over 3 %
+apart, that the second orders as the first does, and the median deviation of its times from the
+first's beyond the task's shift. A model that knew true times would order a recording better,
+as only one of the two is noisy; little, where the deviation is small.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from costmodels.metrics import pairwise_accuracy
 from mallorn.core.errors import InvalidRequest, MallornError
 from research.pretraining.training_data import TaskData
 
-FEWEST: Final = 8  # candidates in both, below which a task tells nothing
+FEWEST: Final = 8  # candidates in both recordings; tasks with fewer are skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A task that was measured twice."""
+    """Agreement of the two measurements of one task."""
 
     task: str
     candidates: int
@@ -40,38 +40,38 @@ class Repeated:
 
 
 def main() -> None:
-    """Compare task by task."""
+    """Compare all tasks of the two recordings, and print the figures."""
     options = _arguments()
     try:
         first, second = (load(path).training_data.tasks for path in options.data)
-        found = repeated(first, second)
+        results = repeated(first, second)
     except MallornError as error:
         sys.exit(f"{error.message}\n{error.hint}")
-    for each in found:
+    for each in results:
         print(
             f"{each.task:40}{each.candidates:5}{each.pairs:8.3f}{each.pairs_apart:8.3f}{each.deviation:8.1%}"
         )
-    said = headline(found)
+    summary = headline(results)
     if options.json:
-        raw = {"headline": said, "tasks": [asdict(each) for each in found]} | describe_host()
+        raw = {"headline": summary, "tasks": [asdict(each) for each in results]} | describe_host()
         options.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print(said)
+    print(summary)
 
 
 def repeated(first: Sequence[TaskData], second: Sequence[TaskData]) -> list[Repeated]:
-    """Tasks of the same workload on the same target. Raises InvalidRequest where there are none."""
+    """Compare tasks of equal workload and target. Raises InvalidRequest if there are none."""
     others = {(task.workload, task.target): task for task in second}
     pairs = [(task, others.get((task.workload, task.target))) for task in first]
-    found = [_compared(task, other) for task, other in pairs if other is not None]
-    if not (told := [each for each in found if each is not None]):
+    compared = [_compare(task, other) for task, other in pairs if other is not None]
+    if not (valid := [each for each in compared if each is not None]):
         raise InvalidRequest(
             f"no task has {FEWEST} candidates in both recordings", hint="record the same model twice"
         )
-    return told
+    return valid
 
 
 def headline(found: Sequence[Repeated]) -> str:
-    """Means over tasks."""
+    """Return the means over tasks as text."""
     pairs, apart = (np.nanmean([getattr(each, name) for each in found]) for name in ("pairs", "pairs_apart"))
     deviation = np.median([each.deviation for each in found])
     return (
@@ -80,23 +80,23 @@ def headline(found: Sequence[Repeated]) -> str:
     )
 
 
-def _compared(task: TaskData, other: TaskData) -> Repeated | None:
-    again = {trial.candidate: trial.time_us for trial in other.trials}
-    twice = [
-        (once, then)
+def _compare(task: TaskData, other: TaskData) -> Repeated | None:
+    second_us = {trial.candidate: trial.time_us for trial in other.trials}
+    times = [
+        (one, two)
         for trial in task.trials
-        if (once := trial.time_us) is not None and (then := again.get(trial.candidate)) is not None
+        if (one := trial.time_us) is not None and (two := second_us.get(trial.candidate)) is not None
     ]
-    if len(twice) < FEWEST:
+    if len(times) < FEWEST:
         return None
-    logs = -np.log(np.array(twice, dtype=np.float64))
-    ones, others = (logs[:, at].astype(np.float32) for at in (0, 1))
-    alike, shift = np.zeros(len(twice), dtype=np.int64), logs[:, 0] - logs[:, 1]
+    logs = -np.log(np.array(times, dtype=np.float64))
+    ones, others = (logs[:, column].astype(np.float32) for column in (0, 1))
+    one_group, shift = np.zeros(len(times), dtype=np.int64), logs[:, 0] - logs[:, 1]
     return Repeated(
         f"{task.op} {task.workload[:8]}",
-        len(twice),
-        pairs=pairwise_accuracy(others, ones, alike),
-        pairs_apart=pairwise_accuracy(others, ones, alike, tie=APART),
+        len(times),
+        pairs=pairwise_accuracy(others, ones, one_group),
+        pairs_apart=pairwise_accuracy(others, ones, one_group, tie=APART),
         deviation=float(np.median(np.abs(shift - np.median(shift)))),
     )
 

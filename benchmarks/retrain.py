@@ -1,9 +1,9 @@
-"""What a refit costs as a family's rows grow to a million: made-up rows, no TVM, no device, a minute or two.
+"""Cost of a refit by the number of rows, up to a million synthetic rows; needs no TVM.
 
 python -m benchmarks.retrain [MODEL ...] [--rows 1000 10000 100000 1000000] [--repeats 3] [--json FILE]
 
-A refit labels all rows, draws its sample of them (the newest, the best, some of the rest), computes the
-features of the sample and fits the model. Drawing is all that grows; the rest is bounded by the sample.
+A refit labels all rows, draws a sample (the newest, the best, some others), extracts its features and
+fits the model. Only the draw, with labelling, grows with the rows. All takes a minute or two.
 """
 
 import argparse
@@ -30,8 +30,8 @@ from searchers.synthetic_space import SyntheticSpace
 from workers.round.train_cost_model import MAX_ROWS
 
 SIZES: Final = (1_000, 10_000, 100_000, 1_000_000)
-REFERENCE: Final = 10_000  # the least size at which the sample is full
-POOL: Final = 20_000  # distinct candidates; more rows are repeats with other noise
+REFERENCE: Final = 10_000  # smallest of SIZES at which the sample is full
+POOL: Final = 20_000  # distinct candidates; further rows repeat them with other noise
 SHAPES: Final = ((256, 256, 256), (128, 512, 64), (64, 64, 1024), (512, 256, 128))
 NOISE: Final = 0.05
 WARM_UP: Final = 200
@@ -39,66 +39,66 @@ WARM_UP: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Rows of one family, oldest first, as a trainer reads them."""
+    """Synthetic rows of one family, oldest first."""
 
     spaces: Sequence[SyntheticSpace]
     pools: Sequence[Sequence[Candidate]]
     groups: NDArray[np.int64]
-    places: NDArray[np.int64]  # in the pool of the row's group
+    places: NDArray[np.int64]  # index in the pool of the row's group
     latencies_us: Sequence[float | None]
     outcomes: Sequence[Outcome]
 
 
 def main() -> None:
-    """Run and write down."""
+    """Run the benchmark and write its JSON file."""
     options = _arguments()
     print(f"{'':14}{'rows':>10}{'draw s':>9}{'features s':>12}{'fit s':>8}{'refit s':>9}")
-    found = {name: compare(name, options.rows, options.repeats) for name in options.models}
-    slowest = max(found, key=lambda name: growth(found[name]))
+    results = {name: compare(name, options.rows, options.repeats) for name in options.models}
+    slowest = max(results, key=lambda name: growth(results[name]))
     headline = (
-        f"a refit on {max(options.rows):,} rows takes {growth(found[slowest]):.1f} times one on "
-        f"{_reference(found[slowest]):,} ({slowest})"
+        f"a refit on {max(options.rows):,} rows takes {growth(results[slowest]):.1f} times one on "
+        f"{_reference(results[slowest]):,} ({slowest})"
     )
     if options.json:
-        shown = {"models": found, "sample": MAX_ROWS, "repeats": options.repeats, "headline": headline}
-        options.json.write_text(json.dumps(shown | describe_host(), indent=1) + "\n")
+        content = {"models": results, "sample": MAX_ROWS, "repeats": options.repeats, "headline": headline}
+        options.json.write_text(json.dumps(content | describe_host(), indent=1) + "\n")
     print(headline)
 
 
 def compare(name: str, sizes: Sequence[int], repeats: int) -> dict[str, dict[str, float]]:
-    """The median seconds of each part of a refit, by the number of rows; printed as they come."""
-    found = {}
-    refit(name, made_up(WARM_UP), 0)  # whatever is imported on first use is not what a refit costs
+    """Return median seconds of each part of a refit, by number of rows; print each row."""
+    results = {}
+    refit(name, made_up(WARM_UP), 0)  # warm up: imports on first use do not count
     for size in sizes:
         family = made_up(size)
         runs = [refit(name, family, seed) for seed in range(repeats)]
         medians = {part: median(run[part] for run in runs) for part in runs[0]}
-        found[str(size)] = medians | {"refit": sum(medians.values())}
+        results[str(size)] = medians | {"refit": sum(medians.values())}
         parts = f"{medians['draw']:9.3f}{medians['features']:12.3f}{medians['fit']:8.3f}"
-        print(f"{name:14}{size:10,}{parts}{found[str(size)]['refit']:9.3f}", flush=True)
-    return found
+        print(f"{name:14}{size:10,}{parts}{results[str(size)]['refit']:9.3f}", flush=True)
+    return results
 
 
 def growth(found: dict[str, dict[str, float]]) -> float:
-    """Seconds with the most rows over seconds with the least rows that fill the sample."""
+    """Return a refit's seconds with the most rows over those at the reference size."""
     return found[str(max(map(int, found)))]["refit"] / found[str(_reference(found))]["refit"]
 
 
-def _reference(found: dict[str, Any]) -> int:
-    sizes = sorted(map(int, found))
+def _reference(results: dict[str, Any]) -> int:
+    sizes = sorted(map(int, results))
     return next((size for size in sizes if size >= REFERENCE), sizes[-1])
 
 
 def made_up(size: int) -> Family:
-    """What a formula answers for candidates of several products of matrices, with a little noise."""
+    """Generate rows of several matrix products: latencies of a formula, with noise."""
     rng = np.random.default_rng(size)
     spaces = [SyntheticSpace(*shape) for shape in SHAPES]
     pools = [space.sample(rng, min(size, POOL) // len(spaces) + 1) for space in spaces]
-    known = [space.latency_us(pool) for space, pool in zip(spaces, pools, strict=True)]
+    latencies = [space.latency_us(pool) for space, pool in zip(spaces, pools, strict=True)]
     groups = rng.integers(len(spaces), size=size)
     places = np.array([rng.integers(len(pools[group])) for group in groups])
     noise = np.exp(rng.normal(0, NOISE, size))
-    times = [known[group][at] * by for group, at, by in zip(groups, places, noise, strict=True)]
+    times = [latencies[group][row] * factor for group, row, factor in zip(groups, places, noise, strict=True)]
     valid = [bool(np.isfinite(us)) for us in times]
     return Family(
         spaces=spaces,
@@ -111,26 +111,26 @@ def made_up(size: int) -> Family:
 
 
 def refit(name: str, family: Family, seed: int) -> dict[str, float]:
-    """Wall seconds of the parts of one refit, as `workers.round.train_cost_model` does them."""
+    """Return wall seconds of the parts of a refit, as in `workers.round.train_cost_model`."""
     started = time.perf_counter()
     label = labels(family.latencies_us, family.groups, family.outcomes)
     useful = np.flatnonzero(informative(family.outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=seed)]
-    drawn = time.perf_counter()
+    sampled = time.perf_counter()
     features = describe(family, chosen)
     described = time.perf_counter()
     model: CostModel = resolve("cost_model", name)()
     model.fit(features, label[chosen], family.groups[chosen], seed=seed)
     fitted = time.perf_counter()
-    return {"draw": drawn - started, "features": described - drawn, "fit": fitted - described}
+    return {"draw": sampled - started, "features": described - sampled, "fit": fitted - described}
 
 
 def describe(family: Family, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-    """The features of the sample, task by task."""
+    """Return the features of the sampled rows."""
     rows = np.zeros((len(chosen), DECISIONS.width), dtype=np.float32)
     for group, (space, pool) in enumerate(zip(family.spaces, family.pools, strict=True)):
         lines = np.flatnonzero(family.groups[chosen] == group)
-        candidates = [pool[at] for at in family.places[chosen[lines]]]
+        candidates = [pool[place] for place in family.places[chosen[lines]]]
         rows[lines] = describe_all(space.by_key, tuple(np.log2(space.shape)), candidates)
     return rows
 

@@ -1,4 +1,4 @@
-"""Our side of another engine: a process of another interpreter that can be stopped while others run."""
+"""Runs another engine in another interpreter's process, which can be suspended."""
 
 import json
 import os
@@ -18,7 +18,7 @@ NAMES: Final = tuple(
 
 
 class Rival:
-    """A Racer of workers.whole_model.engines."""
+    """Another engine in a child process, with the methods that interleaved timing needs."""
 
     def __init__(self, name: str, python: str, **env: str) -> None:
         self._name = name
@@ -31,16 +31,16 @@ class Rival:
         )
 
     def load(self, timeout_sec: float, model: Path, inputs: str, threads: int) -> None:
-        """Hold a model. Raises one of workers.subprocesses.errors."""
+        """Load a model. Raises ChildCrashed, ChildTimeout or ChildFailed."""
         self._ask(timeout_sec, {"model": str(model), "inputs": inputs, "threads": threads})
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """The median latency in microseconds of each burst. Raises one of workers.subprocesses.errors."""
-        found = self._ask(RUN_TIMEOUT_SEC, {"method": "time_bursts", "bursts": bursts, "number": number})
-        return [float(us) for us in found]
+        """Return the median latency of each burst in us. Raises as `load` does."""
+        medians_us = self._ask(RUN_TIMEOUT_SEC, {"method": "time_bursts", "bursts": bursts, "number": number})
+        return [float(us) for us in medians_us]
 
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run once and write the outputs; how many there are."""
+        """Run once and write the outputs; return their number."""
         return int(self._ask(RUN_TIMEOUT_SEC, {"method": "save_outputs", "outputs_npz": outputs_npz}))
 
     def suspend(self) -> None:

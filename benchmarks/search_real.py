@@ -1,19 +1,19 @@
-"""Mallorn's defaults against stock tune_relax: what each needs until the whole model is fast.
+"""Compares Mallorn's defaults with stock tune_relax: trials and seconds to a fast model.
 
 python -m benchmarks.search_real MODEL.onnx ... [--seeds 3] [--trials-per-task 64] [--search NAME ...]
                                  [--stock-trials-per-task 256] [--stock-batch 16]
 
-A cell is a model and a seed: stock first, then ours without trials, then ours with each searcher that was
-named (the default one, if none was; learners that are switched off by their names in lab.unlearned), in one
-sitting, each on an empty dataset. All get the identical module (the same graph recipe), evaluator and
-threads. The model is then compiled with what each arm knew at checkpoints of its budget, and all of those are
-timed in turn, so a curve is of whole models and not a sum over tasks. The goal is 1.02 of the latency that
-stock ends with. `--stock-recipe plain` gives stock its own graph passes instead: each side's own defaults.
+A cell is a model and a seed: stock, then ours without trials, then ours with each named
+searcher (the default one if none; names in lab.unlearned are searchers whose learning is off),
+each on an empty dataset. All get the same module (the same graph recipe), evaluator and
+threads. The models at checkpoints of each arm's budget are compiled and timed in turn, so a
+curve is of whole models, not of a sum over tasks. The goal is 1.02 of stock's final latency.
+`--stock-recipe plain` gives stock its own graph passes instead.
 
-Each finished cell is one raw file in docs/results/stock/, written at once; a second run makes what is
-missing. The headline is the share of stock's trials after which ours has reached the goal, a mean, for the
-searcher that was named first; where the defaults are there without a trial, that is none. What they reach and
-what search reaches are shown apart.
+Each finished cell is one raw file in docs/results/stock/, written atomically; a second run
+adds missing cells. The headline is the share of stock's trials after which ours reaches the
+goal, a mean, for the first named searcher; it is 0 where the defaults reach the goal without
+trials. What the defaults reach and what search reaches are reported separately.
 """
 
 import argparse
@@ -43,22 +43,22 @@ def main() -> None:
     args = _arguments()
     target = detect_target()
     cells = Cells(args.raw)
-    wanted = {f"{model.stem}-{seed}": (model, seed) for seed in range(args.seeds) for model in args.models}
-    for name, (model, seed) in wanted.items():
+    runs = {f"{model.stem}-{seed}": (model, seed) for seed in range(args.seeds) for model in args.models}
+    for name, (model, seed) in runs.items():
         if name not in cells:
-            cells.keep(name, _measured(args, model, seed, target))
-    found = report([cells[name] for name in wanted])
+            cells.keep(name, _measure(args, model, seed, target))
+    result = report([cells[name] for name in runs])
     if args.json:
-        raw = {"benchmark": "search_real", **describe_host(), **found}
+        raw = {"benchmark": "search_real", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
-def _measured(args: argparse.Namespace, model: Path, seed: int, target: Target) -> dict[str, Any]:
+def _measure(args: argparse.Namespace, model: Path, seed: int, target: Target) -> dict[str, Any]:
     tasks = count_tasks(model, target, RECIPE)
     trials, stock_trials = args.trials_per_task * tasks, _stock_trials_per_task(args) * tasks
     _say(model, seed, f"{stock_trials} trials of stock, {args.stock_batch} a batch")
-    # What a stopped service still writes must not cost the cell.
+    # A stopping service may still write files: ignore errors when the folder is removed.
     with tempfile.TemporaryDirectory(prefix="mallorn-real-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         stock = stock_arm(model, target, stock_trials, seed, folder, args.stock_recipe, args.stock_batch)
@@ -98,7 +98,7 @@ def _curve(
     ours: Mapping[str, Arm],
     folder: Path,
 ) -> dict[str, Any]:
-    """The whole model's latency by arm and trials, all timed in turn."""
+    """Time the whole model at each arm's checkpoints, all in turn."""
     engines = {"zero": zero.schedules}
     for share in STOCK_CHECKPOINTS:
         count = round(stock.trials * share)
@@ -111,8 +111,8 @@ def _curve(
     return compare_latency(model, target, RECIPE, engines, folder, recipes)
 
 
-def _say(model: Path, seed: int, words: str) -> None:
-    print(f"{model.stem}, seed {seed}: {words}", flush=True)
+def _say(model: Path, seed: int, message: str) -> None:
+    print(f"{model.stem}, seed {seed}: {message}", flush=True)
 
 
 def _stock_trials_per_task(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""From raw cells to the comparison: trials and seconds until ours is within 1.02 of what stock ends with."""
+"""Compare trials and seconds until ours is within 1.02 of stock's final latency."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -7,14 +7,14 @@ from typing import Any, Final
 from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean, latency_us
 
 WITHIN: Final = 1.02
-# A run that never comes so near counts as twice what it spent.
+# A run that never reaches the goal counts as twice its cost.
 PENALTY: Final = 2.0
 SHARES: Final = ("trials_share", "seconds_share")
-DEFAULT: Final = "default"  # the origin of candidates that no search proposed
+DEFAULT: Final = "default"  # origin of candidates that no searcher proposed
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
-    """Every run's figures, and their means by searcher; the first one's trials are the headline."""
+    """Return all runs' figures, means by searcher, and the first searcher's headline."""
     runs = [_run(cell, search) for cell in cells for search in cell["mallorn"]]
     searchers = list(dict.fromkeys(run["search"] for run in runs))
     means = {search: _means([run for run in runs if run["search"] == search]) for search in searchers}
@@ -22,7 +22,7 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A report for people, the headline last."""
+    """Return the report as lines of text, the headline last."""
     answer = [_line(run) for run in found["runs"]]
     for search, models in found["searchers"].items():
         for model, shares in models.items():
@@ -33,17 +33,17 @@ def lines(found: Mapping[str, Any]) -> list[str]:
 
 def _mean_line(shares: Mapping[str, Any]) -> str:
     searched = shares["search_trials_share"]
-    alone = "" if searched is None else f", {searched:.3f} of its trials by search elsewhere"
+    search = "" if searched is None else f", {searched:.3f} of its trials by search elsewhere"
     return (
         f"{shares['trials_share']:.3f} of stock's trials, {shares['seconds_share']:.3f} of its seconds; "
-        f"the defaults are there in {shares['by_defaults']:.0%} of runs{alone}; "
+        f"the defaults are there in {shares['by_defaults']:.0%} of runs{search}; "
         f"ends at {shares['final_ratio']:.2f} of stock's latency, "
         f"{shares['search_ratio']:.2f} of the defaults'"
     )
 
 
 def _means(runs: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """Model by model, and over all."""
+    """Return the means per model, and over all runs."""
     models = {
         model: [run for run in runs if run["model"] == model] for model in {run["model"] for run in runs}
     }
@@ -51,7 +51,7 @@ def _means(runs: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
 
 
 def _mean(runs: list[dict[str, Any]]) -> dict[str, float | None]:
-    """Shares as means, since the defaults may need none; ratios as geometric ones."""
+    """Return arithmetic means of shares, which may be 0, and geometric means of ratios."""
     searched = [run["trials_share"] for run in runs if run["reached"] != 0]
     ratios = [run["search_ratio"] for run in runs]
     return {name: fmean(run[name] for run in runs) for name in SHARES} | {
@@ -90,7 +90,7 @@ def _run(cell: Raw, search: str) -> dict[str, Any]:
 
 
 def _seconds(cell: Raw, ours: Raw, reached: int | None) -> float:
-    """To the checkpoint that reached the goal, the finish included; without a trial a whole job's."""
+    """Return seconds to the goal's checkpoint and the finish; without trials, the job's."""
     if reached == 0:
         return float(cell["zero"]["total_sec"])
     finish_sec = ours["total_sec"] - ours["tuning_sec"]
@@ -100,14 +100,14 @@ def _seconds(cell: Raw, ours: Raw, reached: int | None) -> float:
 
 
 def _defaults_won(records: Sequence[Raw]) -> float:
-    """The share of tasks whose fastest candidate is a default."""
+    """Return the share of tasks whose fastest candidate is a default."""
     fastest: dict[str, Raw] = {}
     for record in records:
         rival = fastest.get(record["workload"])
         if record["latency_us"] and (rival is None or record["latency_us"] < rival["latency_us"]):
             fastest[record["workload"]] = record
-    won = [record["origin"].endswith(DEFAULT) for record in fastest.values()]
-    return sum(won) / len(won) if won else 0.0
+    is_default = [record["origin"].endswith(DEFAULT) for record in fastest.values()]
+    return sum(is_default) / len(is_default) if is_default else 0.0
 
 
 def _failed(records: Sequence[Raw]) -> float:
@@ -115,25 +115,25 @@ def _failed(records: Sequence[Raw]) -> float:
 
 
 def _busy(records: Sequence[Raw]) -> float:
-    """The share of the tuning in which the device ran a candidate."""
+    """Return the share of tuning time in which the device ran candidates."""
     running_sec = sum(record["run_ms"] or 0.0 for record in records) / 1e3
     return running_sec / float(records[-1]["at_sec"])
 
 
 def _stock_busy(stock: Raw) -> float:
-    """As TVM's own profiler has it: the share of the time in which its runner was at work."""
+    """Return the share of time in which stock's runner worked, by TVM's profiler."""
     profile = stock["details"]["profile_sec"]
     running_sec = profile.get("SendToRunner", 0.0) + profile.get("JoinRunnerFutures", 0.0)
     return float(running_sec / stock["total_sec"])
 
 
 def _line(run: Mapping[str, Any]) -> str:
-    at = {None: "never", 0: "without a trial"}.get(run["reached"], f"at trial {run['reached']}")
+    when = {None: "never", 0: "without a trial"}.get(run["reached"], f"at trial {run['reached']}")
     seconds, failures, busy = run["seconds"], run["failures"], run["busy"]
     return (
         f"{run['model']} seed {run['seed']}: stock {run['stock_us']:.0f} us in {seconds['stock']:.0f} s, "
         f"defaults {run['zero_us']:.0f} us, "
-        f"{run['search']} there {at}, ends at {run['mallorn_us']:.0f} us in {seconds['mallorn']:.0f} s; "
+        f"{run['search']} there {when}, ends at {run['mallorn_us']:.0f} us in {seconds['mallorn']:.0f} s; "
         f"defaults won {run['defaults_won']:.0%} of tasks; "
         f"onnxruntime {run['onnxruntime_us']:.0f} us; "
         f"failed {failures['stock']:.1%} and {failures['mallorn']:.1%}; "

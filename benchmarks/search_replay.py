@@ -1,11 +1,11 @@
-"""Searchers, cost models and samplers on recorded and made-up spaces: no TVM, no device, known optima.
+"""Compares searchers, models and samplers on recorded and synthetic spaces, without TVM.
 
 python -m benchmarks.search_replay [--quick] [--grid star|all] [--jobs 8] [--cells FILE] [--svg F] [--json F]
 
-`star` takes the defaults of a job and changes one choice at a time, `all` takes every combination. Recorded
-tasks are shown in two ways (docs/replay.md): `recorded`, where every step leads to a recorded candidate, and
-`wide`, where a searcher moves freely and what it proposes is moved to the nearest recorded candidate. With
---cells every finished run is stored at once, and a second start makes only those that are missing.
+`star` changes one default of a job at a time, `all` takes every combination. Recorded tasks
+are used in two ways (docs/replay.md): `recorded`, where every step gives a recorded candidate,
+and `wide`, where a searcher moves freely and its proposals are moved to the nearest recorded
+candidates. With --cells, finished runs are stored at once; a second run adds missing ones.
 """
 
 import argparse
@@ -38,19 +38,19 @@ HEADING: Final = f"{'':44}{'trials to 1.05x':>16}{'95 %':>14}{'reached':>9}{'fin
 
 
 def main() -> None:
-    """Run what is missing, then tell what all of it comes to."""
+    """Run missing cells, then print the summary of all."""
     options = _arguments()
-    # One thread a process: boosters that wait for each other on small data take many times as long.
+    # Use one thread per process: boosters' threads waste most time waiting on small data.
     os.environ["OMP_NUM_THREADS"] = "1"
     arenas = _arenas(options)
     cells = CellFile(options.cells, parse)
-    wanted = list(_cells(arenas, _combinations(options), options))
-    missing = [(arena, cell) for arena, cell in wanted if cell not in cells]
+    selected = list(_cells(arenas, _combinations(options), options))
+    missing = [(arena, cell) for arena, cell in selected if cell not in cells]
     for count, finished in enumerate(run_all(missing, options.jobs), 1):
         cells.add(finished)
         print(f"\r{count} of {len(missing)} runs", end="", file=sys.stderr, flush=True)
-    figures = summarise(cells.of(cell for _, cell in wanted))
-    _tell(figures, arenas)
+    figures = summarise(cells.of(cell for _, cell in selected))
+    _print(figures, arenas)
     if options.svg:
         options.svg.write_text(_picture(figures, options))
     headline = _headline(figures)
@@ -75,14 +75,14 @@ def _combinations(options: argparse.Namespace) -> list[Combination]:
 def _cells(
     arenas: Iterable[Arena], combinations: Sequence[Combination], options: argparse.Namespace
 ) -> Iterator[tuple[Arena, Cell]]:
-    """Seed by seed, so that a comparison that is broken off has compared alike."""
+    """Yield cells by seed, so that an interrupted comparison has run all alike."""
     for seed in range(options.seeds):
         for arena in arenas:
             for combination in combinations:
                 yield arena, Cell(arena.kind, arena.name, combination, seed, options.trials)
 
 
-def _tell(figures: Sequence[Figures], arenas: Sequence[Arena]) -> None:
+def _print(figures: Sequence[Figures], arenas: Sequence[Arena]) -> None:
     for kind in dict.fromkeys(each.kind for each in figures):
         print(f"\n{kind}\n{HEADING}")
         for each in (each for each in figures if each.kind == kind):
@@ -96,26 +96,26 @@ def _tell(figures: Sequence[Figures], arenas: Sequence[Arena]) -> None:
 
 
 def _even(arenas: Sequence[Arena], kind: str) -> float | None:
-    """The geometric mean of the trials that even draws from the recordings would need."""
+    """Return the geometric mean of trials that random draws from recordings need."""
     draws = [even_trials(a, FACTOR) for a in arenas if isinstance(a, RecordedArena) and a.kind == kind]
     return float(np.exp(np.mean(np.log(draws)))) if draws else None
 
 
 def even_trials(arena: RecordedArena, factor: float) -> float:
-    """The expected number of random trials until one is within `factor` of the optimum."""
+    """Return the expected random trials until one is within `factor` of the optimum."""
     trials = arena.recorded.task.trials
     good = sum(t.latency_us is not None and t.latency_us <= factor * arena.optimum_us for t in trials)
     return (len(trials) + 1) / (good + 1)
 
 
 def _picture(figures: Sequence[Figures], options: argparse.Namespace) -> str:
-    """The searchers, each with the default cost model and sampler."""
-    at = range(1, options.trials + 1)
+    """Return an SVG chart of all searchers with the default cost model and sampler."""
+    trials = range(1, options.trials + 1)
     panels: dict[str, dict[str, list[float]]] = {}
     for each in figures:
         with_defaults = Combination(each.combination.search, STANDARD.cost_model, STANDARD.sampler)
         if each.combination == with_defaults:
-            panels.setdefault(each.kind, {})[each.combination.search] = each.curve(at)
+            panels.setdefault(each.kind, {})[each.combination.search] = each.curve(trials)
     return chart(panels, "Best found so far / optimum, geometric mean over tasks and seeds")
 
 

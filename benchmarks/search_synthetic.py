@@ -1,9 +1,9 @@
-"""Searchers by trials on synthetic spaces with a known optimum: no compiler, no device, minutes.
+"""Compares searchers on synthetic spaces with a known optimum; takes minutes, no device.
 
 python -m benchmarks.search_synthetic [SEARCHER ...] [--trials 96] [--seeds 8] [--json FILE]
 
-Each searcher tunes two products of matrices with each seed, in rounds of 16, with a cost model and without.
-The figure is the geometric mean over shapes and seeds of best found / optimum: 1.00 is perfect.
+Each searcher tunes two matrix products per seed, in rounds of 16, with and without a cost model.
+The figure is best found / optimum, a geometric mean over shapes and seeds: 1.00 is perfect.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def ratios(
     trials: int,
     seeds: int,
 ) -> list[float]:
-    """Best found / optimum for every space and seed."""
+    """Return best found / optimum for every space and seed."""
     return [
         best_us(
             simulate(space, resolve("search", search)(), make_model, trials=trials, batch=ROUND, seed=seed)
@@ -43,23 +43,23 @@ def ratios(
 
 
 def compare(options: argparse.Namespace) -> dict[str, dict[str, list[float]]]:
-    """The ratios of each searcher, with the cost model and without; printed as they come."""
+    """Return each searcher's ratios, with and without cost model; print their means."""
     spaces = [SyntheticSpace(*shape) for shape in SHAPES]
     models = {options.cost_model: resolve("cost_model", options.cost_model), "none": None}
-    found: dict[str, dict[str, list[float]]] = {}
+    results: dict[str, dict[str, list[float]]] = {}
     print(f"{'searcher':14}" + "".join(f"{name:>12}" for name in models))
     for search in options.searchers or sorted(REGISTRY["search"]):
-        found[search] = {
+        results[search] = {
             name: ratios(search, model, spaces, options.trials, options.seeds)
             for name, model in models.items()
         }
-        means = [float(np.exp(np.log(each).mean())) for each in found[search].values()]
+        means = [float(np.exp(np.log(each).mean())) for each in results[search].values()]
         print(f"{search:14}" + "".join(f"{mean:12.3f}" for mean in means), flush=True)
-    return found
+    return results
 
 
 def main() -> None:
-    """Run and write down."""
+    """Run the benchmark and write its JSON file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,13 +69,13 @@ def main() -> None:
     parser.add_argument("--cost-model", default="xgboost")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    found = compare(options)
+    results = compare(options)
     if options.json:
         figures = {
             "trials": options.trials,
             "round": ROUND,
             "shapes": SHAPES,
-            "ratios": found,
+            "ratios": results,
         } | describe_host()
         options.json.write_text(json.dumps(figures, indent=1) + "\n")
 

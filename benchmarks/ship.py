@@ -1,9 +1,9 @@
-"""Makes what comes along with the program: bases of the shipped measurements, or of others in their place.
+"""Make the bundled files: base models of the bundled measurements, or of replacements.
 
 python -m benchmarks.ship [--from DIR ...] [--model xgboost]
 
-Each DIR is what `mallorn dataset export` wrote; its measurements replace those in db/bundled. Without one the
-bases are fitted anew on the rows that are there. The same rows give the same files.
+Each DIR is an output of `mallorn dataset export`; its measurements replace those in db/bundled. Without
+DIR, bases are fitted to the bundled rows again. The same rows give the same files.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from mallorn.core.job_options import JobOptions
 
 
 def main() -> None:
-    """Make the files, and tell what each base knows."""
+    """Make the files, and print each base's rows, tasks and accuracy."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Makes what comes along: bases of the measurements that do, or of others that take their place."""
+"""Make the bundled bases from the bundled measurements, or from ones that replace them."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -20,37 +20,37 @@ from mallorn.core.targets import parse_target
 from research.pretraining.from_database import training_data_of
 from research.pretraining.pretrain import PretrainedBase, pretrain
 
-DIGITS: Final = 12  # of the digest, in the snapshot's name
+DIGITS: Final = 12  # hexadecimal digits of the digest in the snapshot's name
 
 
 def ship(
     sources: Sequence[Path], models: Sequence[str], folder: Path, scratch: Path
 ) -> Iterator[PretrainedBase]:
-    """The bases that are worth it, as they are written. Raises NotFound without any measurements."""
-    given = list(sources) or [rows_in(folder)]
+    """Write and yield the bases that are good enough. Raises NotFound if there are no rows."""
+    directories = list(sources) or [rows_in(folder)]
     database = Database(f"sqlite:///{scratch / 'mallorn.db'}")
     upgrade(database.url)
     try:
-        for directory in given:
+        for directory in directories:
             import_dataset(database, directory)
         snapshot = _snapshot(database)
         if sources:
             _replace_rows(database, snapshot, folder, scratch)
-        kept = list(_fitted(database, snapshot, models))
-        _write(database, snapshot, kept, folder)
-        yield from kept
+        bases = list(_pretrain(database, snapshot, models))
+        _write(database, snapshot, bases, folder)
+        yield from bases
     finally:
         database.dispose()
 
 
 def _snapshot(database: Database) -> Snapshot:
-    """Named by its rows, so that a database knows which ones came along."""
-    found = take_snapshot(database, None, Selection())
-    if not found.rows:
+    """Take a snapshot named by its rows, so that a database recognises bundled ones."""
+    snapshot = take_snapshot(database, None, Selection())
+    if not snapshot.rows:
         raise NotFound(
             "there are no measurements to ship", hint="mallorn dataset export DIR   (then --from DIR)"
         )
-    return take_snapshot(database, f"{PREFIX}{found.digest[:DIGITS]}", Selection())
+    return take_snapshot(database, f"{PREFIX}{snapshot.digest[:DIGITS]}", Selection())
 
 
 def _replace_rows(database: Database, snapshot: Snapshot, folder: Path, scratch: Path) -> None:
@@ -60,9 +60,8 @@ def _replace_rows(database: Database, snapshot: Snapshot, folder: Path, scratch:
     shutil.copytree(scratch / "rows", rows_in(folder))
 
 
-def _fitted(database: Database, snapshot: Snapshot, models: Sequence[str]) -> Iterator[PretrainedBase]:
-    """Each target has its own. What is no better than chance, or was never judged on tasks that it had not
-    seen, stays at home."""
+def _pretrain(database: Database, snapshot: Snapshot, models: Sequence[str]) -> Iterator[PretrainedBase]:
+    """Pretrain bases; yield active ones that were evaluated on unseen tasks or targets."""
     data = training_data_of(database, snapshot.name, Selection())
     for model in models:
         fitted = pretrain(database, data, model)
@@ -70,22 +69,22 @@ def _fitted(database: Database, snapshot: Snapshot, models: Sequence[str]) -> It
 
 
 def write_list(folder: Path, shipped: Shipped) -> None:
-    """Sorted and indented, so that a new version shows what has changed."""
+    """Write the list of bases, sorted and indented so that versions have small diffs."""
     bases = sorted(shipped.bases, key=lambda base: base.file)
-    told = shipped.model_copy(update={"bases": bases})
-    (folder / "bases.json").write_text(told.model_dump_json(indent=1) + "\n")
+    content = shipped.model_copy(update={"bases": bases})
+    (folder / "bases.json").write_text(content.model_dump_json(indent=1) + "\n")
 
 
-def _write(database: Database, snapshot: Snapshot, kept: Sequence[PretrainedBase], folder: Path) -> None:
-    before = read_list(folder)
-    for base in before.bases if before else ():
+def _write(database: Database, snapshot: Snapshot, bases: Sequence[PretrainedBase], folder: Path) -> None:
+    old = read_list(folder)
+    for base in old.bases if old else ():
         (folder / base.file).unlink(missing_ok=True)
     (folder / "bases").mkdir(parents=True, exist_ok=True)
-    listed = [_written(database, base, folder) for base in kept]
+    listed = [_write_base(database, base, folder) for base in bases]
     write_list(folder, Shipped(snapshot=snapshot.name, bases=listed))
 
 
-def _written(database: Database, base: PretrainedBase, folder: Path) -> ShippedBase:
+def _write_base(database: Database, base: PretrainedBase, folder: Path) -> ShippedBase:
     assert base.name is not None
     target = parse_target(base.target)
     with database.transaction() as session:

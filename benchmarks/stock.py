@@ -1,8 +1,8 @@
-"""The other arm of a comparison: stock MetaSchedule on the identical module, in a process of its own.
+"""The stock arm of a comparison: MetaSchedule on the same module, in a separate process.
 
 python -m benchmarks.stock MODEL WORK_DIR --target JSON --recipe JSON --trials N [--batch 64] [--seed 0]
 
-Prints one JSON object: seconds spent and on what, trials made, failures. The caller sets TVM_NUM_THREADS.
+Prints one JSON object: seconds, profile, trials and failures. The caller sets TVM_NUM_THREADS.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.parsed_program_cache import parse_tvm_target
 from workers.tvm.run_recipe_passes import run_steps
 
-FAILED_SEC = 1e9  # stock writes 1e10 for what did not run
+FAILED_SEC = 1e9  # times above are failures: stock writes 1e10
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
             runner=LocalRunner(
                 evaluator_config=EvaluatorConfig(**EvaluatorOptions().model_dump(exclude={"flush_l2"}))
             ),
-            seed=args.seed + 1,  # stock takes no 0
+            seed=args.seed + 1,  # stock does not accept 0
         )
     seconds = time.monotonic() - started
     run_secs = [json.loads(line)[1][1] for line in (args.work_dir / RECORDS).read_text().splitlines()]

@@ -1,13 +1,13 @@
-"""Are the times of every stopping rule those of a long timing, and what device time do they cost?
+"""Bias and device time of every stopping rule, compared with a long timing.
 
 python -m benchmarks.stopping DATA_DIR [--candidates 24] [--json FILE]
 
-DATA_DIR holds measured tasks (mallorn record MODEL --data DATA_DIR). Of each, so many candidates that ran are
-taken, the fastest half and the rest evenly down to the slowest. Each is built once and timed by every rule in
-turn, beside the best that the task has, and by a long fixed timing: a second in five parts, the reference.
-A rule is unbiased where its times over the reference's are near 1. Its winner is the candidate that its own
-times put first; the headline is how much slower that one is than the reference's, of the rule named
-racing, in the worst task.
+DATA_DIR holds measured tasks (mallorn record MODEL --data DATA_DIR). Per task, this many valid
+candidates are taken: the fastest for one half, and evenly spaced slower ones. Each is built
+once and timed by every rule in turn, given the task's best time, and by a long fixed timing of
+one second in five parts, the reference. A rule is unbiased if its times over the reference's
+are near 1. A rule's winner is the candidate with its lowest time; the headline is the winner's
+reference time over the lowest one, for the rule racing, in the worst task.
 """
 
 import argparse
@@ -39,12 +39,12 @@ REFERENCE: Final = EvaluatorOptions(number=3, repeat=5, min_repeat_ms=200)
 CALL_SEC: Final = 600.0
 CLOSE: Final = 1.05
 
-Times = dict[str, dict[str, float]]  # by rule, or "long": latency_us and run_ms
+Times = dict[str, dict[str, float]]  # latency_us and run_ms, keyed by rule, or by "long"
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What candidates are built with and timed on."""
+    """Compiler and runner that build and time candidates."""
 
     compiler: CandidateCompiler
     runner: Runner
@@ -52,7 +52,7 @@ class Bench:
     folder: Path
 
     def time(self, task: RecordedTask, tir: str, args: Arguments, trial: Trial) -> Times:
-        """One candidate by every rule, the reference in between."""
+        """Time a candidate by all rules, then the reference. Raises Unavailable."""
         library = str(self.folder / "candidate.so")
         sketch = next(sketch for sketch in task.sketches if sketch.key == trial.candidate.sketch)
         built = self.compiler.build(
@@ -95,11 +95,11 @@ def main() -> None:
             raise Unavailable("the service on this machine is gone")
         bench = Bench(compiler, runner, info.tracker, Path(folder))
         cells = [_task(database, bench, task, args.candidates) for task in tasks]
-    found = report(cells)
+    result = report(cells)
     if args.json:
-        raw = {"benchmark": "stopping", "reference": REFERENCE.model_dump(), **describe_host(), **found}
+        raw = {"benchmark": "stopping", "reference": REFERENCE.model_dump(), **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> dict[str, Any]:
@@ -114,22 +114,22 @@ def _task(database: Database, bench: Bench, task: RecordedTask, count: int) -> d
 
 
 def chosen(task: RecordedTask, count: int) -> list[Trial]:
-    """The fastest half of `count`, and as many evenly from the rest."""
+    """Return `count` timed trials: the fastest for one half, evenly spaced others."""
     timed = (trial for trial in task.trials if trial.latency_us)
-    ran = sorted(timed, key=lambda trial: trial.latency_us or 0.0)
-    best, rest = ran[: count // 2], ran[count // 2 :]
-    wanted = min(count - len(best), len(rest))
-    return best + [rest[at * len(rest) // wanted] for at in range(wanted)]
+    by_time = sorted(timed, key=lambda trial: trial.latency_us or 0.0)
+    best, rest = by_time[: count // 2], by_time[count // 2 :]
+    others = min(count - len(best), len(rest))
+    return best + [rest[number * len(rest) // others] for number in range(others)]
 
 
 def report(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Bias, cost and lost speed of every rule over all tasks."""
+    """Return bias, cost and lost speed of every rule over all tasks."""
     rules = {rule: _rule(rule, cells) for rule in RULES}
     return {"rules": rules, "tasks": list(cells), "headline": rules["racing"]["worst_winner"]}
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A report for people, the headline last."""
+    """Return the report as lines of text, the headline last."""
     answer = [
         f"{rule:9} {facts['run_ms']:.0f} ms a candidate; times over the long ones: {facts['bias_close']:.4f} "
         f"of those within 5 % of the best ({facts['spread_close']:.4f} off, in the middle), "
@@ -155,7 +155,7 @@ def _rule(rule: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _ratios(rule: str, cells: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, bool]]:
-    """Each time over the reference's, and whether the candidate is close to the best of its task."""
+    """Yield times over the reference's, and whether candidates are near the task's best."""
     for cell in cells:
         best_us = min(times["long"]["latency_us"] for times in cell["candidates"])
         for times in cell["candidates"]:
@@ -164,7 +164,7 @@ def _ratios(rule: str, cells: Sequence[Mapping[str, Any]]) -> Iterator[tuple[flo
 
 
 def _winner(rule: str, candidates: Sequence[Times]) -> float:
-    """The reference's time of the rule's winner over that of the true one."""
+    """Return the reference time of the rule's winner over the lowest reference time."""
     winner = min(candidates, key=lambda times: times[rule]["latency_us"])
     return winner["long"]["latency_us"] / min(times["long"]["latency_us"] for times in candidates)
 

@@ -1,9 +1,9 @@
-"""Keys and weights of all tasks that the graph compiler makes of the example networks, frozen in a file.
+"""Keys and weights of all tasks of the example networks, compared with a frozen file.
 
 python -m benchmarks.task_keys [--write] [--networks mlp,words-int8]
 
-A key is a hash of the task's program: what leaves all of them equal changed nothing that was ever measured.
-Without `--write` they are compared with tests/unit/graphc/task_keys.json; exits with 1 where they differ.
+A key is a hash of the task's program: a change that keeps all keys invalidates no measurement. Without
+`--write`, compares with tests/unit/graphc/task_keys.json and exits with 1 if anything differs.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from zoo import MODELS
 from zoo.command import Networks
 
 FROZEN: Final = Path("tests/unit/graphc/task_keys.json")
-#: AVX-512, AVX2, and AMX: lanes differ, and so does what passes do. The second lacks VNNI and bfloat16.
+#: AVX-512, AVX2, AMX: vector lanes and passes differ. AVX2 lacks VNNI and bfloat16.
 TARGETS: Final = {
     name: f'{{"kind": "llvm", "mcpu": "{name}", "num-cores": 2}}'
     for name in ("znver4", "haswell", "sapphirerapids")
@@ -36,7 +36,7 @@ TARGETS: Final = {
 
 @dataclass(frozen=True)
 class Frozen:
-    """A network, and how it is compiled."""
+    """A network's builder, the targets and the precision to compile it for."""
 
     build: Callable[[int], ModelProto]
     targets: Sequence[str]
@@ -53,11 +53,11 @@ NETWORKS: Final[Mapping[str, Frozen]] = {
     },
 }
 CASES: Final = [(name, target) for name, frozen in NETWORKS.items() for target in frozen.targets]
-Keys = dict[str, int]  # weights
+Keys = dict[str, int]  # weights of tasks by key
 
 
 def task_keys(network: str, target: str) -> Keys:
-    """The weight of each task of a network, by its key."""
+    """Return the weight of each task of a network by its key."""
     frozen, parsed = NETWORKS[network], parse_target(TARGETS[target])
     recipe = stored_recipe(recipe_for("tuned", parsed, frozen.precision))
     with TemporaryDirectory(prefix="mallorn-keys-") as folder:
@@ -67,14 +67,14 @@ def task_keys(network: str, target: str) -> Keys:
 
 
 def differences(networks: Iterable[str], frozen: Mapping[str, Mapping[str, Keys]]) -> list[str]:
-    """A line for each network and target whose tasks are others than they were."""
+    """Return a line for each network and target whose tasks changed."""
     lines = []
     for network in networks:
         for target in NETWORKS[network].targets:
-            now, then = task_keys(network, target), frozen[network][target]
-            if now != then:
-                gone, new = len(then.keys() - now.keys()), len(now.keys() - then.keys())
-                lines.append(f"{network} on {target}: {gone} tasks gone, {new} new")
+            current, stored = task_keys(network, target), frozen[network][target]
+            if current != stored:
+                removed, new = len(stored.keys() - current.keys()), len(current.keys() - stored.keys())
+                lines.append(f"{network} on {target}: {removed} tasks gone, {new} new")
     return lines
 
 

@@ -1,12 +1,12 @@
-"""How well a job without trials foretells what trials win, on networks that were run without and with them.
+"""Accuracy of the gain that jobs without trials predict, on networks that were also tuned.
 
 python -m benchmarks.tuning_gain [--json FILE] [--svg FILE]
 
-Nothing is measured: times are those in docs/results of whole networks (known, latency_held_out_*) and of
-single tasks (oracle). Each network is foretold from all others, and where its tasks' operators are known once
-more with what the others' tasks say of those on the same machine, as a job has it from earlier jobs of its
-context. A gain is a share of the latency; it was held where it lies in the interval, up to the noise of
-two timings. The headline is the share of whole networks whose gain was.
+Times come from docs/results: whole networks (known, latency_held_out_*) and tasks (oracle).
+Each network is predicted from all others and, if its tasks' operators are known, again with
+the other networks' tasks on the same machine, as a job uses earlier jobs of its context. A
+gain is a share of the latency; an interval holds if it contains the gain, up to the noise of
+two timings. The headline is the share of whole networks whose interval held.
 """
 
 import argparse
@@ -27,16 +27,16 @@ from mallorn.core.values.expected_gain import GapClosed
 from workers.finish.predict_tuning_gain import GuessedTask, gap_closed, predict_tuning_gain
 
 RESULTS: Final = Path(__file__).parents[1] / "docs" / "results"
-#: Of one core of the Zen 4 in oracle.json: the operations of its products over their roofline.
+#: Peak of one Zen 4 core in oracle.json: operations of its products over their roofline.
 ZEN4_GFLOPS: Final = 118.0
-SEARCHED: Final = "256"  # trials a task in oracle.json
+SEARCHED: Final = "256"  # trials per task, as a key in oracle.json
 DIGITS: Final = 3
-Group = tuple[str, str]  # the name of a group, and whether earlier jobs had a say
+Group = tuple[str, str]  # name of a group, and whether earlier jobs were used
 
 
 @dataclass(frozen=True)
 class Part:
-    """A task, or a whole network of operators that nobody told apart: then without `op`."""
+    """A task, or a whole network without figures per operator, whose `op` is empty."""
 
     op: str
     guess_us: float
@@ -50,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Network:
-    """What was timed of a network on a machine."""
+    """The timed parts of a network on a machine."""
 
     model: str
     machine: str
@@ -70,11 +70,11 @@ class Network:
 
 @dataclass(frozen=True)
 class Foretold:
-    """A prediction, and what came of it."""
+    """A predicted gain, its interval, and the gain found."""
 
     model: str
     machine: str
-    whole: bool  # else a few of its tasks stand for it
+    whole: bool  # False if only some of its tasks are known
     earlier_jobs: bool
     open: float
     gain: float
@@ -96,8 +96,8 @@ def main() -> None:
     networks = read_networks()
     told = [each for network in networks for each in foretell(network, networks)]
     figures = {
-        f"{of}, {'with' if seen else 'without'} earlier jobs": figures_of(rows)
-        for of, seen, rows in _grouped(told)
+        f"{group}, {'with' if seen else 'without'} earlier jobs": figures_of(rows)
+        for group, seen, rows in _grouped(told)
     }
     earlier = [network.gap for network in networks]
     if target:
@@ -111,7 +111,7 @@ def main() -> None:
 
 
 def drawn(told: Sequence[Foretold]) -> str:
-    """A point a network and machine."""
+    """Return an SVG chart with a point per network and machine."""
     points = [
         Point(f"{one.model}, {one.machine}", one.gain, one.low, one.high, one.found, one.held) for one in told
     ]
@@ -119,7 +119,7 @@ def drawn(told: Sequence[Foretold]) -> str:
 
 
 def read_networks(results: Path = RESULTS) -> list[Network]:
-    """All of docs/results that was timed with first guesses and at the end of trials, in one sitting."""
+    """Read the networks in docs/results timed with first guesses and after trials."""
     return [*_known(results), *_held_out(results), *_oracle(results)]
 
 
@@ -135,7 +135,7 @@ def _known(results: Path) -> Iterator[Network]:
 
 
 def _held_out(results: Path) -> Iterator[Network]:
-    """Of these the operations are known, which are the same everywhere."""
+    """Yield held-out networks; their operation counts come from the `known` cells."""
     for known in _cells(results):
         path = results / f"latency_held_out_{known['model']}.json"
         cell = json.loads(path.read_text())["cells"][0] if path.exists() else {"latency_us": {}}
@@ -147,10 +147,10 @@ def _held_out(results: Path) -> Iterator[Network]:
 
 
 def _oracle(results: Path) -> Iterator[Network]:
-    """Its tasks count alike."""
+    """Yield the networks of oracle.json; all their tasks have weight 1."""
     tasks = json.loads((results / "oracle.json").read_text())["tasks"]
-    by = sorted(tasks, key=lambda task: (task["target"], task["model"]))
-    for (target, model), rows in groupby(by, key=lambda task: (task["target"], task["model"])):
+    ordered = sorted(tasks, key=lambda task: (task["target"], task["model"]))
+    for (target, model), rows in groupby(ordered, key=lambda task: (task["target"], task["model"])):
         parts = [
             Part(row["op"], row["defaults_us"], row["ours_us"][SEARCHED], row["roofline_us"]) for row in rows
         ]
@@ -158,32 +158,32 @@ def _oracle(results: Path) -> Iterator[Network]:
 
 
 def foretell(network: Network, networks: Sequence[Network]) -> Iterator[Foretold]:
-    """From other networks alone; then with what they say of each operator on the same machine."""
+    """Yield predictions from other networks, without and with their tasks on this machine."""
     others = [each for each in networks if each.model != network.model]
-    yield _foretold(network, others, [])
-    here = [each for each in others if each.machine == network.machine]
-    seen = [part.gap for each in here for part in each.parts if part.op]
+    yield _predict(network, others, [])
+    local = [each for each in others if each.machine == network.machine]
+    seen = [part.gap for each in local for part in each.parts if part.op]
     if seen and all(part.op for part in network.parts):
-        yield _foretold(network, [each for each in others if each not in here], seen)
+        yield _predict(network, [each for each in others if each not in local], seen)
 
 
-def _foretold(network: Network, others: Sequence[Network], seen: Sequence[GapClosed]) -> Foretold:
-    tasks = [GuessedTask(str(at), part.guess_us, part.gap) for at, part in enumerate(network.parts)]
-    told = predict_tuning_gain(tasks, seen, 0.0, earlier=[each.gap for each in others])
+def _predict(network: Network, others: Sequence[Network], seen: Sequence[GapClosed]) -> Foretold:
+    tasks = [GuessedTask(str(number), part.guess_us, part.gap) for number, part in enumerate(network.parts)]
+    prediction = predict_tuning_gain(tasks, seen, 0.0, earlier=[each.gap for each in others])
     whole = not all(part.op for part in network.parts)
-    where = network.model, network.machine, whole, bool(seen), network.gap.open
-    return Foretold(*where, told.gain, told.low, told.high, network.found)
+    facts = network.model, network.machine, whole, bool(seen), network.gap.open
+    return Foretold(*facts, prediction.gain, prediction.low, prediction.high, network.found)
 
 
 def headline(told: Sequence[Foretold]) -> float:
-    """Of whole networks: the others are few tasks, most of them near the limit, where no interval is wide."""
+    """Return the share held of whole networks; single tasks mostly are near the limit."""
     return figures_of([one for one in told if one.whole])["held"]
 
 
 def figures_of(told: Sequence[Foretold]) -> dict[str, float]:
-    """How many intervals held, and how far off the gains were, in shares of the latency.
+    """Return the share of intervals that held, and errors of the gains as shares of latency.
 
-    `in order` is the share of pairs of which more was won by the one of which more was foretold.
+    `in order` is the share of pairs in which the higher prediction had the higher gain.
     """
     pairs = [(one.gain - two.gain) * (one.found - two.found) > 0 for one, two in combinations(told, 2)]
     return {
@@ -210,24 +210,24 @@ def _grouped(told: Sequence[Foretold]) -> Iterator[tuple[str, bool, list[Foretol
 
 
 def rounded(gaps: Sequence[GapClosed]) -> list[tuple[float, float]]:
-    """As workers.finish.predict_tuning_gain keeps them."""
+    """Round gaps as stored in workers.finish.predict_tuning_gain."""
     return [(round(gap.open, DIGITS), round(gap.won, DIGITS)) for gap in gaps]
 
 
 def trial_sec(results: Path = RESULTS) -> float:
-    """What a trial took, all else of its job included, the median of networks."""
+    """Return the seconds of a whole job per trial, median over networks."""
     return median(cell["arms"]["own"]["total_sec_per_trial"] for cell in _cells(results))
 
 
-def _lines(told: Sequence[Foretold], figures: dict[str, dict[str, float]]) -> Iterator[str]:
+def _lines(predictions: Sequence[Foretold], figures: dict[str, dict[str, float]]) -> Iterator[str]:
     yield f"{'network':12} {'machine':18} earlier jobs  open   foretold   interval       found"
-    for one in told:
+    for one in predictions:
         interval = f"{one.low:6.1%} to {one.high:6.1%}"
         row = f"{'yes' if one.earlier_jobs else 'no':12} {one.open:5.2f} {one.gain:10.1%}   {interval}"
         yield f"{one.model:12} {one.machine:18} {row} {one.found:7.1%}{'' if one.held else '  missed'}"
     for name, row in figures.items():
         yield f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in row.items())
-    yield f"80 % intervals that held the gain of a whole network: {headline(told):.2f}"
+    yield f"80 % intervals that held the gain of a whole network: {headline(predictions):.2f}"
 
 
 if __name__ == "__main__":

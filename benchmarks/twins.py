@@ -1,11 +1,11 @@
-"""What learning brings: each learner beside its twins, run by run, in what search_replay stored.
+"""Effect of learning: each learner compared with its twins, in runs that search_replay stored.
 
 python -m benchmarks.twins CELLS.jsonl ... [--json FILE]
 
-A pair is a learner and one of its twins (lab.unlearned) on one space with one seed, cost model and sampler.
-The figures are what the twin needed over what the learner needed: trials to 1.05 of the optimum, and best
-found at the end. Above one the learning earned something; brackets hold 95 % of what other draws of as many
-pairs would bring. Samplers are told likewise.
+A pair is a learner and a twin without its learning (lab.unlearned), on one space with one seed, cost
+model and sampler. Figures are the twin's over the learner's: trials to 1.05 of the optimum, and best
+found at the end. Above 1, learning helps; brackets are 95 % bootstrap intervals over the pairs.
+Samplers are compared likewise.
 """
 
 import argparse
@@ -28,17 +28,17 @@ AXES: Final[Mapping[str, Mapping[str, str]]] = {"search": TWINS, "sampler": SAMP
 
 @dataclass(frozen=True)
 class Gain:
-    """What a part earns on spaces of a kind, from pairs of runs with it and without."""
+    """Gain of learning on one kind of space, from pairs of runs with and without it."""
 
     kind: str
     twin: str
     pairs: int
-    trials: tuple[float, float, float]  # the ratio of geometric means, and where 95 % of draws lie
+    trials: tuple[float, float, float]  # ratio of geometric means, and its 95 % interval
     best: tuple[float, float, float]
 
 
 def main() -> None:
-    """Read, pair, tell."""
+    """Read the runs, pair them, and print the gains."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,25 +49,25 @@ def main() -> None:
     if options.json:
         options.json.write_text(json.dumps([vars(gain) for gain in gains], indent=1) + "\n")
     for gain in gains:
-        print(f"{gain.kind:10} {gain.twin:22} {gain.pairs:4}  {_told(gain.trials)}  {_told(gain.best)}")
+        print(f"{gain.kind:10} {gain.twin:22} {gain.pairs:4}  {_format(gain.trials)}  {_format(gain.best)}")
 
 
 def compare(finished: Iterable[Finished]) -> list[Gain]:
-    """By kind of space and twin, wherever both were run."""
-    runs = {done.cell: done for done in finished}
-    found = defaultdict[tuple[str, str], list[tuple[float, float]]](list)
-    for cell, done in runs.items():
-        for twin, whole in _wholes(cell):
-            if whole in runs:
-                found[cell.kind, twin].append(_logs(done, runs[whole]))
+    """Return gains by kind of space and twin, for runs stored of both."""
+    runs = {run.cell: run for run in finished}
+    pairs = defaultdict[tuple[str, str], list[tuple[float, float]]](list)
+    for cell, run in runs.items():
+        for twin, learner in _learner_cells(cell):
+            if learner in runs:
+                pairs[cell.kind, twin].append(_logs(run, runs[learner]))
     return [
         Gain(kind, twin, len(logs), *(_interval(column) for column in zip(*logs, strict=True)))
-        for (kind, twin), logs in sorted(found.items())
+        for (kind, twin), logs in sorted(pairs.items())
     ]
 
 
-def _wholes(cell: Cell) -> Iterator[tuple[str, Cell]]:
-    """What a cell of a twin is compared with: the same cell of the whole."""
+def _learner_cells(cell: Cell) -> Iterator[tuple[str, Cell]]:
+    """Yield a twin's name with the learner's cell to compare this cell with."""
     for axis, twins in AXES.items():
         for twin in twins:
             if getattr(cell.combination, axis) == twin:
@@ -75,10 +75,10 @@ def _wholes(cell: Cell) -> Iterator[tuple[str, Cell]]:
                 yield twin, replace(cell, combination=replace(cell.combination, **changed))
 
 
-def _logs(twin: Finished, whole: Finished) -> tuple[float, float]:
+def _logs(twin: Finished, learner: Finished) -> tuple[float, float]:
     needed, best = (
-        [done.trials_to(FACTOR) or done.cell.trials for done in (twin, whole)],
-        [min(WORST, done.after(done.cell.trials)) for done in (twin, whole)],
+        [done.trials_to(FACTOR) or done.cell.trials for done in (twin, learner)],
+        [min(WORST, done.after(done.cell.trials)) for done in (twin, learner)],
     )
     return float(np.log(needed[0] / needed[1])), float(np.log(best[0] / best[1]))
 
@@ -90,7 +90,7 @@ def _interval(logs: Sequence[float]) -> tuple[float, float, float]:
     return mean, least, most
 
 
-def _told(figures: tuple[float, float, float]) -> str:
+def _format(figures: tuple[float, float, float]) -> str:
     mean, low, high = figures
     return f"{mean:.3f} ({low:.3f} to {high:.3f})"
 

@@ -1,12 +1,12 @@
-"""The same job by the code of two checkouts, in turn: seconds, processor time, busy share, and memory.
+"""Compares a job's seconds, processor time, busy share and memory in two checkouts.
 
 python -m benchmarks.two_trees OLD NEW MODEL [--trials 64] [--repeats 2] [--json FILE]
 
-OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both. Each run has
-an empty data directory. Memory is what a process alone holds, at its largest, looked at once a second; of the
-children it is the sum. Processor time is that of the worker and its compilers, by the same looks: it tells
-which costs less on a busy host, too. The busy share is the device's, from the first round's start to the last
-trial. The headline is NEW's seconds from start to finished export over OLD's, by medians.
+OLD and NEW are checkouts (`git worktree add --detach DIR COMMIT`); this interpreter runs both
+in turn on empty data directories. Memory is a process's private memory at its peak, sampled
+once a second; for the children, the sum. Processor time is that of the worker and its
+compilers. The busy share is the device's, from the start of the first round to the last trial.
+The headline is NEW's seconds from start to finished export over OLD's, by medians.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import psutil
 
 from benchmarks.hosts import describe_host
 
-# By their command lines: as the code names them, and as it did until modules got the field's nouns.
+# Parts of command lines; the second name is that of older commits.
 KINDS: Final = {
     "worker": ("rounds,finish,train",),
     "children": ("workers.subprocesses", "workers.children"),
@@ -48,7 +48,7 @@ def main() -> None:
         for name in list(trees)[:: -1 if turn % 2 else 1]:
             runs.append((name, run(trees[name], args.model.resolve(), args.trials)))
             print(json.dumps(runs[-1]), flush=True)
-    old, new = (median(found["seconds"] for arm, found in runs if arm == name) for name in trees)
+    old, new = (median(figures["seconds"] for arm, figures in runs if arm == name) for name in trees)
     if args.json:
         raw = {"benchmark": "two_trees", **describe_host(), "runs": runs, "headline": new / old}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
@@ -56,14 +56,14 @@ def main() -> None:
 
 
 def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
-    """One tuning in an empty home."""
+    """Tune once in an empty home directory; return the figures."""
     with tempfile.TemporaryDirectory() as home:
         env = {**os.environ, "PYTHONPATH": str(tree), "HOME": home}
-        place = ["--data", f"{home}/data", "--out", f"{home}/out"]
+        directories = ["--data", f"{home}/data", "--out", f"{home}/out"]
         started_at, started_sec = time.monotonic(), time.time()
-        command = [sys.executable, "-m", "mallorn", "tune", str(model), "--trials", str(trials), *place]
+        command = [sys.executable, "-m", "mallorn", "tune", str(model), "--trials", str(trials), *directories]
         process = subprocess.Popen(command, cwd=home, env=env, stdout=subprocess.DEVNULL)
-        found = _watch(process)
+        watched = _watch(process)
         seconds = time.monotonic() - started_at
         if process.returncode:
             raise SystemExit(f"{tree}: exit code {process.returncode}")
@@ -74,15 +74,15 @@ def run(tree: Path, model: Path, trials: int) -> dict[str, float]:
         "first_trial_sec": first_sec - started_sec,
         "trials": count,
         "seconds_a_trial": span_sec / max(1, count - 1),
-        "processor_sec_a_trial": found.processor_sec / count,
+        "processor_sec_a_trial": watched.processor_sec / count,
         "busy_share": running_sec / tuning_sec,
-        **{f"{kind}_mib": size for kind, size in found.largest_mib.items()},
+        **{f"{kind}_mib": size for kind, size in watched.largest_mib.items()},
     }
 
 
 @dataclass
 class Watched:
-    """What the processes of a run used."""
+    """Peak memory by kind of process, and processor seconds by process, of one run."""
 
     largest_mib: dict[str, float] = field(default_factory=lambda: dict.fromkeys(KINDS, 0.0))
     by_process: dict[tuple[int, float], float] = field(default_factory=dict)
@@ -93,8 +93,8 @@ class Watched:
 
     def look(self, processes: Sequence[psutil.Process]) -> None:
         for kind, signs in KINDS.items():
-            held = sum(_held(each, signs) for each in processes)
-            self.largest_mib[kind] = max(self.largest_mib[kind], held / MEBIBYTE)
+            total_bytes = sum(_held(each, signs) for each in processes)
+            self.largest_mib[kind] = max(self.largest_mib[kind], total_bytes / MEBIBYTE)
         for each in processes:
             with suppress(psutil.Error):
                 self.by_process[each.pid, each.create_time()] = _spent_sec(each)
@@ -109,7 +109,7 @@ def _watch(process: subprocess.Popen[bytes]) -> Watched:
 
 
 def _held(process: psutil.Process, signs: Sequence[str]) -> int:
-    """The bytes of a process of this kind; none of others, and of one that ended meanwhile."""
+    """Return a process's private bytes; 0 if it is of another kind or has ended."""
     with suppress(psutil.Error):
         if _has(process, signs):
             return int(process.memory_full_info().uss)
@@ -122,7 +122,7 @@ def _has(process: psutil.Process, signs: Sequence[str]) -> bool:
 
 
 def _spent_sec(process: psutil.Process) -> float:
-    """The processor time of the worker, and of a compiler with its linkers; none of others."""
+    """Return processor seconds of a worker, or of a compiler with its linkers; else 0."""
     times = process.cpu_times()
     if _has(process, COMPILER):
         return float(times.user + times.system + times.children_user + times.children_system)

@@ -1,10 +1,10 @@
-"""How well models that learn nothing order what was measured: the machine and the candidate alone.
+"""Accuracy of cost models that need no training, on measured candidates.
 
 python -m benchmarks.untaught DATA_DIR ... [--tasks 6] [--candidates 24] [--json FILE]
 
-Of each dataset's first job: of its tasks with the most work, some of the candidates that have a time, chosen
-at random. `draft` sees their decisions, `tuna` their generated code. They are what a search chose, so most
-are near the best; a random order has .5.
+Of each dataset's first job, takes the tasks with most work, and random timed candidates of
+each. `draft` reads their decisions, `tuna` their generated code. Candidates were chosen by a
+search, so most are near the best; random order has accuracy 0.5.
 """
 
 import argparse
@@ -46,20 +46,20 @@ def main() -> None:
     with CandidateCompiler() as compiler:
         for data in args.data:
             with dataset(data, None) as database:
-                figures[str(data)] = _judged(FeatureLookup(database, compiler), database, args)
-            told = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
-            print(f"{data}: {told}", flush=True)
+                figures[str(data)] = _judge(FeatureLookup(database, compiler), database, args)
+            line = ", ".join(f"{name} {np.mean(each):.3f}" for name, each in figures[str(data)].items())
+            print(f"{data}: {line}", flush=True)
     means = {name: float(np.mean([np.mean(each[name]) for each in figures.values()])) for name in MODELS}
     if args.json:
-        told = {"headline": means["tuna"], "means": means, "figures": figures}
-        args.json.write_text(json.dumps(describe_host() | told, indent=1) + "\n")
+        line = {"headline": means["tuna"], "means": means, "figures": figures}
+        args.json.write_text(json.dumps(describe_host() | line, indent=1) + "\n")
     print("share of pairs in order: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
 
 
-def _judged(viewer: FeatureLookup, database: Database, args: argparse.Namespace) -> dict[str, list[float]]:
+def _judge(viewer: FeatureLookup, database: Database, args: argparse.Namespace) -> dict[str, list[float]]:
     with database.session() as session:
         job = Jobs(session).get(session.scalars(select(Job.id).order_by(Job.created_at)).first() or "", None)
-        picked = list(_picked(session, job, args))
+        picked = list(_tasks(session, job, args))
     accuracy: dict[str, list[float]] = {name: [] for name in MODELS}
     for workload, trials in picked:
         for name in MODELS:
@@ -67,16 +67,16 @@ def _judged(viewer: FeatureLookup, database: Database, args: argparse.Namespace)
     return accuracy
 
 
-def _picked(session: Session, job: Job, args: argparse.Namespace) -> Iterator[tuple[Workload, list[Trial]]]:
-    """The tasks with the most work, and some of what was timed of each."""
+def _tasks(session: Session, job: Job, args: argparse.Namespace) -> Iterator[tuple[Workload, list[Trial]]]:
+    """Yield the tasks with most FLOPs, with some of their timed trials."""
     rng = np.random.default_rng(args.seed)
     tasks = Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)])
-    left = args.tasks
+    tasks_left = args.tasks
     for workload in sorted(tasks, key=lambda each: -each.flops):
-        known = [trial for trial in Trials(session).history(workload.id, job.target_id) if trial.time_us]
-        if len(known) >= FEWEST and left:
-            left -= 1
-            yield workload, [known[at] for at in rng.permutation(len(known))[: args.candidates]]
+        timed = [trial for trial in Trials(session).history(workload.id, job.target_id) if trial.time_us]
+        if len(timed) >= FEWEST and tasks_left:
+            tasks_left -= 1
+            yield workload, [timed[index] for index in rng.permutation(len(timed))[: args.candidates]]
 
 
 def _accuracy(
@@ -89,9 +89,9 @@ def _accuracy(
         target = Targets(session).get(job.target_id).text
     work = work_of(workload, job.target_id, target, sketches)
     seen = viewer.see(kind.view, work, candidates)
-    known = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
-    groups = np.zeros(len(known), dtype=np.int64)
-    truth = labels([trial.time_us for trial in known], groups, [trial.outcome for trial in known])
+    valid = [trial for trial, has in zip(trials, seen.known, strict=True) if has]
+    groups = np.zeros(len(valid), dtype=np.int64)
+    truth = labels([trial.time_us for trial in valid], groups, [trial.outcome for trial in valid])
     return pairwise_accuracy(kind.made_for(job.machine).predict(seen.rows[seen.known]).mean, truth, groups)
 
 

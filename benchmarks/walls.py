@@ -1,11 +1,11 @@
-"""What walls cost: a child's start, and the latency of a schedule on a device, with and without.
+"""Cost of the sandbox: start of a child process, and a schedule's latency on a device.
 
 python -m benchmarks.walls [--starts 10] [--passes 20] [--size 512] [--json FILE]
 
-A start is that of the process which compiles candidates, from nothing to its first answer, TVM loaded. The
-schedule is a candidate of a square product, timed by two devices of this host in turn: the sessions of one
-close walls, those of the other do not. Which goes first changes from pass to pass. The headline is the median
-over passes of the latency with walls over that without, of the same pass.
+A start is that of the process which compiles candidates, from launch to its first answer, with
+TVM loaded. The schedule is a candidate of a square matrix product, timed in turn by two
+devices on this host: one sandboxes its sessions, the other does not. The order alternates. The
+headline is the latency with sandbox over that without in the same pass, a median over passes.
 """
 
 import argparse
@@ -46,40 +46,40 @@ PATIENCE_SEC: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A library, and what to call it with."""
+    """A library and the arguments to call it with."""
 
     library: Path
     args: Arguments
 
 
 def main() -> None:
-    """Measure both, and tell."""
+    """Measure starts and latencies, and print them."""
     options = _arguments()
     with TemporaryDirectory(prefix="mallorn-walls-") as scratch:
         room, target = Path(scratch), detect_target()
         starts = in_turn(options.starts, lambda name: _start_sec(name, target, room))
         latencies = _latencies(options.size, options.passes, target, room)
-    found = {"start_sec": told(starts), "latency_us": told(latencies)}
-    headline = found["latency_us"]["ratio"]
+    figures = {"start_sec": told(starts), "latency_us": told(latencies)}
+    headline = figures["latency_us"]["ratio"]
     if options.json:
         raw = {"benchmark": "walls", "sandbox": reached(BEST_EFFORT), "size": options.size, **describe_host()}
-        options.json.write_text(json.dumps(raw | found | {"headline": headline}, indent=1) + "\n")
-    for name, each in found.items():
+        options.json.write_text(json.dumps(raw | figures | {"headline": headline}, indent=1) + "\n")
+    for name, each in figures.items():
         _say(f"{name}: {each['median_with']:.4g} with walls, {each['median_without']:.4g} without")
     _say(f"latency with walls over that without, median of {options.passes} passes: {headline:.4f}")
 
 
 def in_turn(passes: int, measure: Callable[[str], float]) -> dict[str, list[float]]:
-    """What is measured of each mode, pass by pass; who goes first takes turns."""
-    found: dict[str, list[float]] = {name: [] for name in MODES}
+    """Measure each mode in every pass, alternating the order; return the values."""
+    values: dict[str, list[float]] = {name: [] for name in MODES}
     for number in range(passes):
         for name in sorted(MODES, reverse=bool(number % 2)):
-            found[name].append(measure(name))
-    return found
+            values[name].append(measure(name))
+    return values
 
 
 def told(found: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Raw figures, medians, and the median of the ratios of each pass."""
+    """Return raw values, medians, and the median of the ratios of each pass."""
     ratios = [on / off for on, off in zip(found["with"], found["without"], strict=True)]
     medians = {f"median_{name}": median(values) for name, values in found.items()}
     return {**found, **medians, "ratio": median(ratios)}
@@ -101,16 +101,16 @@ def _latencies(size: int, passes: int, target: Target, room: Path) -> dict[str, 
         runner = stack.enter_context(Runner())
 
         def measure(name: str) -> float:
-            given = trackers[name], target.text, str(subject.library), subject.args, EvaluatorOptions()
-            run = runner.measure(*given, "fixed", f"walls/{name}", PATIENCE_SEC)
+            arguments = trackers[name], target.text, str(subject.library), subject.args, EvaluatorOptions()
+            run = runner.measure(*arguments, "fixed", f"walls/{name}", PATIENCE_SEC)
             return median(run.run_us)
 
-        in_turn(1, measure)  # a first time, which does not count
+        in_turn(1, measure)  # warm up
         return in_turn(passes, measure)
 
 
 def _subject(size: int, target: Target, room: Path) -> Subject:
-    """The first candidate that makes a program, of those drawn with seed 0."""
+    """Build the first valid candidate of those drawn with seed 0."""
     import tvm
     from tvm import te
 
@@ -124,23 +124,23 @@ def _subject(size: int, target: Target, room: Path) -> Subject:
     tir, library = tvm.ir.save_json(module), room / "candidate.so"
     with CandidateCompiler(room=room) as child:
         sketch = child.design_space(tir, target.text)[0]
-        drawn = SketchRules(sketch).sample(np.random.default_rng(0), DRAWN).tolist()
-        valid = child.validate(tir, target.text, [(sketch.trace, each) for each in drawn])
-        decisions = next(each for each, good in zip(drawn, valid, strict=True) if good)
+        candidates = SketchRules(sketch).sample(np.random.default_rng(0), DRAWN).tolist()
+        valid = child.validate(tir, target.text, [(sketch.trace, each) for each in candidates])
+        decisions = next(each for each, is_valid in zip(candidates, valid, strict=True) if is_valid)
         built = child.build(tir, target.text, sketch.trace, decisions, str(library), any_size=True)
     return Subject(library, arguments(module).of(built.args))
 
 
 @contextmanager
 def _device(mode: str, target: Target) -> Iterator[str]:
-    """A tracker with one device whose sessions have walls, or none; where it is."""
+    """Run a tracker and a device with this sandbox mode; yield the tracker's address."""
     tracker = f"127.0.0.1:{free_port()}"
     with ExitStack() as stack, TemporaryDirectory(prefix="mallorn-walls-") as folder:
         env = os.environ | {"MALLORN_SANDBOX": mode, "MALLORN_DATA_DIR": folder, "MALLORN_TRACKER": tracker}
         for words in (["tracker"], ["device", "--target", target.text, "--name", mode, "--port", "0"]):
-            part = subprocess.Popen([sys.executable, "-m", "cli", *words], env=env)
-            stack.callback(part.wait)
-            stack.callback(part.terminate)
+            process = subprocess.Popen([sys.executable, "-m", "cli", *words], env=env)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
         _wait_for(Fleet(Settings(tracker=tracker, data_dir=Path(folder))), target)
         yield tracker
 
@@ -151,7 +151,7 @@ def _wait_for(fleet: Fleet, target: Target) -> None:
         try:
             if fleet.devices(target):
                 return
-        except Unavailable:  # the tracker has not begun
+        except Unavailable:  # the tracker has not started
             pass
         time.sleep(0.2)
     sys.exit("no device came: nothing was measured")

@@ -1,16 +1,16 @@
-"""What a pre-trained base saves: a network that the base has never seen, tuned with it and without.
+"""What a pretrained base saves: a network tuned with and without a base that never saw it.
 
 python -m benchmarks.warm_cold MODEL.onnx ... --from PATH [--seeds 3] [--trials-per-task 64]
 
-PATH holds measurements of other networks: a data directory, what `mallorn dataset export` wrote, or a
-Parquet file. For each model a base an operator is fit on them; workloads that the model has, too, are left
-out. A cell is a model and a seed: a job without a base and one with it, in an order that turns from seed to
-seed. Both have the same seed, budget, module and threads, and a dataset without measurements. The model is
-then compiled with what each knew at checkpoints of its budget, and all of those are timed in turn.
+PATH holds measurements of other networks: a data directory, an export of a dataset, or a
+Parquet file. For each model, one base per operator is fitted to them, without workloads that
+the model shares. A cell is a model and a seed: a job without bases (cold) and one with them
+(warm), in an order that alternates by seed, with equal seed, budget, module and threads, on
+empty datasets. Models at checkpoints of both are timed in turn.
 
-Each finished cell is one raw file in docs/results/warm_cold/, written at once; a second run makes what is
-missing. The headline is the share of the cold job's trials after which the warm one is within 1.05 of the
-latency that the cold one ends with, a geometric mean over models and seeds.
+Each finished cell is one raw file in docs/results/warm_cold/, written atomically; a second run
+adds missing cells. The headline is the share of the cold job's trials after which the warm one
+is within 1.05 of the cold one's final latency, a geometric mean over models and seeds.
 """
 
 import argparse
@@ -44,18 +44,18 @@ def main() -> None:
         missing = [seed for seed in range(args.seeds) if f"{model.stem}-{seed}" not in cells]
         if missing:
             _measure_all(args, model, missing, target, cells)
-    found = report([cells[f"{model.stem}-{seed}"] for model in args.models for seed in range(args.seeds)])
+    result = report([cells[f"{model.stem}-{seed}"] for model in args.models for seed in range(args.seeds)])
     if args.json:
-        raw = {"benchmark": "warm_cold", **describe_host(), **found}
+        raw = {"benchmark": "warm_cold", **describe_host(), **result}
         args.json.write_text(json.dumps(raw, indent=1) + "\n")
-    print("\n".join(lines(found)), flush=True)
+    print("\n".join(lines(result)), flush=True)
 
 
 def _measure_all(
     args: argparse.Namespace, model: Path, seeds: list[int], target: Target, cells: Cells
 ) -> None:
-    """One base serves all seeds: a job copies the data directory that holds it."""
-    # What a stopped service still writes must not cost the cells.
+    """Measure all seeds with the same bases: each job copies the base data directory."""
+    # A stopping service may still write files: ignore errors when the folder is removed.
     with tempfile.TemporaryDirectory(prefix="mallorn-warm-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         keys = task_keys(model, target, RECIPE)
@@ -70,8 +70,8 @@ def _measure_all(
             "bases": [asdict(base) | {"name": str(base.name)} for base in bases],
         }
         for seed in seeds:
-            found = _measure(args, model, seed, target, facts["budget"], folder)
-            cells.keep(f"{model.stem}-{seed}", facts | {"seed": seed} | found | describe_host())
+            figures = _measure(args, model, seed, target, facts["budget"], folder)
+            cells.keep(f"{model.stem}-{seed}", facts | {"seed": seed} | figures | describe_host())
 
 
 def _measure(

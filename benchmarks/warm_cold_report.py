@@ -1,4 +1,4 @@
-"""From raw cells to the comparison: trials until a job is within 1.05 of what the cold one ends with."""
+"""Compare trials until a job is within 1.05 of the cold job's final latency."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -7,12 +7,12 @@ from benchmarks.checkpoints import Raw, curve, first_within, geometric_mean
 
 ARMS: Final = ("cold", "warm")
 WITHIN: Final = 1.05
-# A run that never comes so near counts as twice what it spent.
+# A run that never reaches the goal counts as twice its trials.
 PENALTY: Final = 2.0
 
 
 def report(cells: Sequence[Raw]) -> dict[str, Any]:
-    """Every run's figures, and geometric means of the shares by model and over all."""
+    """Return all runs' figures, and geometric means of shares by model and in all."""
     runs = [_run(cell) for cell in cells]
     names = list(dict.fromkeys(run["model"] for run in runs))
     means = {name: _mean([run for run in runs if run["model"] == name]) for name in names}
@@ -20,7 +20,7 @@ def report(cells: Sequence[Raw]) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A report for people, the headline last."""
+    """Return the report as lines of text, the headline last."""
     means = [f"{model:12} {share:.2f} of the cold job's trials" for model, share in found["models"].items()]
     headline = f"trials to 1.05 of the cold job's latency, share of the cold job's: {found['headline']:.2f}"
     return [*map(_line, found["runs"]), *means, headline]
@@ -30,14 +30,14 @@ def _run(cell: Raw) -> dict[str, Any]:
     cold, warm = (curve(cell, arm) for arm in ARMS)
     budget, cold_us = cold[-1]
     goal_us = WITHIN * cold_us
-    needed = first_within(cold, goal_us) or budget
-    reached = first_within(warm, goal_us)
+    cold_trials = first_within(cold, goal_us) or budget
+    warm_trials = first_within(warm, goal_us)
     return {
         "model": cell["model"],
         "seed": cell["seed"],
-        "cold_trials": needed,
-        "warm_trials": reached,
-        "share": (reached or PENALTY * warm[-1][0]) / needed,
+        "cold_trials": cold_trials,
+        "warm_trials": warm_trials,
+        "share": (warm_trials or PENALTY * warm[-1][0]) / cold_trials,
         "cold_us": cold_us,
         "warm_us": warm[-1][1],
         "by_base": {arm: _by_base(cell["arms"][arm]) for arm in ARMS},
@@ -46,7 +46,7 @@ def _run(cell: Raw) -> dict[str, Any]:
 
 
 def _by_base(arm: Raw) -> int:
-    """Rounds that a base proposed."""
+    """Return the number of rounds that a base proposed."""
     return sum(row["proposal"] is not None for row in arm["details"]["rounds"])
 
 

@@ -1,1 +1,1 @@
-"""Research tools: replayed recordings, pre-trained bases, logs of other tuners, generated networks."""
+"""Research tools: replay of recordings, base models, other tuners' logs, generated tasks."""

@@ -1,1 +1,1 @@
-"""Measures what the product makes for a GPU, on a machine that can be had for some minutes only."""
+"""Benchmarks of the product on a GPU, on a machine that is available for minutes only."""

@@ -1,4 +1,4 @@
-"""Kernels and models on a GPU that is lent for minutes: all that can be made without it is made before.
+"""Time kernels and models on a GPU that is available for minutes; build all before.
 
     python -m benchmarks.gpu prepare --out build/gpu
     python -m benchmarks.gpu part 1 --transfer build/gpu/send/1 --home HOME --seconds 200 --out DIR
@@ -6,9 +6,9 @@
     python -m benchmarks.gpu report DIR
     python -m benchmarks.gpu rehearse --json FILE
 
-`prepare` runs here, and `part` on the machine with the GPU, which has no network, and Python with numpy, onnx
-and torch. A part needs the folder `benchmarks` of this checkout. It unpacks the transfers that it is given
-into HOME, and goes on where an earlier run of it ended or was killed.
+`prepare` runs on this machine, and `part` on the machine with the GPU, which has no network, and Python
+with numpy, onnx and torch. A part needs the folder `benchmarks` of this checkout. It unpacks the given
+transfers into HOME, and resumes where its last run ended or was killed.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from typing import Final
 from benchmarks.gpu.device import CPU, CUDA
 from benchmarks.gpu.unpack import environment, unpack
 
-INSIDE: Final = "GPU_PARTS_HOME"  # set where a part runs from the unpacked transfers
+INSIDE: Final = "GPU_PARTS_HOME"  # variable set in processes run from the transfers
 
 
 def main() -> None:
-    """Run one command."""
+    """Run the command named on the command line."""
     options = _arguments()
     if options.command == "prepare":
         from benchmarks.gpu.prepare import prepare

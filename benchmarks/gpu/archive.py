@@ -1,7 +1,7 @@
-"""What travels to the other machine: archives, cut so that each fits into one transfer.
+"""Pack archives for the GPU machine, cut so that each fits into one transfer.
 
-Transfer 1 holds all that part 1 needs. The next ones hold TVM's compiler, which part 2 needs and which is
-larger than all else.
+Transfer 1 holds all that part 1 needs. Others hold TVM's compiler, which part 2 needs and which is
+larger than everything else.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.gpu.packages import ROOT, SPARE, lacking, lay_packages
 from benchmarks.gpu.unpack import BASE, COMPILER, MANIFEST, PIECE
 
-# The product, and of its benchmarks and examples what the parts run.
+# The product, and those benchmarks and examples that the parts run.
 _TREE: Final = (
     *(
         "mallorn",
@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 
 
 class TooLarge(Exception):
-    """A transfer would be larger than its limit."""
+    """Raised when a transfer would be larger than its limit."""
 
 
 def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dict[str, int]:
@@ -70,49 +70,49 @@ def pack(out: Path, python: str, limit_bytes: int, preset: int, say: Say) -> dic
 
 
 def tree_bytes() -> int:
-    """Return the bytes of all tracked files, which travel with every transfer."""
+    """Return the bytes of all tracked files, which are part of every transfer."""
     return sum((ROOT / name).stat().st_size for name in _tracked() if (ROOT / name).is_file())
 
 
 def _tracked(*places: str) -> list[str]:
-    listed = subprocess.run(
+    process = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *places],
         cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
     )
-    return [name for name in listed.stdout.split("\0") if name]
+    return [name for name in process.stdout.split("\0") if name]
 
 
 def _site(out: Path, python: str, say: Say) -> Path:
-    """Return the folder of packages, laid anew only if the list of packages changed."""
+    """Return the folder of packages, installing them if the list of packages changed."""
     site, mark = out / "site", out / "site.txt"
-    wanted = "\n".join((python, *lacking(python), *SPARE))
-    if not mark.exists() or mark.read_text() != wanted:
+    packages = "\n".join((python, *lacking(python), *SPARE))
+    if not mark.exists() or mark.read_text() != packages:
         say("fetching packages")
         mark.unlink(missing_ok=True)
         lay_packages(site, python, lacking(python))
-        mark.write_text(wanted)
+        mark.write_text(packages)
     return site
 
 
 def _compressed_compiler(out: Path, site: Path, preset: int, say: Say) -> Path:
-    """Return the compiler as an .xz file, compressed anew only if the library changed; it takes minutes."""
+    """Return the compiler as an .xz file; compress it, for minutes, if the library changed."""
     library = site / COMPILER
     packed = out / f"{library.stem}-{sha256(library.read_bytes()).hexdigest()[:12]}-{preset}.xz"
     if not packed.exists():
         say("compressing TVM's compiler, which takes minutes")
-        half = packed.with_suffix(".part")
-        with library.open("rb") as source, lzma.open(half, "wb", filters=_filters(preset)) as target:
+        draft = packed.with_suffix(".part")
+        with library.open("rb") as source, lzma.open(draft, "wb", filters=_filters(preset)) as target:
             while chunk := source.read(_CHUNK):
                 target.write(chunk)
-        half.rename(packed)
+        draft.rename(packed)
     return packed
 
 
 def _filters(preset: int) -> list[dict[str, int]]:
-    """Return the filters of machine code: addresses of calls pack better than their distances."""
+    """Return LZMA filters for machine code: absolute call addresses compress better."""
     return [{"id": lzma.FILTER_X86}, {"id": lzma.FILTER_LZMA2, "preset": preset}]
 
 
@@ -131,7 +131,7 @@ def _write_base(file: Path, site: Path, kernels: Path, preset: int) -> None:
 
 
 def _cut(compiler: Path, send: Path, limit_bytes: int) -> Iterator[Path]:
-    """Yield the pieces of the compiler, each in the folder of its own transfer."""
+    """Write the pieces of the compiler to their transfers' folders, and yield them."""
     count = -(-compiler.stat().st_size // limit_bytes)
     size = -(-compiler.stat().st_size // count)
     with compiler.open("rb") as source:

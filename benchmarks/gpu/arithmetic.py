@@ -1,4 +1,4 @@
-"""Rivals of a task and their inputs, in torch where it is installed; without it there is none."""
+"""Rival libraries of a task and their inputs, by torch; without torch there is no rival."""
 
 import importlib.util
 import time
@@ -16,30 +16,30 @@ Call = Callable[[], object]
 
 
 class Arithmetic(Protocol):
-    """What is needed to time the libraries of a machine."""
+    """Makes inputs and times calls; may know a library that computes a task."""
 
     def inputs(self, args: Json) -> list[Any]:
-        """Return arguments of the values with which run_batch.py times kernels."""
+        """Return arguments with the values with which run_batch.py times kernels."""
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
-        """Return the name and the call of the library that computes the task; None if there is none."""
+        """Return name and call of a library that computes the task, or None."""
 
     def tensor_float(self, allowed: bool) -> AbstractContextManager[None]:
-        """Let the library round the factors of float32 products to TensorFloat-32 meanwhile."""
+        """Set whether the library may round float32 factors to TensorFloat-32 in the block."""
 
     def times_us(self, call: Call, number: int, cold: bool) -> float:
         """Return the mean time of `number` calls, each with a cold L2 cache if `cold`."""
 
 
 def arithmetic_of(kind: str) -> Arithmetic:
-    """Return torch's arithmetic, or numpy's where torch is not installed and the device is a processor."""
+    """Return torch's arithmetic; numpy's if torch is missing and the device is a CPU."""
     if importlib.util.find_spec("torch") is None and kind != CUDA:
         return NumpyArithmetic()
     return TorchArithmetic(kind)
 
 
 class TorchArithmetic:
-    """Arithmetic on a GPU, or on a processor, with torch."""
+    """Arithmetic with torch, on a GPU or a CPU."""
 
     def __init__(self, kind: str) -> None:
         import torch
@@ -56,8 +56,8 @@ class TorchArithmetic:
 
     def rival(self, task: Task, inputs: list[Any]) -> tuple[str, Call] | None:
         libraries = {PRODUCT: "cuBLAS", CONVOLUTION: "cuDNN", DEPTHWISE: "cuDNN", BATCH: "torch SDPA"}
-        named = libraries.get(task.kind, f"torch {task.kind}") if self._kind == CUDA else "torch"
-        return named, self._compute(task, inputs)
+        name = libraries.get(task.kind, f"torch {task.kind}") if self._kind == CUDA else "torch"
+        return name, self._compute(task, inputs)
 
     @contextmanager
     def tensor_float(self, allowed: bool) -> Iterator[None]:
@@ -86,10 +86,10 @@ class TorchArithmetic:
         return float(sum(begin.elapsed_time(end) for begin, end in marks)) * 1e3 / number
 
     def _burst_of(self, call: Call, number: int) -> Call:
-        """Return so many calls as one CUDA graph, where the GPU does not wait for Python between them."""
+        """Return `number` calls as one CUDA graph, in which the GPU never waits for Python."""
         if self._burst is None or self._burst[:2] != (call, number):
             torch = self._torch
-            for _ in range(3):  # libraries choose their algorithms before the capture
+            for _ in range(3):  # libraries choose algorithms before the capture
                 call()
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
@@ -118,7 +118,7 @@ class TorchArithmetic:
 
 
 class NumpyArithmetic:
-    """Arithmetic on a processor with numpy, which has no rivals."""
+    """Arithmetic with numpy on a CPU, without rivals."""
 
     def inputs(self, args: Json) -> list[Any]:
         return timed_values(args)

@@ -1,4 +1,4 @@
-"""What must hold on the device before anything is timed, each checked in a process of its own.
+"""Assertions to check on the device before timing, each in a new process.
 
     python -m benchmarks.gpu.assertions NAME KIND KERNELS
 
@@ -24,9 +24,9 @@ from benchmarks.gpu.special import ADD, ADD_COUNT, ENDLESS, ENDLESS_COUNT, FAR, 
 if TYPE_CHECKING:
     from workers.device.slice_timing_result import SliceTimes
 
-# More than any device has, and still an address that a processor's allocator refuses at once.
+# More than any device has; a CPU's allocator refuses it at once.
 TOO_MANY_BYTES: Final = 1 << 46
-DEADLINE_SEC: Final = 3.0  # of the kernel that never returns
+DEADLINE_SEC: Final = 3.0  # for the kernel that never returns
 INSIDE_SEC: Final = 0.2
 ALONE_RUNS: Final = 20
 BUSY_SIZE: Final = 8192
@@ -37,11 +37,11 @@ _SMI: Final = (
 
 
 class LeftOut(Exception):
-    """The assertion says nothing on this device; the reason is its text."""
+    """Raised if an assertion does not apply to this device; the text is the reason."""
 
 
 def runtime_loads(kind: str, _kernels: Path) -> Row:
-    """TVM's runtime loads without its compiler, for CUDA behind CUDA's runtime."""
+    """TVM's runtime loads without its compiler, for CUDA after CUDA's runtime."""
     load_runtime(kind)
     import tvm
     import tvm_ffi
@@ -53,7 +53,7 @@ def runtime_loads(kind: str, _kernels: Path) -> Row:
 
 
 def device_identity(kind: str, _kernels: Path) -> Row:
-    """The driver tells the GPU's name, UUID and memory, as the product asks it, and NVML its clocks."""
+    """The driver reports the GPU's name, UUID and memory, and NVML its clocks."""
     _needs_gpu(kind)
     from workers.device.nvidia_driver import visible_gpus
 
@@ -63,14 +63,14 @@ def device_identity(kind: str, _kernels: Path) -> Row:
 
 
 def session_runs(kind: str, kernels: Path) -> Row:
-    """A session behind the walls runs a kernel, and its numbers are right."""
+    """A sandboxed session runs a kernel, and its results are right."""
     with Session(kind, kernels) as session:
         _must(session.call("add", library=ADD, count=ADD_COUNT) is True, "the sums are wrong")
         return {"sandbox": session.sandbox}
 
 
 def other_architecture_refused(kind: str, kernels: Path) -> Row:
-    """Device code for another architecture is refused, and the session lives."""
+    """Device code for another architecture is refused, and the session survives."""
     if kind != CUDA:
         raise LeftOut("a processor refuses libraries of another one when they are loaded")
     with Session(kind, kernels) as session:
@@ -80,7 +80,7 @@ def other_architecture_refused(kind: str, kernels: Path) -> Row:
 
 
 def out_of_memory_is_survived(kind: str, kernels: Path) -> Row:
-    """An allocation that is too large fails, and the session lives."""
+    """An allocation that is too large fails, and the session survives."""
     with Session(kind, kernels) as session:
         refusal = _error_of(lambda: session.call("allocate", count=TOO_MANY_BYTES))
         _must(session.call("add", library=ADD, count=ADD_COUNT) is True, "it runs nothing afterwards")
@@ -88,7 +88,7 @@ def out_of_memory_is_survived(kind: str, kernels: Path) -> Row:
 
 
 def broken_session_is_replaced(kind: str, kernels: Path) -> Row:
-    """A kernel that writes where no memory is makes its session useless, and the next session works."""
+    """A kernel that writes out of bounds breaks its session, and the next session works."""
     with Session(kind, kernels) as session:
         ended = _error_of(lambda: session.call("write_far", library=FAR))
         afterwards = _error_of(lambda: session.call("add", library=ADD, count=ADD_COUNT))
@@ -98,7 +98,7 @@ def broken_session_is_replaced(kind: str, kernels: Path) -> Row:
 
 
 def model_runs_as_graph(kind: str, kernels: Path) -> Row:
-    """A compiled model gives the same numbers when its CUDA graph is captured and when it is replayed."""
+    """A model gives right results when its CUDA graph is captured and when it is replayed."""
     load_runtime(kind)
     import numpy as np
     import tvm
@@ -116,7 +116,7 @@ def model_runs_as_graph(kind: str, kernels: Path) -> Row:
 
 
 def nvml_answers_in_a_session(kind: str, kernels: Path) -> Row:
-    """NVML, asked behind the walls, tells what the GPU lost, and its limit of power."""
+    """In the sandbox, NVML reports the GPU's lost share and power limit."""
     _needs_gpu(kind)
     with Session(kind, kernels) as session:
         load = session.call("gpu_load")
@@ -125,14 +125,14 @@ def nvml_answers_in_a_session(kind: str, kernels: Path) -> Row:
 
 
 def address_space_is_lifted(kind: str, kernels: Path) -> Row:
-    """A session that begins with a limit of address space runs a kernel behind the walls."""
+    """A sandboxed session that starts with a limited address space runs a kernel."""
     with Session(kind, kernels) as session:
         _must(session.call("add", library=ADD, count=ADD_COUNT) is True, "the sums are wrong")
         return {"bytes": session.call("address_space")}
 
 
 def endless_kernel_is_ended(kind: str, kernels: Path) -> Row:
-    """A kernel that never returns is ended at its deadline, with its session, and with no other one."""
+    """An endless kernel ends at its deadline with its session; other sessions continue."""
     with Session(kind, kernels) as other, Session(kind, kernels) as session:
         _must(other.call("add", library=ADD, count=ADD_COUNT) is True, "the other session runs nothing")
         arguments = {"library": ENDLESS, "count": ENDLESS_COUNT, "deadline_sec": DEADLINE_SEC}
@@ -147,7 +147,7 @@ def endless_kernel_is_ended(kind: str, kernels: Path) -> Row:
 
 
 def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
-    """A device asks the driver in forks: its own process never maps libcuda."""
+    """A device queries the driver in forked processes; it never maps libcuda itself."""
     _needs_gpu(kind)
     from workers.device.nvidia_driver import gpu_fault, visible_gpus
 
@@ -155,13 +155,13 @@ def driver_stays_out_of_the_device(kind: str, kernels: Path) -> Row:
     _must(bool(gpus) and not fault, f"{len(gpus)} GPUs; {fault}")
     _must("libcuda.so" not in Path("/proc/self/maps").read_text(), "libcuda is mapped")
     with Session(kind, kernels) as session:
-        session.call("address_space")  # which makes a device
+        session.call("address_space")  # this creates a device
         _must("libcuda.so" in Path(f"/proc/{session.pid}/maps").read_text(), "a session does without libcuda")
     return {"gpus": len(gpus)}
 
 
 def fault_is_asked_quickly(kind: str, _kernels: Path) -> Row:
-    """The question whether a GPU still gives contexts, after a session broke, takes seconds at most."""
+    """`gpu_fault` reports no fault; its seconds are recorded."""
     _needs_gpu(kind)
     from workers.device.nvidia_driver import gpu_fault
 
@@ -175,7 +175,7 @@ def fault_is_asked_quickly(kind: str, _kernels: Path) -> Row:
 
 
 def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
-    """Each kernel has a time inside its model, and one alone."""
+    """Each kernel has a time inside its model, and one outside."""
     load_runtime(kind)
     import numpy as np
     import tvm
@@ -186,15 +186,15 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
     use_graphs(0)
     device, library = device_of(kind), tvm.runtime.load_module(str(kernels / MODEL))
     module = VirtualMachine(library, device).module
-    given = np.load(kernels / SAVED)["input"]
-    module["set_input"]("main", tvm.runtime.tensor(given, device))
+    values = np.load(kernels / SAVED)["input"]
+    module["set_input"]("main", tvm.runtime.tensor(values, device))
     clock = clock_of(kind, device.sync)
     run = module["invoke_stateful"]
     inside = Kernels(module["set_instrument"], lambda: run("main"), clock).times(INSIDE_SEC)
     alone: dict[str, float] = {}
     for name in inside:
         kernel = library.get_function(name, query_imports=True)
-        tensors = [tvm.runtime.tensor(given, device) for _ in range(3 if "matmul" in name else 2)]
+        tensors = [tvm.runtime.tensor(values, device) for _ in range(3 if "matmul" in name else 2)]
         kernel(*tensors)
         marks = []
         clock.begin_run()
@@ -212,7 +212,7 @@ def kernels_are_timed_inside(kind: str, kernels: Path) -> Row:
 
 
 def first_run_is_right(kind: str, kernels: Path) -> Row:
-    """The first run of a process, which loads the library and makes the context, is right."""
+    """The first run of a process, which loads library and context, is right."""
     load_runtime(kind)
     import numpy as np
     import tvm
@@ -230,14 +230,14 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     timer = SliceTimer(on_cores=kind != CUDA, raised=False)
     tvm.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     warm = timer.times(library, "main", kind, ALONE_RUNS, 3, *tensors)
-    found: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
+    result: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}
     if kind == CUDA:
-        found["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
-    return found
+        result["empty_cache_us"] = _mean_us(timer.cold_times(library, "main", kind, ALONE_RUNS, 3, *tensors))
+    return result
 
 
 def own_load_is_no_disturbance(kind: str, _kernels: Path) -> Row:
-    """What a product of 8192 in fp16 makes of clocks and power is known, and no other process is blamed."""
+    """Under an fp16 product of size 8192, NVML answers and blames no other process."""
     _needs_gpu(kind)
     from benchmarks.gpu.arithmetic import arithmetic_of
     from benchmarks.gpu.tasks import PRODUCT, Task
@@ -286,10 +286,10 @@ def _mean_us(times: "SliceTimes") -> float:
 
 
 def _smi() -> Row:
-    """Return what nvidia-smi tells of the first GPU; nothing where it does not run."""
+    """Return nvidia-smi's figures of the first GPU; empty if it is not installed."""
     names = _SMI.split(",")
     try:
-        told = subprocess.run(
+        output = subprocess.run(
             ["nvidia-smi", f"--query-gpu={_SMI}", "--format=csv,noheader"],
             capture_output=True,
             text=True,
@@ -297,7 +297,7 @@ def _smi() -> Row:
         ).stdout
     except FileNotFoundError:
         return {}
-    return dict(zip(names, told.strip().partition("\n")[0].split(", "), strict=False))
+    return dict(zip(names, output.strip().partition("\n")[0].split(", "), strict=False))
 
 
 def _must(holds: bool, reason: str) -> None:
@@ -306,7 +306,7 @@ def _must(holds: bool, reason: str) -> None:
 
 
 def _error_of(call: Callable[[], object]) -> str:
-    """Return the error of a call that has to fail."""
+    """Return the error of a call. Raises AssertionError if the call succeeds."""
     try:
         value = call()
     except (RuntimeError, SessionEnded) as error:
@@ -315,15 +315,15 @@ def _error_of(call: Callable[[], object]) -> str:
 
 
 def main() -> None:
-    """Check one assertion and print what was found."""
+    """Check one assertion and print its result as JSON."""
     name, kind, kernels = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     try:
-        found: Row = {"ok": True, **ASSERTIONS[name](kind, kernels)}
+        result: Row = {"ok": True, **ASSERTIONS[name](kind, kernels)}
     except LeftOut as reason:
-        found = {"ok": None, "left_out": str(reason)}
+        result = {"ok": None, "left_out": str(reason)}
     except Exception as error:
-        found = {"ok": False, "error": f"{type(error).__name__}: {error}"[:500]}
-    sys.stdout.write("\n" + json.dumps(found) + "\n")
+        result = {"ok": False, "error": f"{type(error).__name__}: {error}"[:500]}
+    sys.stdout.write("\n" + json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

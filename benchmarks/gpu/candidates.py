@@ -1,8 +1,8 @@
-"""Builds the kernels of one task: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
+"""Build a task's kernels: python -m benchmarks.gpu.candidates TASK TARGET FOLDER CHANCE [FIRST]
 
-The first guess and the candidates by chance come from the product's space of the target, DLight's schedule
-from TVM. The index gets a line for each, with ptxas's figures or the error. FIRST of the CHANCE candidates
-are built, the same ones that are built with the others.
+The first guess and CHANCE random candidates come from the product's space of the target, DLight's
+schedule from TVM. The index gets a line per kernel, with ptxas's figures or the error. With FIRST, only
+the first FIRST of the random candidates are built.
 """
 
 import sys
@@ -34,11 +34,11 @@ from workers.tvm.rebuild_schedule import rebuild
 from workers.tvm.tvm_space import TvmSpace
 
 SEED: Final = 0
-_DRAWS: Final = 8  # sampled for each candidate that is wanted, as many are invalid
+_DRAWS: Final = 8  # samples per requested candidate, since many are invalid
 
 
 def main() -> None:
-    """Build what the index lacks, so far as the process is not ended."""
+    """Build all kernels that the index lacks; the parent may end this process at any time."""
     task, target, folder = BY_NAME[sys.argv[1]], Target(sys.argv[2]), Path(sys.argv[3])
     cells = Cells(folder / INDEX)
     tir = tvm.ir.save_json(module_of(task))
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def compile_to(module: Any, target: str, file: Path) -> Value:
-    """Write a library of a scheduled module; return ptxas's figures of its kernels, none for a processor."""
+    """Write a library of a scheduled module; return ptxas's kernel figures, if for a GPU."""
     parsed, options = parse_tvm_target(target), {"tirx.disable_assert": True}
     if parsed.kind.name != "cuda":
         library, figures = compiled(module, parsed, **options), []
@@ -67,7 +67,7 @@ def compile_to(module: Any, target: str, file: Path) -> Value:
 def _schedules(
     task: Task, tir: str, target: Target, compiler: CandidateCompiler, chance: int, first: int | None = None
 ) -> Iterator[tuple[str, str, Callable[[], tuple[Any, Row]]]]:
-    """Yield the cell and the means of each kernel, with what makes its scheduled module and tells of it."""
+    """Yield each kernel's cell, its means, and a call that returns module and facts."""
     if not target.is_cpu:
         yield f"{task.name}/{DLIGHT}", DLIGHT, lambda: (_dlight(tir, target), {})
     space = TvmSpace(
@@ -93,7 +93,7 @@ def _only(candidates: list[Candidate]) -> Candidate:
 
 
 def _by_chance(space: TvmSpace, count: int) -> Iterator[Candidate]:
-    """Yield valid candidates drawn at random, of sketches that leave something open if there are any."""
+    """Yield random valid candidates, of sketches with decisions if there are any."""
     drawn = list(dict.fromkeys(space.sample(np.random.default_rng(SEED), _DRAWS * count)))
     valid = (each for each in [each for each in drawn if each.decisions] or drawn if all(space.valid([each])))
     yield from islice(valid, count)
@@ -110,12 +110,12 @@ def _dlight(tir: str, target: Target) -> Any:
 
 def _build(about: Row, make: Callable[[], tuple[Any, Row]], file: Path, target: Target) -> Row:
     started_sec = time.monotonic()
-    module, told = make()
+    module, facts = make()
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(module)
     figures = compile_to(module, target.text, file)
     built: Row = {"file": file.name, "bytes": file.stat().st_size, "kernels": figures}
     built["tensor_cores"] = "mma" in str(module)
-    return about | told | built | {"build_sec": round(time.monotonic() - started_sec, 2)}
+    return about | facts | built | {"build_sec": round(time.monotonic() - started_sec, 2)}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Results of a part: one JSON line for each cell, written as soon as it is known."""
+"""Results of a part: one JSON line per cell, written as soon as it is measured."""
 
 import json
 import os
@@ -12,19 +12,19 @@ Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | 
 Row: TypeAlias = "dict[str, Value]"
 
 BEGUN: Final = "begun"
-#: What `prepare` writes of the commit, host and versions that the kernels were built by.
+#: File in which `prepare` stores commit, host and versions of the kernels' build.
 ORIGIN: Final = "origin.json"
-_MOST_STARTS: Final = 2  # of a cell that ended neither time: it ends the process that runs it
+_MOST_STARTS: Final = 2  # of a cell; if both starts ended the process, the cell fails
 
 
 class Unfinished(Exception):
-    """The time was over before a measurement was; it goes on in a later run of the part."""
+    """Raised if time ran out before a measurement ended; a later run repeats it."""
 
 
 class Cells:
-    """The cells of a part, kept in the file `own` and in its copy; each takes what the other knows.
+    """The cells of a part, in the file `own` and in a copy; both are merged when opened.
 
-    A process that is killed leaves at most half a line, which the next one drops.
+    A killed process leaves at most one incomplete line, which the next process drops.
     """
 
     def __init__(self, own: Path, copy: Path | None = None) -> None:
@@ -36,23 +36,23 @@ class Cells:
             if BEGUN not in row and str(row["cell"]) not in self:
                 self._rows.append(row)
         for file in self._files:
-            half = file.with_suffix(".part")
-            half.write_text("".join(f"{json.dumps(row)}\n" for row in self._rows))
-            half.rename(file)
+            draft = file.with_suffix(".part")
+            draft.write_text("".join(f"{json.dumps(row)}\n" for row in self._rows))
+            draft.rename(file)
 
     def __contains__(self, name: str) -> bool:
         return any(row["cell"] == name and BEGUN not in row for row in self._rows)
 
     def rows(self) -> list[Row]:
-        """Return the rows of all cells that are known, oldest first."""
+        """Return the rows of all finished cells, oldest first."""
         return [row for row in self._rows if BEGUN not in row]
 
     def keep(self, name: str, /, **content: Value) -> None:
-        """Append a cell."""
+        """Append a finished cell."""
         self._append({"cell": name, **content})
 
     def begin(self, name: str) -> bool:
-        """Note that a cell begins; return False, and keep it as failed, if it ended its process twice."""
+        """Record a start; after two starts without an end, store a failure and return False."""
         starts = sum(1 if row[BEGUN] else -1 for row in self._rows if row["cell"] == name and BEGUN in row)
         if starts >= _MOST_STARTS:
             self.keep(name, ok=False, error="the process that ran it ended twice")
@@ -61,9 +61,9 @@ class Cells:
         return True
 
     def measure(self, name: str, measurement: Callable[[], Row]) -> None:
-        """Run a measurement unless its cell is known, and keep what it returns or raises.
+        """Run a measurement unless its cell is finished, and store its result or its error.
 
-        Of Unfinished no cell is kept, and the start does not count.
+        After Unfinished, no cell is stored and the start does not count.
         """
         if name in self or not self.begin(name):
             return
@@ -88,18 +88,18 @@ class Cells:
 
 
 def keep_origin(cells: Cells, origin: Path) -> None:
-    """Keep what was prepared where, and the processor and Python of this machine, once."""
+    """Store the kernels' origin and this machine's processor and Python, once."""
     if "origin" in cells or not origin.exists():
         return
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = {line.partition(": ")[2] for line in lines if line.startswith("model name")}
     machine: Row = {"cpu": ", ".join(sorted(models)), "cores": os.cpu_count() or 1}
-    there: Row = {"machine": machine, "python_there": platform.python_version()}
-    cells.keep("origin", ok=True, **json.loads(origin.read_text()), **there)
+    local: Row = {"machine": machine, "python_there": platform.python_version()}
+    cells.keep("origin", ok=True, **json.loads(origin.read_text()), **local)
 
 
 def read_rows(file: Path) -> Iterator[Row]:
-    """Yield the whole lines of a file of cells; none if it does not exist."""
+    """Yield the rows of all complete lines of a file of cells; none if it does not exist."""
     if not file.exists():
         return
     for line in file.read_text().splitlines(keepends=True):

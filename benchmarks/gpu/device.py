@@ -1,4 +1,4 @@
-"""TVM's runtime for the device of a part: a GPU, or this machine's processor in a rehearsal."""
+"""TVM's runtime for the device of a part: a GPU, or in a rehearsal this machine's CPU."""
 
 import os
 from typing import Any, Final
@@ -8,9 +8,9 @@ CPU: Final = "cpu"
 
 
 def load_runtime(kind: str) -> None:
-    """Load TVM's runtime without its compiler; no context is made on a GPU yet."""
+    """Load TVM's runtime without its compiler; this creates no context on a GPU."""
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
-    import tvm  # noqa: F401 - it loads its library
+    import tvm  # noqa: F401 - the import loads the library
 
     if kind == CUDA:
         from workers.device.cuda_driver import load_cuda_runtime
@@ -19,7 +19,7 @@ def load_runtime(kind: str) -> None:
 
 
 def gpu_meter() -> Any:
-    """Return the product's meter of the first visible GPU; it must be made before there is a context."""
+    """Return a meter of the first visible GPU. Call this before a context is created."""
     from workers.device.gpu_meter import GpuMeter
     from workers.device.nvidia_driver import visible_gpus
 
@@ -27,7 +27,7 @@ def gpu_meter() -> Any:
 
 
 def device_of(kind: str) -> Any:
-    """Return TVM's first device of a kind, whose runtime is loaded. Raises RuntimeError if there is none."""
+    """Return TVM's first device of a kind. Raises RuntimeError if there is none."""
     import tvm
 
     device = tvm.runtime.device(kind, 0)

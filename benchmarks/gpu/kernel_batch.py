@@ -1,4 +1,4 @@
-"""The prepared kernels as a batch: run_batch.py's code checks and times them on the other machine."""
+"""Write the prepared kernels as a batch, which run_batch.py's code checks and times."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -36,17 +36,17 @@ from workers.tvm.code_digest import TVM_VERSION
 
 NAME: Final = "gpu-minutes"
 SEED: Final = 1
-# Of slow kernels no more is known than that they are slow.
+# Racing measures slow kernels only roughly.
 OPTIONS: Final = JobOptions(
     evaluator=EvaluatorOptions(number=1, repeat=5, min_repeat_ms=5), stopping="racing"
 )
 TIMEOUT_SEC: Final = 20.0
-MOST_VALUES: Final = 4096  # of a result that are compared
+MOST_VALUES: Final = 4096  # values of a result that are compared
 _EPSILON: Final = 1e-5
 
 
 def write_batch(kernels: Path, target: Target) -> None:
-    """Write the manifest of a batch of all kernels that were built, and the right results of their tasks."""
+    """Write the manifest of a batch of all built kernels, and their tasks' right results."""
     order = in_rounds(list(kernels_below(kernels)))
     about = {task: _call_of(BY_NAME[task], kernels, target) for task in {each.task for each in order}}
     calls = [
@@ -67,7 +67,7 @@ def write_batch(kernels: Path, target: Target) -> None:
 
 
 def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
-    """Order kernels so that each task has `batch` of them in turn: arrays are made once a batch."""
+    """Order kernels so that tasks take turns of `batch` kernels, which share arrays."""
     places: dict[str, int] = {}
     rounds: list[tuple[int, int, Kernel]] = []
     tasks = list(dict.fromkeys(kernel.task for kernel in kernels))
@@ -78,7 +78,7 @@ def in_rounds(kernels: Sequence[Kernel], batch: int = 6) -> list[Kernel]:
 
 
 def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
-    """Return what the calls of all kernels of a task have in common."""
+    """Return the fields that calls of all kernels of a task share."""
     *inputs, result = shapes(task)
     tensors = (
         *(Tensor("TENSOR", task.dtype, shape) for shape in inputs),
@@ -90,10 +90,10 @@ def _call_of(task: Task, kernels: Path, target: Target) -> run_batch.Json:
 
 
 def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
-    """Return the numeric check of a task; the right results are computed once, which takes minutes."""
+    """Return the numeric check of a task; compute and store right results the first time."""
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
-    kept, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
-    if not kept.exists():
+    check_file, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
+    if not check_file.exists():
         args = drawn(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
         values, output = run_batch.drawn_values(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
@@ -107,8 +107,8 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
             "tolerance": [LARGEST_ERROR[task.sums]],
             "rounds": False,
         }
-        kept.write_text(json.dumps(check))
-    return json.loads(kept.read_text())
+        check_file.write_text(json.dumps(check))
+    return json.loads(check_file.read_text())
 
 
 def right_result(task: Task, inputs: Sequence[Any]) -> Any:
@@ -135,13 +135,13 @@ def _softmax(x: Any) -> Any:
 
 
 def _shifted(x: Any, axes: tuple[int, int], weigh: Callable[[Any, int, int], Any]) -> Any:
-    """Return the sum over a 3x3 window of what `weigh` makes of the window's place."""
+    """Return the sum of `weigh(shifted x, i, j)` over the 3x3 window."""
     width = [(1, 1) if axis in axes else (0, 0) for axis in range(x.ndim)]
     border, height = np.pad(x, width), x.shape[axes[0]]
     total: Any = 0.0
     for i in range(3):
         for j in range(3):
-            cut = [slice(None)] * x.ndim
-            cut[axes[0]], cut[axes[1]] = slice(i, i + height), slice(j, j + height)
-            total = total + weigh(border[tuple(cut)], i, j)
+            window = [slice(None)] * x.ndim
+            window[axes[0]], window[axes[1]] = slice(i, i + height), slice(j, j + height)
+            total = total + weigh(border[tuple(window)], i, j)
     return total

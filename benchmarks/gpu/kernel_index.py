@@ -1,4 +1,4 @@
-"""The prepared kernels: a folder for each task, with an index of what was built there."""
+"""Index of the prepared kernels: one folder per task, with a file of built kernels."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.gpu.cells import read_rows
 
 INDEX: Final = "index.jsonl"
-COMPLETE: Final = "complete.txt"  # holds how many kernels by chance were wanted, when all are built
+COMPLETE: Final = "complete.txt"  # written when all kernels are built; holds CHANCE [FIRST]
 FIRST_GUESS: Final = "first guess"
 DLIGHT: Final = "DLight"
 CHANCE: Final = "chance"
@@ -17,16 +17,16 @@ CHANCE: Final = "chance"
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A library of one task, and by which means its schedule was found."""
+    """A library of one task; `means` says how its schedule was found."""
 
     cell: str
     task: str
     means: str
-    file: str  # below the folder of all kernels
+    file: str  # relative to the folder of all kernels
 
 
 def counts_below(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
-    """Return how many kernels of each task and means were built, and the errors of all others by cell."""
+    """Return the number of built kernels per task and means, and others' errors by cell."""
     built: Counter[str] = Counter()
     errors: dict[str, str] = {}
     for index in sorted(folder.glob(f"*/{INDEX}")):
@@ -39,7 +39,7 @@ def counts_below(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
 
 
 def kernels_below(folder: Path) -> Iterator[Kernel]:
-    """Yield the kernels that were built, task by task, in the order in which they were built."""
+    """Yield the built kernels, task by task, in the order of building."""
     for index in sorted(folder.glob(f"*/{INDEX}")):
         for row in read_rows(index):
             if row.get("file"):

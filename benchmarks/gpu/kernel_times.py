@@ -1,9 +1,9 @@
-"""Checks and times prepared kernels, in turn with the library that computes the same.
+"""Check and time prepared kernels, in turn with a library that computes the same.
 
     python -m benchmarks.gpu.kernel_times KIND HOME OUT SECONDS
 
-Its parent starts it again when a kernel has ended it. Kernels come in an order in which every task soon has a
-first guess, DLight's schedule and some by chance.
+Its parent restarts it if a kernel ends it. Kernels are ordered so that every task soon has its first
+guess, DLight's schedule and some random candidates timed.
 """
 
 import json
@@ -24,8 +24,8 @@ from stack.supervised_process import DieWithParent
 from workers.detached.run_batch import MANIFEST, BatchRefused, Json, TargetDevice
 
 BURST_US: Final = 5_000.0
-MOST_CALLS: Final = 100  # of a burst
-BURSTS: Final = 3  # before and after each kernel
+MOST_CALLS: Final = 100  # calls in a burst
+BURSTS: Final = 3  # bursts of the rival before and after each kernel
 COPY_BYTES: Final = {CUDA: 1 << 30}
 SMALL_COPY_BYTES: Final = 64 << 20
 PEAK_SIZE: Final = {CUDA: 8192}
@@ -33,12 +33,12 @@ SMALL_PEAK_SIZE: Final = 256
 
 
 def main() -> None:
-    """Measure what the cells lack until the time is over."""
+    """Measure missing cells until time runs out."""
     DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, out, seconds = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), float(sys.argv[4])
     until_sec = time.monotonic() + seconds
     cells = Cells(home / "part1.jsonl", out / "part1.jsonl")
-    arithmetic = arithmetic_of(kind)  # torch loads its CUDA runtime first
+    arithmetic = arithmetic_of(kind)  # first, so that torch loads its own CUDA runtime
     try:
         bench = Bench(kind, home / "kernels", arithmetic)
     except BatchRefused as refusal:
@@ -48,11 +48,11 @@ def main() -> None:
             return
         cells.measure(name, measurement)
         if cells.rows()[-1].get("sticky"):
-            sys.exit(1)  # every later call of this process would fail as well
+            sys.exit(1)  # all later calls of this process would fail, too
 
 
 def peaks(kind: str, arithmetic: Arithmetic) -> Iterator[tuple[str, Callable[[], Row]]]:
-    """Yield measurements of the device itself: copies, and products by its own library."""
+    """Yield measurements of the device's peaks: a copy, and products by its library."""
     yield "copy bandwidth", lambda: _copy_rate(kind, arithmetic)
     for precision in ("fp16", "tf32", "fp32"):
         yield f"product peak {precision}", lambda precision=precision: _peak(kind, precision, arithmetic)
@@ -85,10 +85,10 @@ def _peak(kind: str, precision: str, arithmetic: Arithmetic) -> Row:
 
 
 class Bench:
-    """Times the kernels of the batch by run_batch.py's code, each between two stretches of its rival."""
+    """Times kernels of the batch by run_batch.py's code, each between bursts of its rival."""
 
     def __init__(self, kind: str, folder: Path, arithmetic: Arithmetic) -> None:
-        """Raises BatchRefused where the machine is not the one that the kernels are for."""
+        """Raises BatchRefused if the kernels are for another kind of machine."""
         self._folder, self._arithmetic, self._kind = folder, arithmetic, kind
         self._batch = json.loads((folder / MANIFEST).read_bytes())
         self._timer = TargetDevice(self._batch)
@@ -98,7 +98,7 @@ class Bench:
         self._bests: dict[str, float] = {}
 
     def measurements(self, cells: Cells) -> Iterator[tuple[str, Callable[[], Row]]]:
-        """Yield every prepared kernel that has no cell yet, task by task, with its measurement."""
+        """Yield every prepared kernel without a cell, with its measurement."""
         for row in cells.rows():
             self._note(row)
         for call in self._batch["calls"]:
@@ -110,16 +110,16 @@ class Bench:
         rivals_us = self._rival_us(call["cold"])
         about: Row = {"task": call["task"], "means": call["means"], "cold": call["cold"]}
         try:
-            told = self._timer.answer(self._folder, {**call, "best_us": self._bests.get(call["task"])})
+            answer = self._timer.answer(self._folder, {**call, "best_us": self._bests.get(call["task"])})
         except Exception as error:
             return about | {"ok": False, "error": f"{type(error).__name__}: {error}"[-500:]} | self._sticky()
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        row = about | {"ok": told["outcome"] == "ok", "error_max": told["max_error"]}
+        row = about | {"ok": answer["outcome"] == "ok", "error_max": answer["max_error"]}
         if not row["ok"]:
-            return row | {"error": told["error"]}
-        row |= {"us": round(median(told["run_us"]), 3), "all_us": [round(us, 3) for us in told["run_us"]]}
-        row |= {"disturbed": told["disturbed"], "disturbance": told["disturbance"]}
+            return row | {"error": answer["error"]}
+        row |= {"us": round(median(answer["run_us"]), 3), "all_us": [round(us, 3) for us in answer["run_us"]]}
+        row |= {"disturbed": answer["disturbed"], "disturbance": answer["disturbance"]}
         self._note(row)
         if self._rival is None:
             return row | {"rival_left_out": "torch is not installed"}
@@ -127,7 +127,7 @@ class Bench:
         return row | {"rival": self._rival[0], "rival_us": median(rivals_us), "all_rival_us": list(rivals_us)}
 
     def _note(self, row: Row) -> None:
-        """Remember the fastest kernel of each task, with which the next ones race."""
+        """Remember the fastest time of each task, against which later kernels race."""
         if row.get("us") is not None and "task" in row:
             task, us = str(row["task"]), float(str(row["us"]))
             self._bests[task] = min(us, self._bests.get(task, us))
@@ -148,7 +148,7 @@ class Bench:
         return [round(self._arithmetic.times_us(call, self._number, cold), 3) for _ in range(BURSTS)]
 
     def _sticky(self) -> Row:
-        """Tell whether the device works no more in this process after an error."""
+        """Return `sticky` if, after an error, the device no longer works in this process."""
         try:
             device_of(self._kind).sync()
         except Exception:

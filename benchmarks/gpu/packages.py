@@ -1,4 +1,4 @@
-"""The Python packages that the other machine lacks, laid into one folder."""
+"""Install the Python packages that the GPU machine lacks into one folder."""
 
 import subprocess
 import sys
@@ -13,15 +13,15 @@ from packaging.utils import canonicalize_name
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 LOCK: Final = ROOT / "requirements" / "lock.txt"
-# What the other machine has, with all that these require. Small packages travel even if it has them: its
-# versions are not known.
+# Packages that the GPU machine has, with their requirements. Small packages are sent even if it
+# has them, since its versions are unknown.
 THERE: Final = ("cloudpickle", "numpy", "onnx", "psutil", "pyarrow", "scikit-learn", "scipy")
-SECOND_BACKEND: Final = "zstandard/_cffi*.so"  # used where the first one is not there
-# Built with their debugging information, which is half of what the compressed libraries hold.
+SECOND_BACKEND: Final = "zstandard/_cffi*.so"  # used only if the first backend is missing
+# Built with debugging information, which is half of the compressed libraries' size.
 WITH_DEBUGGING: Final = ("zstandard/*.so", "sqlalchemy/**/*.so")
-# With the default cost model nothing imports these.
+# Not imported with the default cost model.
 UNUSED: Final = frozenset({"lightgbm"})
-# Beyond the lock file: NVML's answers in Python, and the reader that makes a torch module of an ONNX file.
+# Not in the lock file: NVML's Python binding, and the converter from ONNX to torch.
 ADDED: Final = ("nvidia-ml-py==13.580.82", "onnx2torch==1.5.15")
 _PLATFORMS: Final = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
 # Nothing imports, loads or includes these.
@@ -29,7 +29,7 @@ SPARE: Final = ("cutlass", "libbacktrace", "src", "tests", "__pycache__")
 
 
 def lay_packages(folder: Path, python: str, requirements: list[str]) -> None:
-    """Install pinned requirements, and nothing else, for a Python version into a new folder."""
+    """Install only these pinned requirements, for a Python version, into a new folder."""
     rmtree(folder, ignore_errors=True)
     platforms = [f"--platform={name}_x86_64" for name in _PLATFORMS]
     subprocess.run(
@@ -56,30 +56,30 @@ def _is_spare(path: Path) -> bool:
 
 
 def lacking(python: str) -> list[str]:
-    """Return what a service needs and the other machine lacks, pinned as in the lock file."""
+    """Return packages that a service needs and the GPU machine lacks, pinned."""
     pins, left_out = _pins(python), UNUSED | {"mallorn"} | set(needed_by(THERE, python))
-    wanted = needed_by(("mallorn[server,worker]",), python)
-    return [pins[name] for name in wanted if name not in left_out] + list(ADDED)
+    needed = needed_by(("mallorn[server,worker]",), python)
+    return [pins[name] for name in needed if name not in left_out] + list(ADDED)
 
 
 def there(python: str) -> list[str]:
-    """Return the packages that the other machine has and the product uses, as the lock file pins them."""
+    """Return the pins of packages that the GPU machine has and the product uses."""
     pins = _pins(python)
     return [pins[name] for name in needed_by(THERE, python)]
 
 
 def needed_by(roots: tuple[str, ...], python: str) -> list[str]:
-    """Return the canonical names of packages and of all that they require, in alphabetic order."""
-    found: set[tuple[str, str]] = set()
+    """Return the sorted canonical names of packages and of all their requirements."""
+    needed: set[tuple[str, str]] = set()
     open_requirements = [Requirement(root) for root in roots]
     while open_requirements:
         requirement = open_requirements.pop()
         for extra in ("", *requirement.extras):
             name = canonicalize_name(requirement.name)
-            if (name, extra) not in found:
-                found.add((name, extra))
+            if (name, extra) not in needed:
+                needed.add((name, extra))
                 open_requirements += _requirements(name, _environment(python) | {"extra": extra})
-    return sorted({name for name, _ in found})
+    return sorted({name for name, _ in needed})
 
 
 def _requirements(name: str, environment: Mapping[str, str]) -> Iterator[Requirement]:

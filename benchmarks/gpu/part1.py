@@ -1,4 +1,4 @@
-"""Part 1: assertions, peaks of the device, and the prepared kernels beside the libraries of the machine."""
+"""Part 1: assertions, peaks of the device, and prepared kernels compared with libraries."""
 
 import json
 import subprocess
@@ -12,13 +12,13 @@ from benchmarks.gpu.assertions import ASSERTIONS
 from benchmarks.gpu.cells import ORIGIN, Cells, Row, keep_origin
 
 ASSERTION_SEC: Final = 60.0
-KERNEL_SEC: Final = 45.0  # without a new line of results: a kernel does not return
-_MOST_STARTS: Final = 40  # of the process that times kernels
+KERNEL_SEC: Final = 45.0  # without a new result, after which a kernel counts as endless
+_MOST_STARTS: Final = 40  # starts of the process that times kernels
 _POLL_SEC: Final = 0.2
 
 
 def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[str, str]) -> None:
-    """Measure what the cells lack within so many seconds."""
+    """Measure missing cells for at most `seconds`."""
     until_sec = time.monotonic() + seconds
     cells = Cells(home / "part1.jsonl", out / "part1.jsonl")
     keep_origin(cells, home / "kernels" / ORIGIN)
@@ -32,7 +32,7 @@ def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[s
 
 
 def _assert(name: str, kind: str, home: Path, environment: Mapping[str, str]) -> Row:
-    done = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-m", "benchmarks.gpu.assertions", name, kind, str(home / "kernels")],
         capture_output=True,
         text=True,
@@ -41,15 +41,15 @@ def _assert(name: str, kind: str, home: Path, environment: Mapping[str, str]) ->
         cwd=home,
         check=False,
     )
-    lines = done.stdout.strip().splitlines()
-    if done.returncode or not lines:
-        raise RuntimeError(f"exit status {done.returncode}: {done.stderr.strip()[-400:]}")
-    found: Row = json.loads(lines[-1])
-    return found
+    lines = child.stdout.strip().splitlines()
+    if child.returncode or not lines:
+        raise RuntimeError(f"exit status {child.returncode}: {child.stderr.strip()[-400:]}")
+    result: Row = json.loads(lines[-1])
+    return result
 
 
 def _time_kernels(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[str, str]) -> bool:
-    """Run the process that times kernels; return whether it ended by itself and in good order."""
+    """Run the process that times kernels; return whether it ended with status 0."""
     results, until_sec = home / "part1.jsonl", time.monotonic() + seconds
     command = [sys.executable, "-m", "benchmarks.gpu.kernel_times", kind, str(home), str(out), str(seconds)]
     process = subprocess.Popen(command, env=environment, cwd=home)

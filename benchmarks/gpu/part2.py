@@ -1,4 +1,4 @@
-"""Part 2: the product tunes whole models on this machine, which then run in turn with torch."""
+"""Part 2: the product tunes whole models, which are then timed in turn with torch."""
 
 import json
 import os
@@ -17,16 +17,16 @@ from benchmarks.gpu.unpack import Incomplete, has_compiler
 MODELS: Final = {CUDA: ("bert-small", "resnet18"), CPU: ("mlp",)}
 TARGETS: Final = {CUDA: "cuda", CPU: "local"}
 BUILDERS: Final = 16
-# Shares of a stretch of this part that one model's job may search, and that it may take in all.
+# Shares of a run's seconds that a model's job may search, and that it may take in all.
 SEARCH_SHARE: Final = 0.15
 JOB_SHARE: Final = 0.32
-_END_SEC: Final = 20.0  # in which a service that was asked to end does so
+_END_SEC: Final = 20.0  # for a service to end after it was asked to
 _TOLD: Final = ("id", "state", "reason", "verdict", "progress", "report", "started_at", "finished_at")
 _STANDING: Final = ("queued", "importing", "tuning", "finishing", "paused")
 
 
 def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[str, str]) -> None:
-    """Tune and time what the cells lack within so many seconds. Raises Incomplete without TVM's compiler."""
+    """Tune and time missing cells. Raises Incomplete if TVM's compiler has not arrived."""
     if not has_compiler(home):
         raise Incomplete("TVM's compiler has not come: give all transfers after the first")
     began_sec = time.monotonic()
@@ -46,7 +46,7 @@ def run(kind: str, home: Path, out: Path, seconds: float, environment: Mapping[s
 
 
 class Product:
-    """The product's command line, with its data in `home`."""
+    """Runs the product's command line, with its data in `home`."""
 
     def __init__(self, kind: str, home: Path, environment: Mapping[str, str]) -> None:
         self._kind, self._home = kind, home
@@ -55,27 +55,27 @@ class Product:
         self._environment = {**environment, **own, "HOME": str(home)}
 
     def tune(self, model: str, limit_sec: float) -> Row:
-        """Tune a model, or go on with a job of it that was cut off; return what the job says of itself."""
+        """Tune a model, or resume its interrupted job; return the job's status and report."""
         file, schedules = self._model(model), self._home / f"{model}-tuned"
         minutes = ["--minutes", f"{SEARCH_SHARE / JOB_SHARE * limit_sec / 60:.2f}"]
         target = ["--target", TARGETS[self._kind]]
         job = self._standing_job(model)
         begin = ["resume", job] if job else ["tune", str(file), *target, *minutes]
-        told = self._run([*begin, "--out", str(schedules), "--force", "--json"], limit_sec)
-        finished = json.loads(told)
+        output = self._run([*begin, "--out", str(schedules), "--force", "--json"], limit_sec)
+        finished = json.loads(output)
         return {name: finished.get(name) for name in _TOLD}
 
     def compile(self, model: str, limit_sec: float) -> Row:
-        """Compile a model with its schedules to HOME/MODEL.so. Raises Unfinished without schedules."""
+        """Compile a model to HOME/MODEL.so. Raises Unfinished if it has no schedules."""
         schedules, library = self._home / f"{model}-tuned", self._home / f"{model}.so"
         if not schedules.exists():
             raise Unfinished(f"{model} has no schedules yet")
         arguments = ["--schedules", str(schedules), "-o", str(library), "--json"]
-        told = json.loads(self._run(["compile", str(self._model(model)), *arguments], limit_sec))
-        return {name: value for name, value in told.items() if isinstance(value, int | float | str)}
+        result = json.loads(self._run(["compile", str(self._model(model)), *arguments], limit_sec))
+        return {name: value for name, value in result.items() if isinstance(value, int | float | str)}
 
     def _model(self, model: str) -> Path:
-        """Return the model's file, which a fixed seed makes the same on every machine."""
+        """Return the model's file; build it with a fixed seed if it does not exist."""
         file = self._home / "models" / f"{model}.onnx"
         if not file.exists():
             script = self._home / "tree" / "examples" / "build.py"
@@ -84,7 +84,7 @@ class Product:
         return file
 
     def _standing_job(self, model: str) -> str:
-        """Return the id of a job of this model that has not ended; empty if there is none."""
+        """Return the id of an unfinished job of this model; empty if there is none."""
         if not (self._home / "data").exists():
             return ""
         jobs = json.loads(self._run(["jobs", "--json"], 60.0) or "[]")
@@ -93,7 +93,7 @@ class Product:
         return str(ids[0]) if ids else ""
 
     def _run(self, arguments: list[str], limit_sec: float) -> str:
-        """Return what a command printed. A command that takes too long is interrupted, as a user would."""
+        """Return a command's output; interrupt it after the limit. Raises Unfinished then."""
         process = subprocess.Popen(
             [sys.executable, "-m", "mallorn", *arguments],
             env=self._environment,
@@ -104,24 +104,24 @@ class Product:
             start_new_session=True,
         )
         try:
-            said, complaint = process.communicate(timeout=limit_sec)
+            output, errors = process.communicate(timeout=limit_sec)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGINT)
             try:
-                said, complaint = process.communicate(timeout=_END_SEC)
+                output, errors = process.communicate(timeout=_END_SEC)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
-                said, complaint = process.communicate()
-            raise Unfinished(f"{arguments[0]} took more than {limit_sec:.0f} s: {complaint[-300:]}") from None
+                output, errors = process.communicate()
+            raise Unfinished(f"{arguments[0]} took more than {limit_sec:.0f} s: {errors[-300:]}") from None
         if process.returncode:
-            raise RuntimeError(f"{arguments[0]} ended with status {process.returncode}: {complaint[-400:]}")
-        return said
+            raise RuntimeError(f"{arguments[0]} ended with status {process.returncode}: {errors[-400:]}")
+        return output
 
 
 def _compare(
     kind: str, home: Path, out: Path, model: str, seconds: float, environment: Mapping[str, str]
 ) -> None:
-    """Time the tuned model and torch in turn, in a process that is killed when the time is over."""
+    """Time the tuned model and torch in turn, in a process killed after `seconds`."""
     arguments = [kind, str(home), str(out), model]
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.gpu.whole_models", *arguments], env=environment, cwd=home

@@ -1,4 +1,4 @@
-"""Builds the kernels and packs what travels."""
+"""Build the kernels and pack the transfers."""
 
 import argparse
 import json
@@ -22,12 +22,12 @@ from mallorn.core.targets import Target, parse_target
 
 MEGABYTE: Final = 10**6
 REPORT: Final = "prepared.json"
-_FIRST: Final = 2  # kernels by chance of each task that are built before others
+_FIRST: Final = 2  # random kernels of each task that are built before the others
 _POLL_SEC: Final = 0.2
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Build what is missing below `options.out`, pack it, and print the size of every transfer."""
+    """Build all that `options.out` lacks, pack it, and print the size of every transfer."""
     started_sec, out = time.monotonic(), options.out.absolute()
     target = parse_target(options.target)
     tasks = {"gpu": GPU, "rehearsal": REHEARSAL}[options.tasks]
@@ -49,7 +49,7 @@ def prepare(options: argparse.Namespace) -> None:
         raise TooLarge(f"the tracked files alone have {tree} bytes, more than {options.transfer_mb:g} MB")
     sizes = pack(out, options.python, limit, options.preset, _say)
     built, errors = counts_below(kernels)
-    told = {
+    report = {
         "target": target.text,
         "kernels": built,
         "failures": errors,
@@ -60,22 +60,22 @@ def prepare(options: argparse.Namespace) -> None:
         "build_sec": round(built_sec, 1),
         "seconds": round(time.monotonic() - started_sec, 1),
     }
-    (out / REPORT).write_text(json.dumps(told, indent=1) + "\n")
+    (out / REPORT).write_text(json.dumps(report, indent=1) + "\n")
     for number, size in sizes.items():
-        whole = (size + tree) / MEGABYTE
-        _say(f"transfer {number}: {size / MEGABYTE:.1f} MB, with the tracked files {whole:.1f} MB")
+        total = (size + tree) / MEGABYTE
+        _say(f"transfer {number}: {size / MEGABYTE:.1f} MB, with the tracked files {total:.1f} MB")
 
 
 def _special(kernels: Path, target: Target) -> None:
-    """Build the libraries of the assertions in a process of its own."""
+    """Build the libraries of the assertions in a child process."""
     command = [sys.executable, "-m", "benchmarks.gpu.special", target.text, str(kernels)]
     subprocess.run(command, check=True)
 
 
 def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argparse.Namespace) -> None:
-    """Build kernels, a process for each task and one task for each core, until time or room is used up.
+    """Build kernels, one process per core and task, until time or space is used up.
 
-    Each task has some kernels before one has them all.
+    First every task gets some kernels, then all.
     """
     until_sec = time.monotonic() + options.build_seconds
     every = str(options.chance)
@@ -111,7 +111,7 @@ def _build(tasks: tuple[Task, ...], target: Target, kernels: Path, options: argp
 
 
 class _Builder:
-    """A process that builds kernels of one task, with the compilers that it starts."""
+    """A process that builds kernels of one task and starts compilers."""
 
     def __init__(self, task: Task, target: Target, folder: Path, wanted: str) -> None:
         self.task, self.wanted = task, wanted
@@ -122,7 +122,7 @@ class _Builder:
         self._process = subprocess.Popen(command, start_new_session=True)
 
     def is_stuck(self, limit_sec: float) -> bool:
-        """Whether it wrote no line of its index for so long."""
+        """Return whether the process wrote no index line for `limit_sec`."""
         written_sec = self._index.stat().st_mtime if self._index.exists() else 0.0
         return time.time() - max(written_sec, self._began_sec) > limit_sec
 
@@ -130,14 +130,14 @@ class _Builder:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Kill it with its compilers, which would go on for hours."""
+        """Kill the process with its compilers, which might run for hours."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 
 def _mark_of(folder: Path) -> str:
-    """Return how many kernels by chance were wanted when the folder was complete; empty if it never was."""
+    """Return the arguments with which the folder was completed; empty if it was not."""
     return (folder / COMPLETE).read_text() if (folder / COMPLETE).exists() else ""
 
 

@@ -1,4 +1,4 @@
-"""Each task as the tensor program that the product schedules."""
+"""Build the tensor program of each task, which the product schedules."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Both parts as on the other machine, with this machine's processor in the GPU's place.
+"""Rehearse both parts on this machine, with its CPU instead of the GPU.
 
-They run in an empty directory, in a Python that has only the packages of the other machine, and without a
-network. Each part is killed half-way and started again.
+They run in an empty directory, in a Python that has only the GPU machine's packages, and without
+network. Each part is killed half-way and restarted.
 """
 
 import json
@@ -30,7 +30,7 @@ _VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
 _POLL_SEC: Final = 0.05
 _PART_SEC: Final = 900.0
 _KEPT: Final = ("PATH", "LANG", "TMPDIR")
-# Their end ends all processes inside.
+# When the namespace ends, the kernel kills all processes in it.
 _NAMESPACES: Final = (
     "unshare",
     "--map-root-user",
@@ -45,7 +45,7 @@ _NOWHERE: Final = "http://127.0.0.1:9"
 
 
 class Transfers(TypedDict):
-    """What `prepare` reports."""
+    """Report of `prepare`: sizes in bytes, and seconds."""
 
     target: str
     transfers_bytes: dict[str, int]
@@ -58,29 +58,29 @@ class Transfers(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What became of both parts."""
+    """Results of both parts: seconds, cells, and the cells' starts."""
 
     python: str
     network: str
     seconds: dict[str, float]
     cells: dict[str, list[Row]]
-    begun: dict[str, list[str]]  # every start of a cell
+    begun: dict[str, list[str]]  # names of started cells, one per start
 
 
 def interpreter(version: str) -> str | None:
-    """Return a Python of this version: on PATH, or beside the one that runs this; None if there is none."""
-    beside = Path(sys.base_prefix).resolve().parent.glob(f"{version}*/bin/python{version}")
+    """Return a Python of this version on PATH or next to the running one, or None."""
+    neighbours = Path(sys.base_prefix).resolve().parent.glob(f"{version}*/bin/python{version}")
     for candidate in filter(
-        None, [sys.executable, shutil.which(f"python{version}"), *map(str, sorted(beside))]
+        None, [sys.executable, shutil.which(f"python{version}"), *map(str, sorted(neighbours))]
     ):
-        told = subprocess.run([candidate, "-c", _VERSION], capture_output=True, text=True, check=False)
-        if told.stdout.strip() == version:
+        process = subprocess.run([candidate, "-c", _VERSION], capture_output=True, text=True, check=False)
+        if process.stdout.strip() == version:
             return candidate
     return None
 
 
 def prepare_rehearsal(out: Path, version: str) -> Transfers:
-    """Build kernels for a processor and pack the transfers below `out`; return what `prepare` reported."""
+    """Build kernels for a CPU and pack the transfers in `out`; return the report."""
     options = ["--tasks", "rehearsal", "--target", _TARGET, "--chance", str(_CHANCE), "--python", version]
     options += ["--preset", "1", "--transfer-mb", str(TRANSFER_MB), "--out", str(out)]
     subprocess.run([sys.executable, "-m", "benchmarks.gpu", "prepare", *options], cwd=ROOT, check=True)
@@ -89,12 +89,12 @@ def prepare_rehearsal(out: Path, version: str) -> Transfers:
 
 
 def version_there() -> str:
-    """Return the version of Python on the other machine, or this one's where that is not installed."""
+    """Return the GPU machine's Python version; this one's if that is not installed here."""
     return _THERE if interpreter(_THERE) else f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
-    """Run both parts with the transfers below `out`, for Python `version`, in the empty directory."""
+    """Run both parts with the transfers in `out`, in the empty directory."""
     bare = _python_there(out / "machine", version)
     shutil.copytree(ROOT / "benchmarks" / "gpu", empty / "benchmarks" / "gpu")
     shutil.copy(ROOT / "benchmarks" / "__init__.py", empty / "benchmarks")
@@ -122,28 +122,28 @@ def rehearse(out: Path, empty: Path, version: str) -> Rehearsal:
 
 
 def _python_there(machine: Path, version: str) -> str:
-    """Return a Python that has the packages of the other machine, in a virtual environment as there."""
-    python, found = interpreter(version), machine / "bin" / "python"
+    """Return a Python in a virtual environment that has the GPU machine's packages."""
+    python, path = interpreter(version), machine / "bin" / "python"
     if python is None:
         raise FileNotFoundError(f"there is no Python {version}")
     if not (machine / "complete.txt").exists():
         subprocess.run([python, "-m", "venv", "--clear", "--without-pip", str(machine)], check=True)
         lay_packages(machine / "lib" / f"python{version}" / "site-packages", version, there(version))
         (machine / "complete.txt").touch()
-    return str(found)
+    return str(path)
 
 
 def _without_network() -> tuple[str, Sequence[str]]:
-    """Return how the network is cut off, and what a command begins with for that."""
+    """Return a description of how the network is cut off, and a prefix for commands."""
     prefix = (*_NAMESPACES, *_LOOPBACK)
-    tried = subprocess.run([*prefix, "true"], capture_output=True, check=False)
-    return ("a namespace without one", prefix) if tried.returncode == 0 else ("proxies that lead nowhere", ())
+    test = subprocess.run([*prefix, "true"], capture_output=True, check=False)
+    return ("a namespace without one", prefix) if test.returncode == 0 else ("proxies that lead nowhere", ())
 
 
 def _run_and_kill(
     command: Sequence[str], environment: dict[str, str], folder: Path, is_half: Callable[[], bool]
 ) -> None:
-    """Run a part until it is half done, then kill it with all its processes."""
+    """Run a part until it is half done, then kill it."""
     process = subprocess.Popen(command, env=environment, cwd=folder, start_new_session=True)
     try:
         while process.poll() is None and not is_half():
@@ -154,13 +154,13 @@ def _run_and_kill(
 
 
 def _half_of_part1(empty: Path) -> bool:
-    """Whether kernels are being timed."""
+    """Return whether at least two kernels are timed."""
     rows = read_rows(empty / "results" / "part1.jsonl")
     return sum("task" in row for row in rows) >= 2
 
 
 def _half_of_part2(empty: Path) -> bool:
-    """Whether a job has candidates that were measured."""
+    """Return whether a job has measured candidates."""
     return any((empty / "home" / "data").glob("mallorn.db")) and _measured(
         empty / "home" / "data" / "mallorn.db"
     )
@@ -172,12 +172,12 @@ def _measured(database: Path) -> bool:
     try:
         with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as rows:
             return bool(rows.execute("select count(*) from measurements").fetchone()[0])
-    except sqlite3.Error:  # its tables are being made
+    except sqlite3.Error:  # its tables are being created
         return False
 
 
 def main(out: Path, report: Path | None) -> None:
-    """Prepare and rehearse; write sizes, seconds and how each cell ended to `report`."""
+    """Prepare and rehearse; write sizes, seconds and cells' results to `report`."""
     version = version_there()
     transfers = prepare_rehearsal(out.absolute(), version)
     with TemporaryDirectory(prefix="mallorn-rehearsal-") as empty:
@@ -194,7 +194,7 @@ def main(out: Path, report: Path | None) -> None:
             "python": version,
             "network": rehearsal.network,
         }
-        told = {**raw, "prepared": transfers, "cells": ends, "headline": headline}
-        report.write_text(json.dumps(told, indent=1) + "\n")
+        content = {**raw, "prepared": transfers, "cells": ends, "headline": headline}
+        report.write_text(json.dumps(content, indent=1) + "\n")
     for part, seconds in headline.items():
         sys.stdout.write(f"{part}: {seconds:.0f} s, killed half-way and gone on with\n")

@@ -1,4 +1,4 @@
-"""Tables of results: what held, and kernels and whole models beside libraries."""
+"""Tables of results: assertions, and kernels and models compared with libraries."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _ASSERTION = "assertion: "
 
 
 def report(folder: Path) -> str:
-    """Return markdown of the results of both parts; what is not there yet has no table."""
+    """Return Markdown tables of the results of both parts; empty tables are left out."""
     first, second = (
         [row for row in read_rows(folder / f"part{number}.jsonl") if BEGUN not in row] for number in (1, 2)
     )
@@ -36,23 +36,23 @@ def _assertions(rows: Sequence[Row]) -> str:
 
 
 def _device(rows: Sequence[Row]) -> str:
-    found = {str(row["cell"]): row for row in rows}
-    identity = found.get(f"{_ASSERTION}device identity", {})
+    cells = {str(row["cell"]): row for row in rows}
+    identity = cells.get(f"{_ASSERTION}device identity", {})
     nvml = identity.get("nvml")
     facts = [
         (name, identity[name]) for name in ("name", "uuid", "memory_bytes", "driver") if name in identity
     ]
     facts += list(nvml.items()) if isinstance(nvml, dict) else []
-    if rate := found.get("copy bandwidth", {}).get("gigabytes_per_sec"):
+    if rate := cells.get("copy bandwidth", {}).get("gigabytes_per_sec"):
         facts.append(("copy, GB/s read and written", rate))
-    for name, row in found.items():
+    for name, row in cells.items():
         if "tflops" in row:
             facts.append((f"{name}, {row['library']}, TFLOP/s", row["tflops"]))
     return _table("Device", ("", ""), [(name, str(value)) for name, value in facts])
 
 
 def _kernels(rows: Sequence[Row]) -> str:
-    """Return a line for each task: its rival's time over that of the first guess, of DLight and of chance."""
+    """Return a line per task: the rival's time over first guess, DLight and chance."""
     by_task: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if "task" in row:
@@ -65,16 +65,16 @@ def _kernels(rows: Sequence[Row]) -> str:
         cells = []
         for means in (FIRST_GUESS, DLIGHT, CHANCE):
             times_us = [_number(row["us"]) for row in right if row["means"] == means]
-            cells.append(_beside(min(times_us, default=None), rival_us))
+            cells.append(_ratio_or_us(min(times_us, default=None), rival_us))
             if times_us and rival_us:
                 ratios[means].append(rival_us / min(times_us))
         chance_us = [_number(row["us"]) for row in right if row["means"] == CHANCE]
         spread = f"{median(chance_us) / min(chance_us):.1f}" if chance_us else ""
         library = next((str(row["rival"]) for row in right if "rival" in row), "none")
-        told_us = "" if rival_us is None else f"{rival_us:.1f}"
+        library_us = "" if rival_us is None else f"{rival_us:.1f}"
         bounds = sum(is_disturbed(_number(row.get("disturbed") or 0.0)) for row in right)
         counts = f"{len(right)} of {len(tried)}" + (f", {bounds} disturbed" if bounds else "")
-        lines.append((task, library, told_us, *cells, spread, counts))
+        lines.append((task, library, library_us, *cells, spread, counts))
     head = ("task", "beside", "its us", FIRST_GUESS, DLIGHT, f"best by {CHANCE}", "median/best", "right")
     if ratios:
         medians = [
@@ -91,16 +91,16 @@ def _models(rows: Sequence[Row]) -> str:
             continue
         us = row.get("us")
         if isinstance(us, dict):
-            told = ", ".join(f"{name} {_number(value):.0f} us" for name, value in us.items())
+            text = ", ".join(f"{name} {_number(value):.0f} us" for name, value in us.items())
         elif us is not None:
-            told = f"{_number(us):.0f} us"
+            text = f"{_number(us):.0f} us"
         else:
-            told = _brief(row.get("verdict") or row.get("error") or row.get("left_out") or row.get("reason"))
-        lines.append((str(row["cell"]), {True: "done", False: "FAILED", None: "left out"}[_ok(row)], told))
+            text = _brief(row.get("verdict") or row.get("error") or row.get("left_out") or row.get("reason"))
+        lines.append((str(row["cell"]), {True: "done", False: "FAILED", None: "left out"}[_ok(row)], text))
     return _table("Whole models", ("step", "", ""), lines)
 
 
-def _beside(ours_us: float | None, rival_us: float | None) -> str:
+def _ratio_or_us(ours_us: float | None, rival_us: float | None) -> str:
     if ours_us is None:
         return ""
     return f"{ours_us:.1f} us" if rival_us is None else f"{rival_us / ours_us:.2f}"

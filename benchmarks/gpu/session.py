@@ -1,9 +1,9 @@
-"""A process behind the product's walls that runs kernels of a folder.
+"""A process in the product's sandbox that runs kernels of a folder.
 
     python -m benchmarks.gpu.session KIND ROOM KERNELS
 
-It answers one JSON line for each call: `result`, or `error` where the call failed and the process lives. It
-begins with a limit of address space, which CUDA's driver exceeds, and which the product has to lift.
+It answers each call with one JSON line: `result`, or `error` if the call failed. It starts with a limit
+of address space, which CUDA's driver exceeds and which the product has to lift.
 """
 
 import json
@@ -21,15 +21,15 @@ from benchmarks.gpu.cells import Row, Value
 from benchmarks.gpu.device import CUDA, device_of, gpu_meter, load_runtime
 from stack.supervised_process import DieWithParent
 
-ADDRESS_BYTES: Final = 8 << 30  # of a session before CUDA is loaded
+ADDRESS_BYTES: Final = 8 << 30  # address space of a session before CUDA is loaded
 
 
 class SessionEnded(Exception):
-    """The process of a session ended before it answered."""
+    """Raised if the process of a session ended before it answered."""
 
 
 class Session:
-    """A session as its user sees it."""
+    """Client of a session: starts its process and calls its methods."""
 
     def __init__(self, kind: str, kernels: Path) -> None:
         self._room = TemporaryDirectory(prefix="mallorn-session-")
@@ -55,7 +55,7 @@ class Session:
         self._room.cleanup()
 
     def call(self, method: str, **arguments: Value) -> Value:
-        """Return the answer to a call. Raises RuntimeError for its error, SessionEnded if there is none."""
+        """Return a call's result. Raises RuntimeError for an error, SessionEnded if dead."""
         if self._process.stdin is None or self._process.poll() is not None:
             raise SessionEnded("it had ended before the call")
         self._process.stdin.write(json.dumps({"method": method, **arguments}) + "\n")
@@ -70,8 +70,8 @@ class Session:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             status = self._process.wait()
-            said = self._process.stderr.read().strip() if self._process.stderr else ""
-            raise SessionEnded(f"exit status {status}: {said[-500:]}")
+            errors = self._process.stderr.read().strip() if self._process.stderr else ""
+            raise SessionEnded(f"exit status {status}: {errors[-500:]}")
         answer: Row = json.loads(line)
         if "error" in answer:
             raise RuntimeError(str(answer["error"]))
@@ -79,7 +79,7 @@ class Session:
 
 
 class Kernels:
-    """What a session does for its user, with libraries of one folder."""
+    """The methods of a session, for libraries of one folder."""
 
     def __init__(self, kind: str, folder: Path, meter: Any) -> None:
         import numpy as np
@@ -103,27 +103,27 @@ class Kernels:
         return True
 
     def write_far(self, library: str) -> bool:
-        """Run a prepared kernel that writes where no memory is."""
+        """Run a prepared kernel that writes out of bounds."""
         self._load(library)["main"](self._runtime.empty((1,), "float32", self._device))
         self._device.sync()
         return True
 
     def endless(self, library: str, count: int, deadline_sec: float) -> bool:
-        """Run a prepared kernel that never returns, with the deadline that a device gives a candidate."""
+        """Run an endless kernel with a deadline, set as a device sets it for a candidate."""
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
         self._load(library)["main"](self._runtime.empty((count,), "float32", self._device))
         self._device.sync()
         return True
 
     def address_space(self) -> Row:
-        """Return the limits of this process's address space and data, and what it has of both."""
+        """Return limits and sizes of this process's address space and data."""
         limits = {name: resource.getrlimit(getattr(resource, name)) for name in ("RLIMIT_AS", "RLIMIT_DATA")}
         status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-        has: Row = {name: int(status[name].split()[0]) << 10 for name in ("VmSize", "VmData")}
-        return has | {name: list(limit) for name, limit in limits.items()}
+        used: Row = {name: int(status[name].split()[0]) << 10 for name in ("VmSize", "VmData")}
+        return used | {name: list(limit) for name, limit in limits.items()}
 
     def gpu_load(self) -> Row:
-        """Return what NVML tells of the GPU behind the walls."""
+        """Return NVML's report of the GPU from within the sandbox."""
         load = self._meter.look()
         return {"share": load.share, "words": list(load.words), "power_limit": self._meter.power_limit()}
 
@@ -132,17 +132,17 @@ class Kernels:
 
 
 def main() -> None:
-    """Close the walls, then answer until there is no more call."""
+    """Enter the sandbox, then answer calls until there are no more."""
     DieWithParent(signal.SIGKILL, os.getppid())()
     kind, room, folder = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keep output of libraries out of the answers
     from workers.sandbox.landlock import READ
     from workers.sandbox.sandbox import SandboxSpec, enter_sandbox
     from workers.sandbox.system_paths import accelerator_paths
     from workers.subprocesses.hide_torch import hide_torch
 
-    hide_torch()  # as in a device's sessions: torch would ask the driver within the limit that follows
+    hide_torch()  # as in device sessions: torch would query the driver under the limit
     os.environ |= dict.fromkeys(("HOME", "TMPDIR", "CUDA_CACHE_PATH"), str(room))
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
     load_runtime(kind)

@@ -1,4 +1,4 @@
-"""The libraries that assertions run: python -m benchmarks.gpu.special TARGET FOLDER builds them."""
+"""Build the libraries of the assertions: python -m benchmarks.gpu.special TARGET FOLDER"""
 
 import json
 import sys
@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from benchmarks.gpu.device import CUDA
 
-ADD: Final = "add.so"  # sums of two vectors of ADD_COUNT numbers
+ADD: Final = "add.so"  # adds two vectors of ADD_COUNT numbers
 ADD_COUNT: Final = 1 << 16
 OTHER_ARCH: Final = "add-other-architecture.so"
-FAR: Final = "write-far.so"  # stores far behind the end of its only buffer
+FAR: Final = "write-far.so"  # writes far beyond the end of its only buffer
 ENDLESS: Final = "endless.so"  # never returns
 MODEL: Final = "model.so"  # a network of two layers
-SAVED: Final = "model.npz"  # its `input` and its right `output`
-_ANOTHER: Final = "sm_80"  # device code for it runs on no GPU of another generation
+SAVED: Final = "model.npz"  # the model's `input` and right `output`
+_ANOTHER: Final = "sm_80"  # its device code does not run on other GPU generations
 _THREADS: Final = 32
 ENDLESS_COUNT: Final = _THREADS
 _SIZE: Final = 64
@@ -57,19 +57,19 @@ def main() -> None:
         ENDLESS: (lambda: _endless(on_gpu), target),
     }
     if on_gpu:
-        another = json.dumps(attrs | {"arch": _ANOTHER}, sort_keys=True)
-        libraries[OTHER_ARCH] = lambda: scheduled(_add()), another
-    for name, (program, wanted) in libraries.items():
+        other_target = json.dumps(attrs | {"arch": _ANOTHER}, sort_keys=True)
+        libraries[OTHER_ARCH] = lambda: scheduled(_add()), other_target
+    for name, (program, library_target) in libraries.items():
         if not (folder / name).exists():
             from benchmarks.gpu.candidates import compile_to
 
-            compile_to(program(), wanted, folder / name)
+            compile_to(program(), library_target, folder / name)
     if not (folder / MODEL).exists():
         _build_model(folder, target)
 
 
 def _on_threads(module: Any) -> Any:
-    """Return the module with its only loop on a GPU's threads."""
+    """Return the module with its only loop bound to GPU threads."""
     from tvm.s_tir import Schedule
 
     schedule = Schedule(module)
@@ -89,7 +89,7 @@ def _add() -> Any:
 
 
 def _endless(on_gpu: bool) -> Any:
-    """Return a program that counts up to a number which float32 never reaches by ones."""
+    """Return an endless program: it counts to a number that float32 cannot reach by ones."""
     loop = f'T.thread_binding({_THREADS}, "threadIdx.x")' if on_gpu else f"T.serial({_THREADS})"
     return _parsed(_ENDLESS.replace("LOOP", loop))
 
@@ -102,7 +102,7 @@ def _parsed(source: str) -> Any:
 
 
 def _build_model(folder: Path, target: str) -> None:
-    """Build a network of two layers that runs as a CUDA graph where there is CUDA."""
+    """Build a network of two layers; for CUDA, it runs as a CUDA graph."""
     import numpy as np
     from tvm import relax
     from tvm.s_tir import dlight
@@ -126,15 +126,15 @@ def _build_model(folder: Path, target: str) -> None:
         if on_gpu:
             module = dlight.ApplyDefaultSchedule(dlight.gpu.Matmul(), dlight.gpu.Fallback())(module)
         with compiling(parsed, **{"relax.backend.use_cuda_graph": on_gpu}):
-            built = relax.build(module, parsed, relax_pipeline=relax.get_pipeline("default_build"))
-    built.export_library(str(folder / MODEL))
+            executable = relax.build(module, parsed, relax_pipeline=relax.get_pipeline("default_build"))
+    executable.export_library(str(folder / MODEL))
     output = np.exp(np.tanh(np.maximum(np.maximum(x @ first, 0) @ second, 0)))
     np.savez(folder / SAVED, input=x, output=output)
 
 
 @contextmanager
 def _compiler(target: Any) -> Iterator[None]:
-    """Have TVM compile CUDA kernels to device code inside; nothing for a processor."""
+    """In the block, let TVM compile CUDA kernels to device code; do nothing for a CPU."""
     if target.kind.name != CUDA:
         yield
         return

@@ -1,4 +1,4 @@
-"""The operators that are compiled here and timed on the other machine."""
+"""Operators that are compiled here and timed on the GPU machine."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,13 +10,13 @@ DEPTHWISE: Final = "depthwise"
 SOFTMAX: Final = "softmax"
 NORM: Final = "layer norm"
 
-# Largest error over the largest value above which a kernel is wrong, by the data type of its sums.
+# Error over the largest value above which a kernel is wrong, by data type of its sums.
 LARGEST_ERROR: Final = {"float32": 1e-3, "float16": 5e-2}
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """An operator with its sizes.
+    """An operator with sizes and data types.
 
     Sizes: `m, n, k` of a product; `heads, tokens, width` of attention; `images, height, channels in, channels
     out` of a 3x3 convolution (NHWC); `images, channels, height` of a depthwise one (NCHW); `rows, columns`.
@@ -48,7 +48,7 @@ GPU: Final = (
     Task("attention 12x128x64 fp32", BATCH, (12, 128, 64)),
 )
 
-# The same kinds, so small that a processor runs each in milliseconds.
+# The same kinds, small enough for a CPU to run each in milliseconds.
 REHEARSAL: Final = (
     Task("product 32x48x40 fp32", PRODUCT, (32, 48, 40)),
     _halves("product with a vector 64x96", PRODUCT, 1, 64, 96, sums="float32"),
@@ -62,7 +62,7 @@ BY_NAME: Final = {task.name: task for task in (*GPU, *REHEARSAL)}
 
 
 def shapes(task: Task) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the inputs, then that of the result."""
+    """Return the shapes of the inputs, followed by that of the result."""
     sizes = task.sizes
     if task.kind == PRODUCT:
         m, n, k = sizes
@@ -82,7 +82,7 @@ def shapes(task: Task) -> tuple[tuple[int, ...], ...]:
 
 
 def multiplications(task: Task) -> int:
-    """Return the multiplications of a product; 0 of all other kinds."""
+    """Return the number of multiplications of a product; 0 for other kinds."""
     if task.kind != PRODUCT:
         return 0
     m, n, k = task.sizes

@@ -1,4 +1,4 @@
-"""Unpacks the transfers on the other machine with the standard library alone."""
+"""Unpack the transfers on the GPU machine, using only the standard library."""
 
 import json
 import lzma
@@ -19,44 +19,44 @@ _CHUNK: Final = 1 << 22
 
 
 class Incomplete(Exception):
-    """A transfer that is needed has not come, or not whole."""
+    """Raised if a needed transfer is missing or incomplete."""
 
 
 def unpack(transfers: Sequence[Path], home: Path) -> None:
-    """Add transfers to the folder `home`, where earlier ones may be; unpack what is complete.
+    """Add transfers to those in the folder `home`; unpack archives that are complete.
 
-    Raises Incomplete if the first transfer has not come or a file is damaged.
+    Raises Incomplete if the first transfer is missing or a file is damaged.
     """
-    kept = home / "transfers"
-    kept.mkdir(parents=True, exist_ok=True)
+    stored = home / "transfers"
+    stored.mkdir(parents=True, exist_ok=True)
     for file in (file for transfer in transfers for file in sorted(transfer.iterdir())):
-        half = kept / f"{file.name}.part"
-        copyfile(file, half)
-        half.rename(kept / file.name)
-    if not (kept / MANIFEST).exists():
+        draft = stored / f"{file.name}.part"
+        copyfile(file, draft)
+        draft.rename(stored / file.name)
+    if not (stored / MANIFEST).exists():
         raise Incomplete(f"{home} has no transfer 1 yet")
-    digests: dict[str, str] = json.loads((kept / MANIFEST).read_text())
+    digests: dict[str, str] = json.loads((stored / MANIFEST).read_text())
     mark = home / f"{_UNPACKED}-{digests[BASE]}"
     if not mark.exists():
-        _check(kept / BASE, digests[BASE])
-        with tarfile.open(kept / BASE) as archive:
-            # Python 3.11 has filters from 3.11.4 on.
+        _check(stored / BASE, digests[BASE])
+        with tarfile.open(stored / BASE) as archive:
+            # Python 3.11 has filters since 3.11.4.
             archive.extraction_filter = getattr(tarfile, "tar_filter", lambda member, _path: member)
             archive.extractall(home)
         mark.touch()
-    pieces = [kept / name for name in digests if name.startswith(PIECE)]
+    pieces = [stored / name for name in digests if name.startswith(PIECE)]
     compiler = home / "site" / COMPILER
     if all(piece.exists() for piece in pieces) and not compiler.exists():
         _join(pieces, digests, compiler)
 
 
 def has_compiler(home: Path) -> bool:
-    """Whether all transfers of TVM's compiler have come."""
+    """Return whether TVM's compiler is unpacked."""
     return (home / "site" / COMPILER).exists()
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment of processes that run from `home`: its packages come before this machine's."""
+    """Return the environment of processes in `home`; its packages precede this machine's."""
     paths = [str(home / "tree"), str(home / "tree" / "examples"), str(home / "site")]
     paths += filter(None, [os.environ.get("PYTHONPATH")])
     own = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
@@ -65,8 +65,8 @@ def environment(home: Path) -> dict[str, str]:
 
 def _join(pieces: Sequence[Path], digests: dict[str, str], library: Path) -> None:
     decompressor = lzma.LZMADecompressor()
-    half = library.with_suffix(".part")
-    with half.open("wb") as target:
+    draft = library.with_suffix(".part")
+    with draft.open("wb") as target:
         for piece in pieces:
             _check(piece, digests[piece.name])
             with piece.open("rb") as source:
@@ -74,8 +74,8 @@ def _join(pieces: Sequence[Path], digests: dict[str, str], library: Path) -> Non
                     target.write(decompressor.decompress(chunk))
     if not decompressor.eof:
         raise Incomplete(f"{library.name} ends too early")
-    half.chmod(0o755)
-    half.rename(library)
+    draft.chmod(0o755)
+    draft.rename(library)
 
 
 def _check(file: Path, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""Times a tuned model in turn with torch's forms of it.
+"""Time a tuned model in turn with the same model in torch.
 
 python -m benchmarks.gpu.whole_models KIND HOME OUT MODEL
 """
@@ -25,11 +25,11 @@ COMPILED: Final = "torch.compile"
 PASSES: Final = 10
 PASS_SEC: Final = 0.2
 SEED: Final = 0
-Run = Callable[[], list[Any]]  # one run, awaited; its outputs as arrays
+Run = Callable[[], list[Any]]  # runs once to its end and returns the outputs as arrays
 
 
 def main() -> None:
-    """Load one form after the other; time each by itself at once, then all that are there in turn."""
+    """Load the forms one by one; time each separately, then all loaded ones in turn."""
     DieWithParent(signal.SIGKILL, os.getppid())()
     kind, home, out, model = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
     cells = Cells(home / "part2.jsonl", out / "part2.jsonl")
@@ -44,17 +44,17 @@ def main() -> None:
         (COMPILED, lambda: forms().compiled()),
     ]
     for name, make in makers:
-        known = f"{model}: {name} alone" in cells
+        is_timed = f"{model}: {name} alone" in cells
 
-        def alone(name: str = name, make: Callable[[], Run] = make) -> Row:
+        def time_separately(name: str = name, make: Callable[[], Run] = make) -> Row:
             if name != TUNED and not has_torch:
                 return {"ok": None, "left_out": "torch is not installed"}
             runs[name] = make()
             return {"us": _pass_us(runs[name])}
 
-        cells.measure(f"{model}: {name} alone", alone)
-        if known and (name == TUNED or has_torch):
-            with suppress(Exception):  # its cell says why
+        cells.measure(f"{model}: {name} alone", time_separately)
+        if is_timed and (name == TUNED or has_torch):
+            with suppress(Exception):  # its cell holds the error
                 runs[name] = make()
         if len(runs) > 1:
             together = " and ".join(runs)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 class Torch:
-    """The model as torch runs it."""
+    """The model converted to torch."""
 
     def __init__(self, kind: str, file: Path, inputs: list[Any]) -> None:
         import onnx
@@ -71,18 +71,18 @@ class Torch:
         from onnx.compose import add_prefix
 
         self._torch: Any = torch
-        # A weight named like a method of a module would hide it.
+        # Without a prefix, a weight named like a method of the module would hide the method.
         module = onnx2torch.convert(add_prefix(onnx.load(str(file)), "onnx_")).eval()
         _fix_shapes(module, [torch.from_numpy(array) for array in inputs])
         self._module = module.to(kind)
         self._inputs = [torch.from_numpy(array).to(kind) for array in inputs]
 
     def eager(self) -> Run:
-        """Return the model as it is written."""
+        """Return the model in eager mode."""
         return self._run_of(self._module)
 
     def compiled(self) -> Run:
-        """Return the model after Inductor chose its kernels by timing; on a GPU it runs as CUDA graphs."""
+        """Return the model compiled with max-autotune; on a GPU it uses CUDA graphs."""
         run = self._run_of(self._torch.compile(self._module, mode="max-autotune"))
         run()
         return run
@@ -98,7 +98,7 @@ class Torch:
 
 
 def _fix_shapes(module: Any, inputs: list[Any]) -> None:
-    """Let each reshape use the size that it has in one run: Dynamo cannot follow one that is computed."""
+    """Replace computed shapes of reshapes, which Dynamo cannot trace, by those of one run."""
     import torch
 
     class Reshape(torch.nn.Module):
@@ -155,14 +155,14 @@ def _inputs(file: Path) -> list[Any]:
             kind = value.type.tensor_type
             shape = [dimension.dim_value for dimension in kind.shape.dim]
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-            whole = np.issubdtype(dtype, np.integer)
-            drawn = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
-            values.append(drawn.astype(dtype))
+            is_integer = np.issubdtype(dtype, np.integer)
+            content = rng.integers(0, 2, shape) if is_integer else rng.standard_normal(shape)
+            values.append(content.astype(dtype))
     return values
 
 
 def _in_turn(runs: dict[str, Run]) -> Row:
-    """Return the median time of each over passes that go round, and its outputs' error beside the first."""
+    """Return each form's median time over alternating passes, and errors to the first."""
     import numpy as np
 
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -172,8 +172,8 @@ def _in_turn(runs: dict[str, Run]) -> Row:
     outputs = {name: run() for name, run in runs.items()}
     first = next(iter(outputs.values()))
     errors = {
-        name: max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(given, first, strict=True))
-        for name, given in outputs.items()
+        name: max(float(np.linalg.norm(a - b) / np.linalg.norm(b)) for a, b in zip(own, first, strict=True))
+        for name, own in outputs.items()
     }
     return {
         "us": {name: median(values) for name, values in times.items()},
@@ -183,7 +183,7 @@ def _in_turn(runs: dict[str, Run]) -> Row:
 
 
 def _pass_us(run: Run) -> float:
-    """Return the median time of runs that fill one pass, at least three."""
+    """Return the median time of runs in one pass, at least three runs."""
     run()
     taken_us: list[float] = []
     began_sec = time.perf_counter()

@@ -1,9 +1,9 @@
-"""Writes a decoder of transformers with caches as inputs and outputs, and random weights, as an ONNX file.
+"""Export a decoder of Hugging Face transformers to ONNX; its caches are inputs and outputs.
 
 python export.py decoder.onnx [--kind qwen2 | llama | gpt2] [--layers 2 ...] [--exporter script | dynamo]
 
-Needs torch, transformers, onnx and onnxscript. `from_pretrained` in place of a configuration gives real
-weights.
+Needs torch, transformers, onnx and onnxscript. Weights are random; use `from_pretrained` instead of a
+configuration for real ones.
 """
 
 import argparse
@@ -15,44 +15,44 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.cache_utils import DynamicCache
 
 OPSET = {"script": 17, "dynamo": 20}
-ROWS, PAST = 4, 6  # of the example that is traced
+ROWS, PAST = 4, 6  # tokens and cache length of the traced example
 
 
 class WithCaches(torch.nn.Module):
-    """The model with its caches as a flat list of tensors."""
+    """Wraps a model so that its caches are a flat list of tensors."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, *past: Any) -> tuple[Any, ...]:
-        """Scores, and the caches with what was read behind them."""
+        """Return the logits, and the caches with the new tokens appended."""
         cache = DynamicCache()
         for layer, pair in enumerate(zip(past[::2], past[1::2], strict=True)):
             cache.update(*pair, layer)
-        found = self.model(
+        result = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
             position_ids=position_ids,
             past_key_values=cache,
             use_cache=True,
         )
-        longer = [each for layer in found.past_key_values.layers for each in (layer.keys, layer.values)]
-        return found.logits, *longer
+        caches = [tensor for layer in result.past_key_values.layers for tensor in (layer.keys, layer.values)]
+        return result.logits, *caches
 
 
 def export(config: Any, path: str, exporter: str) -> None:
-    """Write the model of a configuration."""
+    """Export a model of this configuration, with random weights, to `path`."""
     torch.manual_seed(0)
     model = WithCaches(AutoModelForCausalLM.from_config(config).eval())
     heads = getattr(config, "num_key_value_heads", config.num_attention_heads)
-    numbers = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     caches = [f"{layer}.{kind}" for layer in range(config.num_hidden_layers) for kind in ("key", "value")]
     inputs = (
         torch.ones(1, ROWS, dtype=torch.int64),
         torch.ones(1, PAST + ROWS, dtype=torch.int64),
         torch.arange(PAST, PAST + ROWS)[None],
-        *(torch.randn(1, heads, PAST, numbers) for _ in caches),
+        *(torch.randn(1, heads, PAST, head_size) for _ in caches),
     )
     names = ["input_ids", "attention_mask", "position_ids", *(f"past.{name}" for name in caches)]
     options: dict[str, Any] = {
@@ -75,7 +75,7 @@ def export(config: Any, path: str, exporter: str) -> None:
 
 
 def main() -> None:
-    """Make a configuration of what was asked for, and write it."""
+    """Build a configuration from the command line and export its model."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

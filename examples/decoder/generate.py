@@ -1,8 +1,8 @@
-"""Generates tokens with a tuned decoder: numpy, TVM's runtime, the library and the export's manifest.
+"""Generate tokens with a tuned decoder; needs numpy, TVM's runtime, its library and manifest.
 
 python generate.py decoder.so tuned/manifest.json --prompt 11,4,205 --tokens 32
 
-Prints the tokens, the milliseconds until the first, and how many a second came after it.
+Prints the tokens, the milliseconds to the first one, and the tokens per second after it.
 """
 
 import argparse
@@ -19,13 +19,13 @@ IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 
 
 class Decoder:
-    """A library whose caches are inputs and outputs; it keeps them between calls."""
+    """Runs a library whose caches are inputs and outputs; keeps them between calls."""
 
     def __init__(self, library: str, manifest: dict[str, Any]) -> None:
         threads = manifest["target"].get("num-cores") or os.cpu_count()
         os.environ.setdefault("TVM_NUM_THREADS", str(threads))
         os.environ.setdefault("TVM_BIND_THREADS", "0")
-        import tvm  # reads the threads once, at import
+        import tvm  # TVM reads these variables once, at import
         from tvm import relax
 
         self._tensor = tvm.runtime.tensor
@@ -43,27 +43,27 @@ class Decoder:
         self._past = 0
 
     def scores(self, tokens: list[int]) -> Any:
-        """Take tokens, and score those that could come next."""
-        for at in range(0, len(tokens), self.most):
-            logits = self._call(tokens[at : at + self.most])
+        """Process these tokens and return the scores of the next token."""
+        for start in range(0, len(tokens), self.most):
+            logits = self._call(tokens[start : start + self.most])
         return logits.numpy()[0, -1]
 
     def _call(self, tokens: list[int]) -> Any:
-        whole = self._past + len(tokens)
-        given = {
+        length = self._past + len(tokens)
+        inputs = {
             IDS: self._tensor(np.array([tokens], "int64")),
-            MASK: self._tensor(np.ones((1, whole), "int64")),
-            PLACES: self._tensor(np.arange(self._past, whole, dtype="int64")[None]),
+            MASK: self._tensor(np.ones((1, length), "int64")),
+            PLACES: self._tensor(np.arange(self._past, length, dtype="int64")[None]),
             **self._caches,
         }
-        logits, *caches = self._main(*(given[name] for name in self._inputs))
+        logits, *caches = self._main(*(inputs[name] for name in self._inputs))
         self._caches = dict(zip(self._caches, caches, strict=True))
-        self._past = whole
+        self._past = length
         return logits
 
 
 def generate(decoder: Decoder, prompt: list[int]) -> Iterator[int]:
-    """The likeliest token behind all before it, again and again."""
+    """Yield the most likely next token, forever; each becomes input of the next step."""
     tokens = prompt
     while True:
         token = int(decoder.scores(tokens).argmax())
@@ -72,7 +72,7 @@ def generate(decoder: Decoder, prompt: list[int]) -> Iterator[int]:
 
 
 def main() -> None:
-    """Generate, and tell how fast."""
+    """Generate tokens and print them with the speed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -84,12 +84,12 @@ def main() -> None:
     decoder = Decoder(args.library, json.loads(args.manifest.read_text()))
     tokens = generate(decoder, [int(token) for token in args.prompt.split(",")])
     started = time.perf_counter()
-    found = [next(tokens)]
+    generated = [next(tokens)]
     first = time.perf_counter()
-    found += [next(tokens) for _ in range(args.tokens - 1)]
+    generated += [next(tokens) for _ in range(args.tokens - 1)]
     took = time.perf_counter() - first
-    print(",".join(map(str, found)))
-    steps = f", then {len(found[1:]) / took:.1f} tokens a second" if found[1:] else ""
+    print(",".join(map(str, generated)))
+    steps = f", then {len(generated[1:]) / took:.1f} tokens a second" if generated[1:] else ""
     print(f"{(first - started) * 1e3:.1f} ms to the first{steps}")
 
 

@@ -1,4 +1,4 @@
-"""Example networks, built from seeded random weights with ``onnx.helper`` alone."""
+"""Example networks with seeded random weights, built with only ``onnx.helper``."""
 
 from collections.abc import Callable
 
@@ -17,4 +17,4 @@ MODELS: dict[str, Callable[[int], ModelProto]] = {
     "mobilenetv2": mobilenetv2,
     "bert-small": bert_small,
 }
-"""Every example by the name it is built under; the argument is the seed of its weights."""
+"""Maps an example's name to its builder, which takes the seed of the weights."""

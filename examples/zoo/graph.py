@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET = 17  # the first with LayerNormalization
-IR_VERSION = 8  # the one that was released with this opset
+IR_VERSION = 8  # released together with this opset
 
 
 class GraphBuilder:
-    """Collects nodes in order of execution; every method returns the name of the value it made.
+    """Collects nodes in execution order; methods return the names of the values they make.
 
     The same seed and the same calls give the same bytes.
     """
@@ -36,7 +36,7 @@ class GraphBuilder:
         return name
 
     def scalar(self, name: str, value: float) -> str:
-        """Append a float32 constant as a node: an initializer would be lifted out like a weight."""
+        """Append a float32 Constant node; an initializer would become a parameter."""
         tensor = numpy_helper.from_array(np.array(value, np.float32), name)
         self._nodes.append(helper.make_node("Constant", [], [name], name=name, value=tensor))
         return name
@@ -46,17 +46,17 @@ class GraphBuilder:
         return self.constant(name, self._rng.standard_normal(shape, np.float32) * np.float32(std))
 
     def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = math.sqrt(2)) -> str:
-        """Store weights that keep the variance of what flows through; the default gain is He's, for ReLU."""
+        """Store weights of deviation gain / sqrt(fan_in); the default gain is He's (ReLU)."""
         return self.normal(name, shape, gain / math.sqrt(fan_in))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Append the operator `kind`."""
+        """Append an operator of type `kind`."""
         name = f"{kind.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
 
     def split(self, x: str, axis: int, parts: int = 2) -> list[str]:
-        """Append what cuts an axis in equal parts."""
+        """Append a Split of an axis into equal parts; return their names."""
         names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
         self._nodes.append(helper.make_node("Split", [x], names, name=names[0], axis=axis))
         return names
@@ -72,7 +72,7 @@ class GraphBuilder:
         group: int = 1,
         gain: float = math.sqrt(2),
     ) -> str:
-        """Append a square convolution whose bias holds the folded batch norm, as exporters write it."""
+        """Append a convolution with square kernel and bias, as after folding batch norm."""
         c_in, c_out = channels
         fan_in = c_in // group * kernel * kernel
         weight = self.weight(f"{name}.weight", (c_out, c_in // group, kernel, kernel), fan_in, gain)
@@ -90,16 +90,16 @@ class GraphBuilder:
         )
 
     def gemm(self, x: str, name: str, features: tuple[int, int], gain: float = 1.0) -> str:
-        """Append a fully connected layer; weights are stored output first, as exporters do."""
+        """Append a fully connected layer; its weights have the shape (outputs, inputs)."""
         f_in, f_out = features
         weight = self.weight(f"{name}.weight", (f_out, f_in), f_in, gain)
         bias = self.normal(f"{name}.bias", (f_out,), 0.1)
         return self.op("Gemm", x, weight, bias, transB=1)
 
     def build(self, output: str, shape: Sequence[int] | None) -> ModelProto:
-        """Close the graph; the value made last is its one output, and gets the name `output`.
+        """Return the model; its only output is the value made last, renamed to `output`.
 
-        A shape of None is inferred.
+        With a shape of None the output has no shape; ONNX tools infer it.
         """
         self._nodes[-1].output[0] = output
         outputs = [helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)]

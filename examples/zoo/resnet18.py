@@ -6,12 +6,12 @@ from zoo.graph import GraphBuilder
 
 STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))  # channels, stride of the first block
 BLOCKS = 2
-BRANCH_GAIN = 0.5  # below He's, so that the sums along the trunk do not grow with depth
+BRANCH_GAIN = 0.5  # below He's, so that sums along the trunk do not grow with depth
 CLASSES = 1000
 
 
 def _block(g: GraphBuilder, x: str, name: str, channels: tuple[int, int], stride: int) -> str:
-    """Two 3x3 convolutions beside the identity, or beside a 1x1 convolution where the shape changes."""
+    """Append a residual block; its shortcut is a 1x1 convolution if the shape changes."""
     c_in, c_out = channels
     branch = g.op("Relu", g.conv(x, f"{name}.conv1", channels, 3, stride=stride))
     branch = g.conv(branch, f"{name}.conv2", (c_out, c_out), 3, gain=BRANCH_GAIN)

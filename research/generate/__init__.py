@@ -1,1 +1,1 @@
-"""Generates tasks near those of real networks, for datasets."""
+"""Generate tasks for datasets, with shapes close to those of real networks."""

@@ -1,4 +1,4 @@
-"""Draws tasks: shapes of real networks with a few numbers changed."""
+"""Draw tasks at random: a shape of a real network with up to three dimensions changed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from mallorn.core.errors import InvalidRequest
 from research.generate.rule_expressions import Values
 from research.generate.task_rule_file import Kind
 
-MOST_CHANGES: Final = 3  # with more, tasks stop resembling real ones
-PATIENCE: Final = 200  # draws without a new task before giving up
-GENERATED: Final = "generated-"  # prefix of drawn networks' names, reserved for them
+MOST_CHANGES: Final = 3  # changes per task; with more, tasks stop resembling real ones
+PATIENCE: Final = 200  # draws without a new task after which a kind is exhausted
+GENERATED: Final = "generated-"  # prefix reserved for the names of generated networks
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A task to measure."""
+    """A drawn task: its kind, the builder of its ONNX nodes, and its shape."""
 
     kind: str
     build: str
@@ -25,50 +25,50 @@ class Drawn:
 
     @property
     def name(self) -> str:
-        """A name with all numbers, valid in ONNX."""
+        """The kind and every dimension with its size, as a name that is valid in ONNX."""
         return f"{self.kind} " + " ".join(f"{name}={size}" for name, size in self.shape)
 
 
 def network_name(seed: int, number: int) -> str:
-    """The name of the network of a batch of drawn tasks."""
+    """Return the name of network `number` in the dataset generated with `seed`."""
     return f"{GENERATED}{seed}-{number}"
 
 
 def draw(kinds: Sequence[Kind], count: int, seed: int) -> list[Drawn]:
-    """Distinct tasks, kinds in turn; the same seed draws the same tasks.
+    """Return `count` distinct tasks, drawn from the kinds in turn; `seed` determines them.
 
-    Raises InvalidRequest if the rules allow fewer.
+    Raises InvalidRequest if too few are found, or if a rule cannot be computed for a shape.
     """
-    rng, left = np.random.default_rng(seed), list(kinds)
-    found: dict[Drawn, None] = {}
-    while len(found) < count and left:
-        kind = left.pop(0)
-        if (new := _new(kind, rng, found)) is not None:
-            found[new] = None
-            left.append(kind)
-    if len(found) < count:
+    rng, open_kinds = np.random.default_rng(seed), list(kinds)
+    tasks: dict[Drawn, None] = {}
+    while len(tasks) < count and open_kinds:
+        kind = open_kinds.pop(0)
+        if (task := _draw_new(kind, rng, tasks)) is not None:
+            tasks[task] = None
+            open_kinds.append(kind)
+    if len(tasks) < count:
         raise InvalidRequest(
-            f"the rules lead to {len(found)} tasks, not to {count}",
-            hint=f"mallorn dataset generate --tasks {len(found)}",
+            f"the rules lead to {len(tasks)} tasks, not to {count}",
+            hint=f"mallorn dataset generate --tasks {len(tasks)}",
         )
-    return list(found)
+    return list(tasks)
 
 
-def _new(kind: Kind, rng: np.random.Generator, known: dict[Drawn, None]) -> Drawn | None:
+def _draw_new(kind: Kind, rng: np.random.Generator, tasks: dict[Drawn, None]) -> Drawn | None:
     for _ in range(PATIENCE):
-        shape = _changed(kind, rng)
-        drawn = Drawn(kind.name, kind.build, tuple(shape.items()))
-        if kind.allows(shape) and drawn not in known:
-            return drawn
+        shape = _changed_seed(kind, rng)
+        task = Drawn(kind.name, kind.build, tuple(shape.items()))
+        if kind.allows(shape) and task not in tasks:
+            return task
     return None
 
 
-def _changed(kind: Kind, rng: np.random.Generator) -> Values:
-    """A seed with one to three of its numbers changed, each by one of its rules."""
+def _changed_seed(kind: Kind, rng: np.random.Generator) -> Values:
+    """Return one of the kind's seed shapes with one to three dimensions changed by rules."""
     shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
     names = sorted(kind.changes)
     some = rng.choice(len(names), size=min(len(names), int(rng.integers(1, MOST_CHANGES + 1))), replace=False)
-    for name in (names[at] for at in some):
+    for name in (names[index] for index in some):
         rules = kind.changes[name]
         shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
     return shape

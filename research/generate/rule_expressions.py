@@ -1,10 +1,10 @@
-"""The small language of rules: sums, products, comparisons and three functions over named whole numbers.
+"""The expression language of rules: integer arithmetic, comparisons and three functions.
 
     channels * 3 / 2
     multiple(filters + 8, 16)
     channels >= 4 and size / stride >= 1
 
-Texts are parsed here and become trees of plain values; nothing in them is ever run as Python.
+Names stand for dimensions of a shape. Texts are parsed into trees, never run as Python.
 """
 
 import operator
@@ -15,9 +15,9 @@ from typing import Final
 
 from mallorn.core.errors import InvalidRequest
 
-LONGEST: Final = 200  # characters of a text
-DEEPEST: Final = 16  # nested brackets
-LARGEST: Final = 10**15
+LONGEST: Final = 200  # characters in a text
+DEEPEST: Final = 16  # opening brackets in a text
+LARGEST: Final = 10**15  # of absolute values
 TOKEN: Final = re.compile(r"\s*(?:(\d+(?:e\d{1,2})?)|([a-z_]+)|(<=|>=|==|[-+*/%<>(),]))")
 Values = Mapping[str, int]
 Operation = Callable[[int, int], int]
@@ -61,53 +61,53 @@ class Expression:
     sides: "tuple[Expression, ...]" = ()
 
     def value(self, values: Values) -> int:
-        """The value; divisions round down. Raises InvalidRequest if it is undefined."""
+        """Return the value; `/` rounds down. Raises InvalidRequest on x / 0 or huge values."""
         if self.name:
             return values[self.name]
         if self.operation is None:
             return self.number
-        one, other = (side.value(values) for side in self.sides)
+        left, right = (side.value(values) for side in self.sides)
         try:
-            found = int(self.operation(one, other))
+            result = int(self.operation(left, right))
         except ZeroDivisionError:
             raise _wrong(self.text, "divides by zero") from None
-        if abs(found) > LARGEST:
+        if abs(result) > LARGEST:
             raise _wrong(self.text, "comes to a number that is too large")
-        return found
+        return result
 
     @property
     def names(self) -> frozenset[str]:
-        """The names that occur in it."""
+        """All names that occur in the expression."""
         own = frozenset({self.name} if self.name else ())
         return own.union(*(side.names for side in self.sides))
 
 
 def parse(text: str) -> Expression:
-    """Parse a text. Raises InvalidRequest, with the place, for a text that is not valid."""
+    """Parse a text. Raises InvalidRequest, quoting the error, if the text is not valid."""
     if len(text) > LONGEST:
         raise _wrong(f"{text[:40]}...", f"is longer than {LONGEST} characters")
     if text.count("(") > DEEPEST:
         raise _wrong(f"{text[:40]}...", f"has more than {DEEPEST} brackets")
     parser = _Parser(text, _tokens(text))
-    found = parser.level(0)
+    expression = parser.level(0)
     if parser.left:
         raise _wrong(text, f"ends before {parser.left[0]!r}")
-    return found
+    return expression
 
 
 def _tokens(text: str) -> list[str]:
-    found, at = [], 0
-    while text[at:].strip():
-        match = TOKEN.match(text, at)
+    tokens, position = [], 0
+    while text[position:].strip():
+        match = TOKEN.match(text, position)
         if match is None:
-            raise _wrong(text, f"has {text[at:].strip()[0]!r}, which means nothing here")
-        found.append(match.group().strip())
-        at = match.end()
-    return found
+            raise _wrong(text, f"has {text[position:].strip()[0]!r}, which means nothing here")
+        tokens.append(match.group().strip())
+        position = match.end()
+    return tokens
 
 
 class _Parser:
-    """A recursive-descent parser, with one method per level of precedence."""
+    """A recursive-descent parser; `left` holds the tokens not yet parsed."""
 
     def __init__(self, text: str, tokens: list[str]) -> None:
         self._text = text
@@ -116,31 +116,31 @@ class _Parser:
     def level(self, depth: int) -> Expression:
         if depth == len(LEVELS):
             return self._atom()
-        found = self.level(depth + 1)
+        tree = self.level(depth + 1)
         while self.left and self.left[0] in LEVELS[depth]:
             operation = OPERATIONS[self.left.pop(0)]
-            found = Expression(self._text, operation=operation, sides=(found, self.level(depth + 1)))
-        return found
+            tree = Expression(self._text, operation=operation, sides=(tree, self.level(depth + 1)))
+        return tree
 
     def _atom(self) -> Expression:
         token = self._take()
         if token[0].isdigit():
             return Expression(self._text, number=_number(self._text, token))
         if token == "(":  # noqa: S105 - a bracket
-            found = self.level(0)
+            tree = self.level(0)
             self._expect(")")
-            return found
+            return tree
         if token in OPERATIONS or not token[0].isalpha():
             raise _wrong(self._text, f"has {token!r} where a number or a name belongs")
         if self.left and self.left[0] == "(":
             if token not in FUNCTIONS:
                 raise _wrong(self._text, f"calls {token}, which is none of {', '.join(FUNCTIONS)}")
             self._expect("(")
-            one = self.level(0)
+            first = self.level(0)
             self._expect(",")
-            other = self.level(0)
+            second = self.level(0)
             self._expect(")")
-            return Expression(self._text, operation=FUNCTIONS[token], sides=(one, other))
+            return Expression(self._text, operation=FUNCTIONS[token], sides=(first, second))
         return Expression(self._text, name=token)
 
     def _take(self) -> str:
@@ -149,8 +149,8 @@ class _Parser:
         return self.left.pop(0)
 
     def _expect(self, token: str) -> None:
-        if (found := self._take()) != token:
-            raise _wrong(self._text, f"has {found!r} where {token!r} belongs")
+        if (actual := self._take()) != token:
+            raise _wrong(self._text, f"has {actual!r} where {token!r} belongs")
 
 
 def _number(text: str, token: str) -> int:

@@ -1,4 +1,4 @@
-"""The rule file: kinds of tasks, the shapes they have in real networks, and how these may be changed."""
+"""Reads rule files: kinds of tasks, their shapes in real networks, rules that change these."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -35,49 +35,49 @@ class _RulesIn(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of task."""
+    """A kind of task. `seeds` are real shapes; `where` holds conditions on new ones."""
 
     name: str
-    build: str  # research.generate.tasks_as_onnx.BUILDERS
+    build: str  # a key of research.generate.tasks_as_onnx.BUILDERS
     seeds: Sequence[Values]
     where: Sequence[Expression]
     changes: Mapping[str, Sequence[Expression]]
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The names of a shape's numbers."""
+        """The names of the dimensions of a shape."""
         return tuple(self.seeds[0])
 
     def allows(self, shape: Values) -> bool:
-        """True if a shape meets the kind's conditions."""
+        """Return whether a shape meets all conditions and no dimension is too large."""
         fits = all(1 <= size <= LARGEST_DIMENSION for size in shape.values())
         return fits and all(condition.value(shape) for condition in self.where)
 
 
 def read_rules(path: Path, builders: Mapping[str, Sequence[str]]) -> list[Kind]:
-    """The kinds of a rule file; `builders` gives the numbers that each builder needs.
+    """Read the kinds of a rule file; `builders` names the dimensions of each builder.
 
-    Raises NotFound or InvalidRequest before anything is drawn.
+    Raises NotFound if it cannot be opened, InvalidRequest if anything in it is invalid.
     """
-    kinds = [_kind(raw, builders) for raw in _parsed(path).kind]
+    kinds = [_kind(raw, builders) for raw in _parse_file(path).kind]
     if len({kind.name for kind in kinds}) < len(kinds):
         raise _wrong(path, "two kinds have one name")
     return kinds
 
 
-def _parsed(path: Path) -> _RulesIn:
+def _parse_file(path: Path) -> _RulesIn:
     try:
-        found: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+        rules: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise NotFound(
             f"cannot read {path}: {error.strerror}", hint="mallorn dataset generate --help"
         ) from None
     except ValueError as error:
         raise _wrong(path, f"it is no TOML: {error}") from None
-    if found.get("version") != VERSION:
-        raise _wrong(path, f"its version is {found.get('version')!r}, this Mallorn reads {VERSION}")
+    if rules.get("version") != VERSION:
+        raise _wrong(path, f"its version is {rules.get('version')!r}, this Mallorn reads {VERSION}")
     try:
-        return _RulesIn.model_validate(found)
+        return _RulesIn.model_validate(rules)
     except ValidationError as error:
         first = error.errors()[0]
         raise _wrong(path, f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
@@ -96,24 +96,24 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
         changes={name: [parse(text) for text in texts] for name, texts in raw.changes.items()},
     )
     for shape in raw.seeds:
-        _same(f"{raw.name}: a seed", set(shape), needed)
-    texts = [*kind.where, *(text for some in kind.changes.values() for text in some)]
+        _require_same(f"{raw.name}: a seed", set(shape), needed)
+    texts = [*kind.where, *(text for rules in kind.changes.values() for text in rules)]
     named = {name for text in texts for name in text.names} | set(kind.changes)
-    _same(f"{raw.name}: a rule", named | needed, needed)
+    _require_same(f"{raw.name}: a rule", named | needed, needed)
     for shape in raw.seeds:
         if not kind.allows(shape):
             raise InvalidRequest(f"{raw.name}: its rules forbid its own seed {shape}", hint="change `where`")
     return kind
 
 
-def _same(who: str, found: set[str], needed: set[str]) -> None:
-    if found != needed:
-        other = ", ".join(sorted(found ^ needed))
+def _require_same(text: str, names: set[str], needed: set[str]) -> None:
+    if names != needed:
+        wrong = ", ".join(sorted(names ^ needed))
         raise InvalidRequest(
-            f"{who} should be about {', '.join(sorted(needed))}, and differs in {other}",
+            f"{text} should be about {', '.join(sorted(needed))}, and differs in {wrong}",
             hint="mallorn dataset generate --help",
         )
 
 
-def _wrong(path: Path, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{path} is no rule file: {what}", hint="mallorn dataset generate --help")
+def _wrong(path: Path, error: str) -> InvalidRequest:
+    return InvalidRequest(f"{path} is no rule file: {error}", hint="mallorn dataset generate --help")

@@ -1,4 +1,4 @@
-"""Tasks as ONNX networks: each an operator with its usual successors, as branches of one model."""
+"""Build ONNX models of tasks: each branch is an operator with its usual successors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ WEIGHT_STD: Final = 0.1  # keeps activations within float32
 
 @dataclass(slots=True)
 class Branch:
-    """Collects the nodes of one task. Names start with the task's number, so branches share none."""
+    """Collects the nodes of one task; a prefix keeps names of different branches distinct."""
 
     prefix: str
     rng: np.random.Generator
@@ -69,36 +69,36 @@ def _conv(branch: Branch, shape: Values, groups: int, filters: int) -> str:
 
 
 def conv(branch: Branch, shape: Values) -> str:
-    """A convolution, its folded batch norm and ReLU."""
+    """Append a convolution whose bias holds the folded batch norm, and ReLU."""
     return _conv(branch, shape, 1, shape["filters"])
 
 
 def depthwise(branch: Branch, shape: Values) -> str:
-    """A depthwise convolution."""
+    """Append a depthwise convolution with bias, and ReLU."""
     return _conv(branch, shape, shape["channels"], shape["channels"])
 
 
 def dense(branch: Branch, shape: Values) -> str:
-    """A fully connected layer and ReLU."""
+    """Append a fully connected layer and ReLU."""
     weight, bias = branch.weight(shape["columns"], shape["inner"]), branch.weight(shape["columns"])
     x = branch.input(shape["rows"], shape["inner"])
     return branch.op("Relu", branch.op("Gemm", x, weight, bias, transB=1))
 
 
 def matmul(branch: Branch, shape: Values) -> str:
-    """A batched product of two inputs, as in attention."""
+    """Append a batched product of two inputs, as in attention."""
     left = branch.input(shape["batch"], shape["rows"], shape["inner"])
     return branch.op("MatMul", left, branch.input(shape["batch"], shape["inner"], shape["columns"]))
 
 
 def softmax(branch: Branch, shape: Values) -> str:
-    """Softmax along rows."""
+    """Append softmax over the last axis."""
     return branch.op("Softmax", branch.input(shape["rows"], shape["columns"]), axis=-1)
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """How a kind of task becomes nodes, its numbers, and the importer's name for its task."""
+    """Appends the nodes of a task; `pattern` matches the name that the importer gives it."""
 
     build: Callable[[Branch, Values], str]
     dimensions: tuple[str, ...]
@@ -116,17 +116,17 @@ DIMENSIONS: Final = {name: builder.dimensions for name, builder in BUILDERS.item
 
 
 def patterns(tasks: Sequence[Drawn]) -> list[str]:
-    """Patterns of the wanted tasks' names; layout changes between branches are not tuned."""
+    """Return these tasks' name patterns; others, such as layout changes, are not tuned."""
     return sorted({BUILDERS[task.build].pattern for task in tasks})
 
 
 def network(tasks: Sequence[Drawn]) -> ModelProto:
-    """One model with one branch per task; the same tasks give the same bytes."""
+    """Build a model with one branch per task; the same tasks give the same bytes."""
     branches = [Branch(f"t{number}", np.random.default_rng(number)) for number in range(len(tasks))]
     outputs = []
     for branch, task in zip(branches, tasks, strict=True):
-        made = BUILDERS[task.build].build(branch, dict(task.shape))
-        outputs.append(helper.make_empty_tensor_value_info(made))
+        output = BUILDERS[task.build].build(branch, dict(task.shape))
+        outputs.append(helper.make_empty_tensor_value_info(output))
     graph = helper.make_graph(
         [node for branch in branches for node in branch.nodes],
         "generated",

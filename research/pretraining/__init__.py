@@ -1,1 +1,1 @@
-"""Training data for cost models, from databases or files, and the bases that are trained before any job."""
+"""Training data for cost models, from databases or files, and pretraining of base models."""

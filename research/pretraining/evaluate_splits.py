@@ -1,4 +1,4 @@
-"""Judges models on held-out rows, beside a control that learned from shuffled labels."""
+"""Evaluate cost models on held-out rows; a control learns from shuffled labels instead."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -25,30 +25,30 @@ Make = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One split of the rows, named by what is held out: a fold of tasks, a network, a target, a host."""
+    """One split of the rows, named after the tasks, network, target or host held out."""
 
     name: str
     split: Split
-    weights: Mapping[int, float]  # how often the network held out calls each task; empty: none is
+    weights: Mapping[int, float]  # calls per task of the held-out network; else empty
 
 
 def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold]:
-    """The folds of a split. Raises InvalidRequest for rows that cannot be split so."""
+    """Yield a split's folds. Raises InvalidRequest if it is unknown or unfit for the rows."""
     match name:
         case "within-task":
             yield Fold("late rows", within_task(rows.tasks, rows.features), {})
         case "by-task":
-            _need(len(rows.workloads), "task", "by-task")
+            _require_two(len(rows.workloads), "task", "by-task")
             for number, split in enumerate(by_task(rows.tasks, seed=seed, folds=FOLDS)):
                 yield Fold(f"fold {number}", split, {})
         case "by-network":
             yield from _by_network(rows, networks)
         case "by-target":
-            _need(len(rows.target_names), "target", "by-target")
+            _require_two(len(rows.target_names), "target", "by-target")
             for split in by_task(rows.targets, seed=seed):
                 yield Fold(rows.target_names[rows.targets[split.test[0]]], split, {})
         case "by-host":
-            _need(len(rows.host_names), "host", "by-host")
+            _require_two(len(rows.host_names), "host", "by-host")
             for split in by_host(rows.hosts):
                 yield Fold(rows.host_names[rows.hosts[split.test[0]]], split, {})
         case _:
@@ -61,49 +61,49 @@ SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
 def figures(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
-    """Figures for each seed, as means over the folds; with `control` for labels that were shuffled first."""
+    """Return one mean over the folds per seed; with `control`, labels are shuffled first."""
     data = replace(rows, labels=scrambled(rows.labels, rows.groups, seed=0)) if control else rows
     return [
-        mean([_judged(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
+        mean([_score_fold(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
         for seed in range(seeds)
     ]
 
 
 def mean(found: list[Figures]) -> Figures:
-    """The mean of each figure, without undefined ones; NaN if all are."""
-    known = {
+    """Return the mean of each figure, ignoring NaN; NaN if no value is defined."""
+    valid = {
         name: [figures[name] for figures in found if name in figures and not np.isnan(figures[name])]
         for name in found[0]
     }
-    return {name: float(np.mean(values)) if values else float("nan") for name, values in known.items()}
+    return {name: float(np.mean(values)) if values else float("nan") for name, values in valid.items()}
 
 
-def _judged(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
+def _score_fold(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
     model = fit(make, rows.features, rows.labels, rows.groups, fold.split, seed=seed)
     test = fold.split.test
     mean_score, spread = model.predict(rows.features[test])
-    found = asdict(judge(mean_score, spread, rows.labels[test], rows.groups[test]))
+    scores = asdict(judge(mean_score, spread, rows.labels[test], rows.groups[test]))
     if fold.weights:
         for top in NETWORK_TOP:
-            found[f"network_{top}"] = network_score(
+            scores[f"network_{top}"] = network_score(
                 mean_score, rows.latencies_us[test], rows.tasks[test], dict(fold.weights), top
             )
-    return found
+    return scores
 
 
 def _by_network(rows: Rows, networks: Networks) -> Iterator[Fold]:
     numbers = {key: number for number, key in enumerate(rows.workloads)}
-    known = {
+    calls = {
         name: {numbers[key]: float(weight) for key, weight in weights.items() if key in numbers}
         for name, weights in networks.items()
     }
-    measured = {name: weights for name, weights in known.items() if weights}
-    _need(len(measured), "network", "by-network")
+    measured = {name: weights for name, weights in calls.items() if weights}
+    _require_two(len(measured), "network", "by-network")
     for name, split in networks_out(rows.tasks, {name: set(own) for name, own in measured.items()}):
         yield Fold(name, split, measured[name])
 
 
-def _need(count: int, what: str, split: str) -> None:
+def _require_two(count: int, what: str, split: str) -> None:
     if count < 2:
         raise InvalidRequest(
             f"the measurements are of {count} {what}{'' if count == 1 else 's'}: the split {split} needs two",

@@ -1,4 +1,4 @@
-"""The features of training data, in the view that a cost model reads."""
+"""Features of training data, in the view that a cost model reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, Wo
 
 @dataclass(frozen=True, slots=True)
 class Lowering:
-    """Fills views that need a compiler, for tasks of the viewer's database."""
+    """Extracts features that need a compiler, for tasks that are in the viewer's database."""
 
     viewer: FeatureLookup
-    most_new: int  # candidates of a task that are lowered for the first time
+    most_new: int  # candidates per task to lower at most, if not in the cache
 
     def see(self, task: TaskData, view: str) -> FeatureRows:
-        """The candidates of a task in this view. Raises InvalidRequest for a task of another database."""
+        """Return the task's features. Raises InvalidRequest if its database is another."""
         if task.workload_id is None:
             raise _not_here(view)
         with self.viewer.database.session() as session:
@@ -36,21 +36,21 @@ class Lowering:
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
-    """The rows of tasks as a model of this view takes them; candidates that cannot be seen are left out.
+    """Return the tasks' rows in this view, without candidates whose features are unknown.
 
-    Raises InvalidRequest for a view that needs a compiler where there is none.
+    Raises InvalidRequest if the view needs a compiler and there is none, or no row remains.
     """
     if view in LOWERED and lowering is None:
         raise _not_here(view)
-    seen = [_see(task, view, lowering) for task in tasks]
-    known = [
+    features = [_features_of(task, view, lowering) for task in tasks]
+    usable = [
         task if found.known.all() else task.take(np.flatnonzero(found.known).tolist())
-        for task, found in zip(tasks, seen, strict=True)
+        for task, found in zip(tasks, features, strict=True)
     ]
-    return rows_of(known, [found.rows[found.known] for found in seen])
+    return rows_of(usable, [found.rows[found.known] for found in features])
 
 
-def _see(task: TaskData, view: str, lowering: Lowering | None) -> FeatureRows:
+def _features_of(task: TaskData, view: str, lowering: Lowering | None) -> FeatureRows:
     if view in LOWERED and lowering is not None:
         return lowering.see(task, view)
     rows = resolve("features", view)().extract(task.sketches, task.descriptors, task.candidates)

@@ -1,4 +1,4 @@
-"""Training data from Parquet files, of `mallorn dataset export` or `mallorn record`."""
+"""Training data from Parquet files of `mallorn dataset export` or `mallorn record`."""
 
 import hashlib
 import json
@@ -21,67 +21,67 @@ from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
 from workers.round.round_context import descriptors
 
-SOME: Final = 100  # programs and traces in memory at a time
+SOME: Final = 100  # workloads or sketches in memory at a time
 
 
 def read_training_data(path: Path, progress: Progress = silent, limit: int = MOST_ROWS) -> TrainingData:
-    """The rows of an export, named by its directory or its measurements, or of a recording.
+    """Return the rows of an export (its directory or measurement file) or of a recording.
 
-    Raises NotFound or InvalidRequest for files that cannot be read completely.
+    Raises NotFound or InvalidRequest if a file is missing or cannot be read completely.
     """
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():
         return _exported(open_parcel(directory), progress, limit)
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
-    # A recording is as large as its tables and figures need, and is taken whole.
+    # Recordings are small: `limit` does not apply to them.
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{digest[:12]}")
 
 
-def _exported(parcel: DatasetReader, progress: Progress, limit: int) -> TrainingData:
-    gathering, skipped = TaskSample(parcel.rows, limit), Counter[str]()
+def _exported(reader: DatasetReader, progress: Progress, limit: int) -> TrainingData:
+    sample, skipped = TaskSample(reader.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
-    done = 0
-    for batch in parcel.batches(MEASUREMENT_TABLE):
+    rows_read = 0
+    for batch in reader.batches(MEASUREMENT_TABLE):
         for row in batch:
-            if (wrong := flaw(row, parcel.widths)) is not None:
-                skipped[wrong] += 1
+            if (problem := flaw(row, reader.widths)) is not None:
+                skipped[problem] += 1
             elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
-                _add(gathering, networks, row)
-        done += len(batch)
-        progress(done, parcel.rows)
-    hosts = {context: str(json.loads(context)[0]) for context in gathering.contexts}
-    tasks = gathering.tasks(_facts(parcel), _sketches(parcel, gathering.sketches), hosts)
-    return TrainingData(tasks, str(parcel.snapshot["name"]), networks=networks, skipped=skipped)
+                _add(sample, networks, row)
+        rows_read += len(batch)
+        progress(rows_read, reader.rows)
+    hosts = {context: str(json.loads(context)[0]) for context in sample.contexts}
+    tasks = sample.tasks(_facts(reader), _sketches(reader, sample.sketches), hosts)
+    return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped)
 
 
-def _add(gathering: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> None:
+def _add(sample: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> None:
     context = NOWHERE if row["host_class"] is None else json.dumps([row[name] for name in CONTEXT])
-    place = TaskKey(row["workload"], row["target"], context)
+    key = TaskKey(row["workload"], row["target"], context)
     decisions = pack_decisions(row["decisions"])
-    gathering.add(place, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
+    sample.add(key, row["sketch"], decisions, Outcome(row["outcome"]), row["latency_us"])
     if row["model"] is not None:
-        networks[row["model"]][row["workload"]] = 1  # how often it is called is not exported
+        networks[row["model"]][row["workload"]] = 1  # exports do not hold the number of calls
 
 
-def _facts(parcel: DatasetReader) -> Mapping[str, WorkloadFacts]:
+def _facts(reader: DatasetReader) -> Mapping[str, WorkloadFacts]:
     return {
         row["key"]: WorkloadFacts(
             row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
         )
-        for batch in parcel.batches(WORKLOAD_TABLE, SOME)
+        for batch in reader.batches(WORKLOAD_TABLE, SOME)
         for row in batch
     }
 
 
-def _sketches(parcel: DatasetReader, wanted: set[str]) -> Mapping[str, Sketch]:
+def _sketches(reader: DatasetReader, keys: set[str]) -> Mapping[str, Sketch]:
     return {
         row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
-        for batch in parcel.batches(SKETCH_TABLE, SOME)
+        for batch in reader.batches(SKETCH_TABLE, SOME)
         for row in batch
-        if row["key"] in wanted
+        if row["key"] in keys
     }
 
 

@@ -1,7 +1,7 @@
-"""Training data from other tuners' records: candidates of programs that nobody here has.
+"""Training data from other tuners' records, whose programs are not in this database.
 
-Steps tell a candidate in the view `primitives`, and how the loops of the largest stage are cut tells of most
-programs which operator they are. What a record does not tell is left out.
+A record's steps suffice for the view `primitives`. How the loops of its largest stage are tiled
+usually identifies the operator. Records for which either cannot be derived are skipped.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from research.tuner_logs.auto_scheduler_steps import ReadSteps, read_steps
 from research.tuner_logs.tenset import FORMAT
 from workers.round.round_context import descriptors
 
-DEEP: Final = 4  # levels of a loop whose values are used again: both of its policies tile those alone
-# By how many of a stage's loops have all levels, and how many have fewer, as sums have.
+DEEP: Final = 4  # tile levels of loops with data reuse; auto_scheduler tiles no other loops
+# Keyed by the numbers of a stage's loops with all tile levels and of its reduction loops.
 OPERATORS: Final = {
     (2, 1): "matmul",
     (3, 1): "batch_matmul",
@@ -40,13 +40,13 @@ OPERATORS: Final = {
 }
 UNKNOWN: Final = "of other tuners, of no known operator"
 UNREADABLE: Final = "of other tuners, with unknown steps"
-DIGITS: Final = 12  # of the digest, in the name
+DIGITS: Final = 12  # hexadecimal digits of the digest in a snapshot's name
 
 
 def with_foreign(
     database: Database, data: TrainingData, model: str, op: str | None = None, limit: int = MOST_ROWS
 ) -> TrainingData:
-    """The same and what other tuners' records tell. Raises InvalidRequest for a model of another view."""
+    """Add other tuners' records. Raises InvalidRequest unless the model reads `primitives`."""
     view = resolve("cost_model", model).view
     if view != PRIMITIVES.name:
         raise InvalidRequest(
@@ -56,44 +56,44 @@ def with_foreign(
     skipped = Counter(data.skipped)
     with database.session() as session:
         by_task = groupby(ForeignRecords(session).sample(FORMAT, limit), attrgetter("task_key"))
-        found = [_task(list(records), skipped) for _, records in by_task]
-    tasks = [task for task in found if task is not None and op in (None, task.op)]
+        all_tasks = [_task(list(records), skipped) for _, records in by_task]
+    tasks = [task for task in all_tasks if task is not None and op in (None, task.op)]
     name = f"{data.snapshot}+{FORMAT}-{_digest(tasks)}"
     return replace(data, tasks=[*data.tasks, *tasks], snapshot=name, skipped=+skipped)
 
 
 def _digest(tasks: Sequence[TaskData]) -> str:
-    """Of all rows, the same in every database that holds them."""
-    words = sorted(
+    """Return a digest of all rows that is the same in every database that holds them."""
+    rows = sorted(
         f"{task.workload} {trial.candidate.key} {trial.latency_us}" for task in tasks for trial in task.trials
     )
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:DIGITS]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS]
 
 
 def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | None:
-    informative = [record for record in records if record.outcome not in UNINFORMATIVE]
-    read = [(record, schedule) for record in informative if (schedule := _read(record, skipped)) is not None]
-    known = next(filter(None, (_loops(schedule) for _, schedule in read)), None)
-    if known is None:
-        skipped[UNKNOWN] += len(read)
+    useful = [record for record in records if record.outcome not in UNINFORMATIVE]
+    pairs = [(record, schedule) for record in useful if (schedule := _parse(record, skipped)) is not None]
+    loops = next(filter(None, (_operator_of(schedule) for _, schedule in pairs)), None)
+    if loops is None:
+        skipped[UNKNOWN] += len(pairs)
         return None
-    op, extents = known
-    words = records[0].target
-    # As JSON a log's target has a name among targets: it says no cores, and no job has it.
-    target = json.dumps({"kind": words.partition(" ")[0], "words": words})
+    op, extents = loops
+    log_target = records[0].target
+    # JSON gives the log's target a valid name; no job's target equals it, as it has no cores.
+    target = json.dumps({"kind": log_target.partition(" ")[0], "words": log_target})
     return TaskData(
         *(records[0].task, op, target, FORMAT),
         descriptors=descriptors(2.0 * prod(extents), extents),
-        sketches={schedule.sketch.key: schedule.sketch for _, schedule in read},
+        sketches={schedule.sketch.key: schedule.sketch for _, schedule in pairs},
         trials=[
             Trial(Candidate(schedule.sketch.key, schedule.decisions), record.outcome, record.latency_us)
-            for record, schedule in read
+            for record, schedule in pairs
         ],
         foreign=True,
     )
 
 
-def _read(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
+def _parse(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
     try:
         return read_steps(record.steps)
     except ValueError:
@@ -101,15 +101,15 @@ def _read(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
         return None
 
 
-def _loops(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
-    """Which operator it is, and the extents of its loops, those of sums last; None: it tiles no sum."""
+def _operator_of(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:
+    """Return operator and loop extents, reductions last; None for an unknown operator."""
     stages = defaultdict[str, list[tuple[int, int]]](list)
     for tile in schedule.tiles:
         stages[tile.block].append((tile.levels, tile.extent))
     loops = max(stages.values(), key=len, default=[])
     deepest = max((levels for levels, _ in loops), default=0)
-    results = [extent for levels, extent in loops if levels == deepest]
-    sums = [extent for levels, extent in loops if levels < deepest]
-    op = OPERATORS.get((len(results), len(sums)))
-    extents = [*results, *sums]
+    spatial = [extent for levels, extent in loops if levels == deepest]
+    reductions = [extent for levels, extent in loops if levels < deepest]
+    op = OPERATORS.get((len(spatial), len(reductions)))
+    extents = [*spatial, *reductions]
     return None if op is None or deepest < DEEP or 0 in extents else (op, extents)

@@ -1,4 +1,4 @@
-"""Sorts a stream of measurements into tasks, in memory that is bounded whatever the stream's length."""
+"""Group a stream of measurements by task, keeping a sample of bounded size in memory."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,15 +14,15 @@ from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 from research.pretraining.training_data import TaskData
 
-MOST_ROWS: Final = 100_000  # what is kept of a larger set: some hundred MB of features
-SCATTER: Final = 2654435761  # Knuth's multiplier: consecutive rows land far apart
+MOST_ROWS: Final = 100_000  # rows kept of a larger set: features take some hundred MB
+SCATTER: Final = 2654435761  # Knuth's hash multiplier, which spreads consecutive row numbers
 SPAN: Final = 1 << 32
-NOWHERE: Final = ""  # the context of what never reached a device
-Numbered = tuple[int, Trial]  # with its place among all rows that were shown
+NOWHERE: Final = ""  # the context of rows that never reached a device
+Numbered = tuple[int, Trial]  # a trial with its number among all rows of the stream
 
 
 class TaskKey(NamedTuple):
-    """Identifies a task."""
+    """Identifies a task: workload key, target and measuring context."""
 
     workload: str
     target: str
@@ -35,33 +35,33 @@ class WorkloadFacts:
 
     op: str
     descriptors: tuple[float, ...]
-    workload_id: int | None = None  # in this database
+    workload_id: int | None = None  # None for data from files
 
 
 @dataclass(slots=True)
 class TaskSample:
-    """Keeps all rows of a small set and an even sample of a large one, the best of each task in any case."""
+    """Keeps all rows of a small stream, else an even sample and each new best of a task."""
 
-    total: int  # rows that will be shown
+    total: int  # rows that will be added
     limit: int = MOST_ROWS
     rows: dict[TaskKey, list[Numbered]] = field(default_factory=lambda: defaultdict(list))
     _best_us: dict[TaskKey, float] = field(default_factory=lambda: defaultdict(lambda: inf))
     _number: int = 0
 
     def add(
-        self, place: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
+        self, key: TaskKey, sketch: str, decisions: bytes, outcome: Outcome, latency_us: float | None
     ) -> None:
-        """Keep the row or not; the choice depends on the order of the rows alone."""
+        """Add a row to the sample or drop it, depending only on the order and the results."""
         self._number += 1
         if outcome in UNINFORMATIVE:
             return
-        # Labels are relative to the best of all: a sample without it would learn other ones.
-        best = latency_us is not None and latency_us < self._best_us[place]
-        if best and latency_us is not None:
-            self._best_us[place] = latency_us
-        if best or self._number * SCATTER % SPAN < SPAN * self.limit / max(self.total, 1):
+        # Labels are relative to the best row of a task, so a sample must contain it.
+        is_best = latency_us is not None and latency_us < self._best_us[key]
+        if is_best and latency_us is not None:
+            self._best_us[key] = latency_us
+        if is_best or self._number * SCATTER % SPAN < SPAN * self.limit / max(self.total, 1):
             candidate = Candidate(sketch, unpack_decisions(decisions))
-            self.rows[place].append((self._number, Trial(candidate, outcome, latency_us)))
+            self.rows[key].append((self._number, Trial(candidate, outcome, latency_us)))
 
     @property
     def sketches(self) -> set[str]:
@@ -69,43 +69,43 @@ class TaskSample:
 
     @property
     def workloads(self) -> set[str]:
-        return {place.workload for place in self.rows}
+        return {key.workload for key in self.rows}
 
     @property
     def contexts(self) -> set[str]:
-        return {place.context for place in self.rows} - {NOWHERE}
+        return {key.context for key in self.rows} - {NOWHERE}
 
     def tasks(
         self,
         facts: Mapping[str, WorkloadFacts],
         sketches: Mapping[str, Sketch],
-        hosts: Mapping[str, str],  # the class of the machines of each context
+        hosts: Mapping[str, str],  # the host class of each context
     ) -> list[TaskData]:
-        """A task for each workload, target and context, in the order they were first met."""
+        """Return a task per workload, target and context, in the order of their first rows."""
         return [
-            _task_data(place, trials, facts[place.workload], sketches, hosts.get(place.context, ""))
-            for place, trials in self._homed().items()
+            _task_data(key, trials, facts[key.workload], sketches, hosts.get(key.context, ""))
+            for key, trials in self._trials_by_task().items()
         ]
 
-    def _homed(self) -> dict[TaskKey, list[Trial]]:
-        """Rows that never reached a device get the context in which their workload was measured most."""
-        measured = [place for place in self.rows if place.context != NOWHERE]
+    def _trials_by_task(self) -> dict[TaskKey, list[Trial]]:
+        """Give rows without a device the context in which their workload has most rows."""
+        measured = [key for key in self.rows if key.context != NOWHERE]
         homes = {
-            place._replace(context=NOWHERE): place
-            for place in sorted(measured, key=lambda place: len(self.rows[place]))
+            key._replace(context=NOWHERE): key
+            for key in sorted(measured, key=lambda key: len(self.rows[key]))
         }
-        found = defaultdict[TaskKey, list[Numbered]](list)
-        for place, rows in self.rows.items():
-            found[homes.get(place, place)] += rows
-        in_order = {place: sorted(rows, key=itemgetter(0)) for place, rows in found.items()}
-        return {place: [trial for _, trial in rows] for place, rows in in_order.items()}
+        merged = defaultdict[TaskKey, list[Numbered]](list)
+        for key, rows in self.rows.items():
+            merged[homes.get(key, key)] += rows
+        in_order = {key: sorted(rows, key=itemgetter(0)) for key, rows in merged.items()}
+        return {key: [trial for _, trial in rows] for key, rows in in_order.items()}
 
 
 def _task_data(
-    place: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch], host: str
+    task: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch], host: str
 ) -> TaskData:
     return TaskData(
-        *(place.workload, facts.op, place.target, place.context, facts.descriptors),
+        *(task.workload, facts.op, task.target, task.context, facts.descriptors),
         sketches={key: sketches[key] for key in {trial.candidate.sketch for trial in trials}},
         trials=trials,
         workload_id=facts.workload_id,

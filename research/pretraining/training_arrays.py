@@ -1,4 +1,4 @@
-"""Training data as arrays: what cost models take, and which rows belong together."""
+"""Training data as arrays: features, labels, and the group, task and host of each row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ from research.pretraining.training_data import TaskData
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Measurements in their order. Rows are compared within groups: a workload on a target in a context."""
+    """Arrays over rows. Labels compare only within a group (workload, target and context)."""
 
     features: Matrix
     labels: Vector
     groups: Groups
-    tasks: Groups  # workloads, whatever they were measured on
+    tasks: Groups  # numbers of workloads, across targets and contexts
     targets: Groups
-    hosts: Groups  # classes of equal machines; -1 for what never reached a device
-    latencies_us: Vector  # infinite where nothing valid came out
+    hosts: Groups  # numbers of host classes; -1 for rows that never reached a device
+    latencies_us: Vector  # infinite for failures
     workloads: Sequence[str]  # the names of `tasks`
     target_names: Sequence[str]  # the names of `targets`
     host_names: Sequence[str]  # the names of `hosts`
@@ -30,18 +30,18 @@ class Rows:
         return len(self.labels)
 
     def take(self, lines: Indices) -> "Rows":
-        """Some of the rows; tasks, targets and hosts keep their names."""
+        """Return the rows with these indices; task, target and host numbers stay the same."""
         each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
         return replace(self, **{name: getattr(self, name)[lines] for name in each})
 
 
 def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
-    """The rows of all tasks. Raises InvalidRequest if there are none, or for bad times."""
+    """Return the rows of all tasks. Raises InvalidRequest for no row or an invalid time."""
     if not any(task.trials for task in measured):
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
     groups = _groups(measured)
     workloads, tasks = np.unique([task.workload for task in measured], return_inverse=True)
-    targets, places = np.unique([task.target for task in measured], return_inverse=True)
+    targets, numbers = np.unique([task.target for task in measured], return_inverse=True)
     host_names = sorted({task.host for task in measured} - {""})
     hosts = [host_names.index(task.host) if task.host else -1 for task in measured]
     latencies = [latency for task in measured for latency in task.latencies_us]
@@ -50,7 +50,7 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
         labels=_labels(measured, groups),
         groups=groups,
         tasks=tasks[groups],
-        targets=places[groups],
+        targets=numbers[groups],
         hosts=np.array(hosts, dtype=np.int64)[groups],
         latencies_us=np.array([np.inf if us is None else us for us in latencies], dtype=np.float32),
         workloads=[str(name) for name in workloads],
@@ -60,16 +60,16 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
 
 
 def thinned(measured: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
-    """At most `limit` rows: a third are the best, the others an even sample."""
+    """Reduce the tasks to at most `limit` rows: the best rows and an even sample of others."""
     groups = _groups(measured)
     if len(groups) <= limit:
         return measured
-    # The sample prefers late rows as the newest, but here they are those of the last task.
-    mixed = np.random.default_rng(0).permutation(len(groups))
-    chosen = np.sort(mixed[bounded_sample(_labels(measured, groups)[mixed], limit, seed=0)])
+    # Shuffle first: `bounded_sample` prefers late rows, here those of the last task.
+    shuffled = np.random.default_rng(0).permutation(len(groups))
+    chosen = np.sort(shuffled[bounded_sample(_labels(measured, groups)[shuffled], limit, seed=0)])
     starts = np.searchsorted(groups, np.arange(len(measured)))
-    kept = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
-    return [task.take(lines.tolist()) for task, lines in zip(measured, kept, strict=True) if len(lines)]
+    parts = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
+    return [task.take(lines.tolist()) for task, lines in zip(measured, parts, strict=True) if len(lines)]
 
 
 def _groups(measured: Sequence[TaskData]) -> Groups:

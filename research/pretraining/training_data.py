@@ -1,4 +1,4 @@
-"""Data for training and judging cost models: tasks with their candidates and results."""
+"""Data for training and evaluating cost models: tasks with their candidates and results."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 
-Weights = Mapping[str, int]  # how often a network calls a workload, by its key
+Weights = Mapping[str, int]  # calls per workload key in one network
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class TaskData:
     descriptors: tuple[float, ...]
     sketches: Mapping[str, Sketch]
     trials: Sequence[Trial]
-    workload_id: int | None = None  # in the database that it was read from
-    host: str = ""  # the class of the machines it was measured on; empty: it never reached a device
-    foreign: bool = False  # another tuner's: its candidates are not of our spaces
+    workload_id: int | None = None  # in the database that the task was read from
+    host: str = ""  # host class of the measuring machines; empty if no row reached a device
+    foreign: bool = False  # measured by another tuner, so not from our search spaces
 
     @property
     def candidates(self) -> list[Candidate]:
@@ -34,8 +34,8 @@ class TaskData:
         return [trial.latency_us for trial in self.trials]
 
     def take(self, lines: Sequence[int]) -> "TaskData":
-        """Some of its rows."""
-        return replace(self, trials=[self.trials[at] for at in lines])
+        """Return the task with only the trials at these positions."""
+        return replace(self, trials=[self.trials[line] for line in lines])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class TrainingData:
     """The tasks of a frozen set of measurements."""
 
     tasks: Sequence[TaskData]
-    snapshot: str  # a name for the rows, the same for equal rows
-    upto: int = 0  # id of the newest measurement; 0: the rows are of another dataset
+    snapshot: str  # name of the snapshot or, for files, of their content
+    upto: int = 0  # id of the newest measurement; 0 if the rows come from files
     networks: Mapping[str, Weights] = field(default_factory=dict)
-    skipped: Mapping[str, int] = field(default_factory=Counter)  # rows left out, by what was wrong with them
+    skipped: Mapping[str, int] = field(default_factory=Counter)  # rows by reason
 
     @property
     def rows(self) -> int:

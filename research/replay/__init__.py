@@ -1,1 +1,1 @@
-"""Searches replayed on recorded measurements: no compiler, no device, no TVM in the process."""
+"""Replay searches on recorded measurements, without a compiler, a device or TVM."""

@@ -1,4 +1,4 @@
-"""Answers a job's candidates from a recording: no compiler, no device, no TVM in the process."""
+"""A measurer that looks up results in a recording, without a compiler, a device or TVM."""
 
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ STEPS: Final = {
 
 
 class ReplayMeasurer(Measurer):
-    """Answers with what `mallorn record` stored, failures too; other candidates are `not_recorded`.
+    """Returns results, also failures, stored by `mallorn record`; otherwise `not_recorded`.
 
     If a recording has several measuring contexts, the one with most tasks is used.
     """
@@ -31,13 +31,13 @@ class ReplayMeasurer(Measurer):
     stands_in = REPLAY
 
     def __init__(self, recordings: str, room: Path) -> None:
-        """`recordings` is the operator's setting; `room` is where the child that reads them may write."""
+        """Take the operator's recordings setting and a directory that the child may write."""
         self._recordings = recordings
         self._room = room
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
-        """As Measurer's."""
+        """Implement Measurer.from_tools."""
         return cls(tools.settings.recordings, tools.room)
 
     def measure(
@@ -48,11 +48,11 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         best_us: float | None = None,
     ) -> Generator[MeasureResult, None, None]:
-        """Answer every slot, in order."""
-        held = holdings(options, target, self._recordings, self._room)
-        known = held.trials(program.key)
+        """Yield the recorded result of every slot, in order."""
+        recorded = holdings(options, target, self._recordings, self._room)
+        trials = recorded.trials(program.key)
         for slot in slots:
-            yield _result(slot, known.get(slot.candidate), held.endpoint)
+            yield _result(slot, trials.get(slot.candidate), recorded.endpoint)
 
     def compare(
         self,
@@ -62,16 +62,16 @@ class ReplayMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """One result for each slot: a repeated one would look more certain than it is."""
+        """Return one result per slot, whatever `passes`: repeats would feign precision."""
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
         held = holdings(options, target, self._recordings, self._room)
-        lacking = [name for key, name in tasks.items() if not held.trials(key)]
-        if lacking and len(lacking) == len(tasks):
+        missing = [name for key, name in tasks.items() if not held.trials(key)]
+        if missing and len(missing) == len(tasks):
             raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)
-        told = f"{len(lacking)} of {len(tasks)} tasks are not in the recording: {', '.join(lacking)}"
-        return VirtualDevice(held.endpoint, told, RECORD) if lacking else VirtualDevice(held.endpoint)
+        warning = f"{len(missing)} of {len(tasks)} tasks are not in the recording: {', '.join(missing)}"
+        return VirtualDevice(held.endpoint, warning, RECORD) if missing else VirtualDevice(held.endpoint)
 
     def require(self, need: Need) -> bool:
         raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])
@@ -82,9 +82,9 @@ def _result(slot: MeasureInput, trial: Trial | None, endpoint: Endpoint) -> Meas
         return MeasureResult(
             slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint
         )
-    words = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
+    error = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
     run_us = trial.run_us
     if trial.latency_us is not None and len(run_us) <= 1:
-        run_us = (trial.latency_us,)  # the file rounds the times of repeats
-    said = Trial(slot.candidate, trial.outcome, run_us=run_us, error=words, build_ms=trial.build_ms)
-    return MeasureResult(slot.slot, said, endpoint)
+        run_us = (trial.latency_us,)  # a recording stores single runs as float32 only
+    replayed = Trial(slot.candidate, trial.outcome, run_us=run_us, error=error, build_ms=trial.build_ms)
+    return MeasureResult(slot.slot, replayed, endpoint)

@@ -1,4 +1,4 @@
-"""Rows in one Parquet file, with facts about all of them in its metadata."""
+"""Read and write Parquet files whose metadata holds facts about all rows, as JSON."""
 
 import json
 import os
@@ -17,7 +17,7 @@ def write_rows(
     key: bytes,
     facts: Mapping[str, object],
 ) -> None:
-    """Write a file atomically; `key` names the facts in its metadata."""
+    """Write rows to a file atomically, and `facts` to its metadata under `key`."""
     metadata = {key: json.dumps(facts, sort_keys=True).encode()}
     table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -27,5 +27,5 @@ def write_rows(
 
 
 def facts_of(path: Path, key: bytes) -> Any:
-    """The facts that were written with the rows."""
+    """Return the facts that were written with the rows under `key`."""
     return json.loads(pq.read_schema(path).metadata[key])

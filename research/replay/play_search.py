@@ -1,4 +1,4 @@
-"""Runs one search on an arena, and times its proposals and its model."""
+"""Run one search on an arena; time the searcher's proposals and the fits of the model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ MakeModel = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class PlayedSearch:
-    """A finished search."""
+    """A finished search: its trials, and seconds spent on proposals and on fits."""
 
     trials: tuple[Trial, ...]
     optimum_us: float
@@ -27,7 +27,7 @@ class PlayedSearch:
 
     @property
     def curve(self) -> list[float]:
-        """After each trial: best so far over the optimum; infinite before the first success."""
+        """Best latency after each trial, over the optimum; infinite before a success."""
         times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
         curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
         return curve
@@ -42,19 +42,19 @@ def play(
     batch: int,
     seed: int,
 ) -> PlayedSearch:
-    """Propose, measure and refit until `trials` candidates are measured or the space has no more."""
+    """Refit, propose and measure until `trials` are measured or nothing is proposed."""
     history: list[Trial] = []
     propose_sec = fit_sec = 0.0
     searcher = continued(searcher)
     while len(history) < trials:
-        began = perf_counter()
+        start = perf_counter()
         model = trained(arena.space, history, make_model, seed) if make_model and history else None
-        fitted = perf_counter()
+        fit_end = perf_counter()
         rng = np.random.default_rng([seed, len(history)])
-        asked = Request(arena.space, history, model, min(batch, trials - len(history)), rng)
-        proposals = arena.propose(searcher, asked)
-        fit_sec += fitted - began
-        propose_sec += perf_counter() - fitted
+        request = Request(arena.space, history, model, min(batch, trials - len(history)), rng)
+        proposals = arena.propose(searcher, request)
+        fit_sec += fit_end - start
+        propose_sec += perf_counter() - fit_end
         if not proposals:
             break
         history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]

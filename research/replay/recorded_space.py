@@ -1,4 +1,4 @@
-"""A Space of recorded candidates only, so that each has an answer."""
+"""A search space of recorded candidates only, so that each has a measured result."""
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -16,14 +16,14 @@ from searchers.decision_vector_encoding import Points, genes_of
 from searchers.space import Candidate, Sketch
 
 FAR: Final = np.inf
-BLOCK: Final = 1024  # candidates compared at once, so that many of them stay in the cache
+BLOCK: Final = 1024  # candidates compared at once, so that distances stay in the CPU cache
 MAX_DEFAULTS: Final = 12
-# The share of a sample that is drawn evenly, so that every recorded candidate can be reached.
+# Share of a sample that is drawn uniformly, so that every recorded candidate is reachable.
 EVEN_SHARE: Final = 0.25
 
 
 class Neighbours:
-    """All recorded candidates of a sketch, as points: exponents of primes, and a column a value of a list."""
+    """Recorded candidates of a sketch as points: prime exponents, a column per list value."""
 
     def __init__(self, sketch: Sketch, candidates: Sequence[Candidate]) -> None:
         self.candidates = tuple(candidates)
@@ -33,24 +33,24 @@ class Neighbours:
         self._squares = (self._points**2).sum(axis=1)
 
     def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate | None] = ()) -> list[Candidate]:
-        """The nearest recorded candidate of each; the one in `but` only if there is no other.
+        """Return the nearest recorded candidate of each; `but` lists one to avoid for each.
 
-        Ties fall to the candidate that was measured first.
+        Ties go to the candidate measured first. `but` is ignored if it is the only candidate.
         """
-        found: list[Candidate] = []
+        neighbours: list[Candidate] = []
         for start in range(0, len(asked), BLOCK):
             distances = self.distances(asked[start : start + BLOCK])
             self._exclude(distances, but[start : start + BLOCK])
-            found += [self.candidates[line] for line in distances.argmin(axis=1)]
-        return found
+            neighbours += [self.candidates[line] for line in distances.argmin(axis=1)]
+        return neighbours
 
     def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
-        """The nearest recorded candidate in `free`; None if there is none."""
+        """Return the nearest recorded candidate in `free`, or None if there is none."""
         order = np.argsort(self.distances([asked])[0], kind="stable")
         return next((self.candidates[line] for line in order if self.candidates[line] in free), None)
 
     def distances(self, asked: Sequence[Candidate]) -> NDArray[np.float64]:
-        """Squared distances: a row for each candidate of `asked`, a column for each recorded one."""
+        """Return squared distances: a row per candidate, a column per recorded candidate."""
         points = self._encode(asked)
         products = points @ self._points.T
         return np.asarray((points**2).sum(axis=1)[:, None] + self._squares - 2.0 * products)
@@ -70,24 +70,24 @@ class Neighbours:
 class RecordedSpace(DecisionSpace):
     """The candidates of one recorded task.
 
-    What `sample`, `mutate` and `cross` of the real space would return is replaced by the recorded candidate
-    that is nearest to it. So a step is longer here, a draw falls more often on candidates that stand alone,
-    and the recorded ones are mostly good: figures compare searchers here, not with the real space.
+    Results of `sample`, `mutate` and `cross` of the real space are replaced by the nearest recorded
+    candidates. So mutations change more, isolated candidates are drawn more often, and most candidates
+    are good: figures compare searchers with each other, not with searches of the real space.
     """
 
     def __init__(self, task: RecordedTask) -> None:
         super().__init__(task.sketches, task.descriptors, task.machine)
         self.task = task
         self._trials = {trial.candidate: trial for trial in task.trials}
-        self.candidates = tuple(self._trials)  # in the order they were measured
+        self.candidates = tuple(self._trials)  # in the order of measurement
         self._neighbours = {
-            name: Neighbours(self.by_key[name], [self.candidates[at] for at in lines])
+            name: Neighbours(self.by_key[name], [self.candidates[line] for line in lines])
             for name, lines in places_by_sketch([each.sketch for each in self.candidates]).items()
         }
 
     @property
     def optimum_us(self) -> float:
-        """The least latency of all candidates. Raises NotFound where none was ever timed."""
+        """The lowest recorded latency. Raises NotFound if no candidate was ever timed."""
         if (optimum := self.task.optimum_us) is None:
             raise NotFound(
                 f"every recorded candidate of {self.task.name} failed", hint="mallorn record MODEL.onnx"
@@ -95,20 +95,20 @@ class RecordedSpace(DecisionSpace):
         return optimum
 
     def measure(self, candidate: Candidate) -> Trial:
-        """Its recorded result. Raises NotFound for a candidate that was not recorded."""
+        """Return the recorded result. Raises NotFound if the candidate was not recorded."""
         if (trial := self._trials.get(candidate)) is None:
             raise NotFound(
                 f"{candidate} of {self.task.name} is not in the recording", hint="mallorn record MODEL.onnx"
             )
-        return replace(trial, origin="")  # the caller knows who proposes it this time
+        return replace(trial, origin="")  # the caller sets this search's origin
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
         near = self.nearest(super().sample(rng, count))
-        evenly = rng.random(count) < EVEN_SHARE
+        is_uniform = rng.random(count) < EVEN_SHARE
         lines = rng.integers(len(self.candidates), size=count)
         return [
-            self.candidates[line] if even else candidate
-            for candidate, even, line in zip(near, evenly, lines, strict=True)
+            self.candidates[line] if uniform else candidate
+            for candidate, uniform, line in zip(near, is_uniform, lines, strict=True)
         ]
 
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
@@ -120,24 +120,24 @@ class RecordedSpace(DecisionSpace):
         return self.nearest(super().cross_all(rng, mothers, fathers))
 
     def defaults(self) -> list[Candidate]:
-        """The defaults of the recording searcher; without any, the first that were timed."""
-        marked = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
+        """Return recorded candidates with origin `default`, otherwise the first timed ones."""
+        defaults = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
         timed = [t.candidate for t in self.task.trials if t.latency_us is not None]
-        return (marked or timed)[:MAX_DEFAULTS]
+        return (defaults or timed)[:MAX_DEFAULTS]
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return [candidate in self._trials for candidate in candidates]
 
     def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
-        """For each the nearest recorded candidate of its sketch, not that of `but` if there is another."""
-        found = list(asked)
+        """Return each one's nearest recorded candidate of its sketch, avoiding `but`."""
+        neighbours = list(asked)
         for name, lines in places_by_sketch([candidate.sketch for candidate in asked]).items():
-            others = [but[at] for at in lines] if but else []
-            near = self._neighbours[name].nearest([asked[at] for at in lines], others)
-            for at, candidate in zip(lines, near, strict=True):
-                found[at] = candidate
-        return found
+            avoided = [but[line] for line in lines] if but else []
+            near = self._neighbours[name].nearest([asked[line] for line in lines], avoided)
+            for line, candidate in zip(lines, near, strict=True):
+                neighbours[line] = candidate
+        return neighbours
 
     def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
-        """The nearest candidate of the same sketch that is among those; None where there is none."""
+        """Return the nearest candidate of its sketch in `free`, or None if there is none."""
         return self._neighbours[asked.sketch].nearest_of(free, asked)

@@ -24,21 +24,21 @@ class RecordedTask:
     op: str
     structure: str
     flops: float
-    args: Mapping[str, object]  # shapes and types, as db.tables.Workload.args has them
+    args: Mapping[str, object]  # shapes and types, as in db.tables.Workload.args
     descriptors: tuple[float, ...]
     target: str  # canonical JSON
-    context: Mapping[str, object]  # host class, threads, evaluator: equal where two times compare
+    context: Mapping[str, object]  # host class, threads, evaluator: times compare if equal
     sketches: tuple[Sketch, ...]
-    trials: tuple[Trial, ...]  # with their origins: a recording is as biased as its searcher
+    trials: tuple[Trial, ...]  # with origins: a recording has the bias of its searcher
 
     @cached_property
     def optimum_us(self) -> float | None:
-        """The least latency recorded; None where every candidate failed."""
+        """The lowest recorded latency; None if every candidate failed."""
         return min((trial.latency_us for trial in self.trials if trial.latency_us is not None), default=None)
 
     @property
     def machine(self) -> Machine:
-        """A recording says what its target is, and not how wide a vector is there."""
+        """Assumed machine of the target: recordings hold no vector width, so 16 lanes."""
         target = Target(self.target)
         if not target.is_cpu:
             return assumed_gpu(str(target.attrs.get("arch", "")))
@@ -50,10 +50,10 @@ class RecordedTask:
 
 
 def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTask]:
-    """The operators in turn, the largest task of each first, until there are `count`; in their old order."""
+    """Select `count` tasks from the operators in turn, most FLOPs first; keep their order."""
     kinds: dict[str, list[RecordedTask]] = {}
     for task in sorted(tasks, key=lambda task: -task.flops):
         kinds.setdefault(task.op, []).append(task)
-    in_turn = [task for turn in zip_longest(*kinds.values()) for task in turn if task is not None]
-    kept = {id(task) for task in in_turn[:count]}
-    return [task for task in tasks if id(task) in kept]
+    in_turn = [task for row in zip_longest(*kinds.values()) for task in row if task is not None]
+    chosen = {id(task) for task in in_turn[:count]}
+    return [task for task in tasks if id(task) in chosen]

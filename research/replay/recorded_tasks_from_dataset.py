@@ -1,7 +1,7 @@
-"""Recorded tasks out of a dataset, with their sketches fitted to each workload.
+"""Read recorded tasks from a dataset and fit their sketches to each workload.
 
-Sketches are named by their traces, and a trace does not tell how long the loops are: workloads that differ in
-sizes alone share a row of the dataset, whose extents and locations are those of the workload that came first.
+A sketch's key is a hash of its trace, which does not contain loop extents: workloads that differ only
+in sizes share a sketch row, with the extents and locations of the workload that was stored first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,12 +26,12 @@ from research.replay.recorded_task import RecordedTask
 from searchers.space import Choice, ChoiceKind, Sketch
 from workers.round.round_context import descriptors_of
 
-# Without names and addresses.
+# Fields of a device's description to record: no host names, no addresses.
 HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "accelerator"}
 
 
 def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
-    """The sketch with the extents that its candidates' tiles have, and the locations that they take."""
+    """Return the sketch with the loop extents and locations that these candidates use."""
     parts = [[each.decisions[columns] for each in candidates] for columns, _ in sketch.places]
     choices = tuple(_fitted(choice, part) for choice, part in zip(sketch.choices, parts, strict=True))
     return replace(sketch, choices=choices)
@@ -48,9 +48,9 @@ def _fitted(choice: Choice, decisions: Sequence[tuple[int, ...]]) -> Choice:
 def collect(
     directories: Sequence[Path], candidates: int
 ) -> tuple[list[RecordedTask], list[dict[str, object]]]:
-    """The tasks of some data directories and the hosts that measured them.
+    """Return the tasks in these data directories and the hosts that measured them.
 
-    Of tasks with the same target and context the first is taken. Raises NotFound if there is none.
+    Keeps the first task per workload, target and context. Raises NotFound for no dataset or task.
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
     hosts: list[dict[str, object]] = []
@@ -78,13 +78,13 @@ def _datasets(directories: Sequence[Path]) -> Iterator[Database]:
 
 
 def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
-    """Every workload of the dataset with at least so many distinct candidates, by measuring context."""
+    """Return all tasks of the dataset with at least this many distinct candidates."""
     with database.session() as session:
         return list(_tasks(session, candidates))
 
 
 def measuring_hosts(database: Database) -> list[dict[str, object]]:
-    """The hosts that measured, as their devices describe them."""
+    """Return descriptions of the devices that measured, without names and addresses."""
     with database.session() as session:
         return [
             {
@@ -99,7 +99,7 @@ def measuring_hosts(database: Database) -> list[dict[str, object]]:
 
 def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
     for measured in Recordings(session).measured():
-        first: dict[Candidate, Trial] = {}  # the first informative measurement of each candidate
+        first: dict[Candidate, Trial] = {}  # the first informative result of each candidate
         for trial in Recordings(session).trials(measured):
             if trial.outcome not in UNINFORMATIVE:
                 first.setdefault(trial.candidate, trial)
@@ -110,10 +110,10 @@ def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
 
 def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:
     workload = Workloads(session).get(measured.workload_id)
-    of_sketch: dict[str, list[Candidate]] = {}
+    candidates: dict[str, list[Candidate]] = {}
     for trial in trials:
-        of_sketch.setdefault(trial.candidate.sketch, []).append(trial.candidate)
-    stored = Sketches(session).by_key(of_sketch.keys()).values()
+        candidates.setdefault(trial.candidate.sketch, []).append(trial.candidate)
+    stored = Sketches(session).by_key(candidates.keys()).values()
     return RecordedTask(
         workload=workload.key,
         name=workload.name,
@@ -124,6 +124,6 @@ def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> 
         descriptors=descriptors_of(workload),
         target=Targets(session).get(measured.target_id).text,
         context=Contexts(session).get(measured.context_id).measured_on.model_dump(),
-        sketches=tuple(fitted(sketch, of_sketch[sketch.key]) for sketch in stored),
+        sketches=tuple(fitted(sketch, candidates[sketch.key]) for sketch in stored),
         trials=tuple(trials),
     )

@@ -1,5 +1,5 @@
 # mypy: disable-error-code="empty-body"
-"""What a recording holds for one target: fetched from the operator's directory, read in a child."""
+"""Fetch a recording from the operator's directory and read one target's trials in a child."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,14 +29,14 @@ Trials = Mapping[Candidate, Trial]
 
 @dataclass(frozen=True, slots=True)
 class TargetTrials:
-    """A device, and by workload the trials that a recording has of it."""
+    """The recorded device, and its trials keyed by workload."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Sequence[Trial]]
 
 
 class RecordingReader(Child):
-    """Reads a stranger's Parquet file, in the room."""
+    """Child process that reads an untrusted Parquet file."""
 
     MODULE = "research.replay.recording_child"
 
@@ -44,35 +44,34 @@ class RecordingReader(Child):
     def read(self, path: str, name: str, target: str) -> TargetTrials:
         """Return the trials for a target, in the measuring context with most tasks.
 
-        Raises InvalidRequest for a file that is no recording, or is of other targets; it is called `name`.
+        Raises InvalidRequest, which calls the file `name`, if invalid or of other targets.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedTrials:
-    """The recorded trials of each workload, and the device that they ran on."""
+    """The recorded trials of each workload, keyed by candidate, and the device of all."""
 
     endpoint: Endpoint
     tasks: Mapping[str, Trials]
 
     def trials(self, workload: str) -> Trials:
-        """The recorded trials of a workload, if any."""
+        """Return the recorded trials of a workload; empty if there are none."""
         return self.tasks.get(workload, {})
 
 
 def holdings(options: JobOptions, target: Target, recordings: str, room: Path) -> RecordedTrials:
-    """Read a recording and cache it until it changes. `recordings` is the operator's setting.
+    """Return the target's trials in the job's recording; cache them until the file changes.
 
-    Raises InvalidRequest for a file that may not be named, is missing, is no recording, or is of other
-    targets.
+    Raises InvalidRequest if the file is not allowed, missing, invalid, or of other targets.
     """
-    place = recording_place(options, recordings)
+    url = recording_place(options, recordings)
     with _reading(options.recording):
-        store, path = fsspec.url_to_fs(place)
+        store, path = fsspec.url_to_fs(url)
         if store.info(path)["type"] != "file":
             raise FileNotFoundError
         version = str(store.ukey(path))
-    return _read(place, options.recording, version, target, room)
+    return _read(url, options.recording, version, target, room)
 
 
 @contextmanager
@@ -91,18 +90,18 @@ _HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"
 
 @lru_cache(maxsize=4)
 def _read(
-    place: str,
+    url: str,
     name: str,
-    version: str,  # noqa: ARG001 - another one is read anew
+    version: str,  # noqa: ARG001 - part of the cache key
     target: Target,
     room: Path,
 ) -> RecordedTrials:
     with TemporaryDirectory(prefix="recording-", dir=room) as folder:
         copy = Path(folder, "recording.parquet")
         with _reading(name):
-            store, path = fsspec.url_to_fs(place)
+            store, path = fsspec.url_to_fs(url)
             store.get_file(path, str(copy))
         with RecordingReader(name="recording reader", room=Path(folder), memory_bytes=MEMORY_BYTES) as reader:
-            held = reader.read(str(copy), name, target.text)
-    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in held.tasks.items()}
-    return RecordedTrials(held.endpoint, tasks)
+            recorded = reader.read(str(copy), name, target.text)
+    tasks = {key: {trial.candidate: trial for trial in trials} for key, trials in recorded.tasks.items()}
+    return RecordedTrials(recorded.endpoint, tasks)

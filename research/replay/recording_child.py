@@ -16,29 +16,29 @@ from workers.subprocesses.typed_method import serving
 
 
 def read(path: str, name: str, target: str) -> TargetTrials:
-    """Return the trials for a target, in the measuring context with most tasks."""
-    from research.replay.recording_file import read_tasks  # raises where pyarrow is not installed
+    """Return the trials of a target in its measuring context with most tasks."""
+    from research.replay.recording_file import read_tasks  # raises if pyarrow is missing
 
     try:
         tasks = read_tasks(Path(path))
     except InvalidRequest as error:
-        words, hint = (text.replace(path, name) for text in (error.message, error.hint))
-        raise InvalidRequest(words, hint=hint) from None
+        message, hint = (text.replace(path, name) for text in (error.message, error.hint))
+        raise InvalidRequest(message, hint=hint) from None
     return _for_target(tasks, name, Target(target))
 
 
 def _for_target(tasks: Sequence[RecordedTask], name: str, target: Target) -> TargetTrials:
-    wanted = real_target(target)
-    ours = [task for task in tasks if real_target(Target(task.target)) == wanted]
-    if not ours:
-        known = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
-        hint = "   or   ".join(f"--target '{text}'" for text in known)
-        raise InvalidRequest(f"{name} was not recorded for {wanted}", hint=hint)
-    context = Counter(str(task.context) for task in ours).most_common(1)[0][0]
-    same = [task for task in ours if str(task.context) == context]
-    on = MeasuredOn.model_validate(same[0].context)
+    real = real_target(target)
+    matching = [task for task in tasks if real_target(Target(task.target)) == real]
+    if not matching:
+        targets = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
+        hint = "   or   ".join(f"--target '{text}'" for text in targets)
+        raise InvalidRequest(f"{name} was not recorded for {real}", hint=hint)
+    context = Counter(str(task.context) for task in matching).most_common(1)[0][0]
+    chosen = [task for task in matching if str(task.context) == context]
+    on = MeasuredOn.model_validate(chosen[0].context)
     endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
-    return TargetTrials(endpoint, {task.workload: task.trials for task in same})
+    return TargetTrials(endpoint, {task.workload: task.trials for task in chosen})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Recorded tasks in one Parquet file: a row a measurement, the hosts in the metadata.
+"""Recorded tasks as one Parquet file: one row per measurement, hosts in the metadata.
 
-What is alike on many rows (traces, shapes, targets) is repeated on each of them: dictionaries and zstd make
-that free, and any reader of Parquet can use a file without knowing ours.
+Values that many rows share (traces, shapes, targets) are repeated in each row: dictionary encoding and
+zstd make that cheap, and every Parquet reader can use the file without our code.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +29,8 @@ except ModuleNotFoundError:
     ) from None
 
 FACTS: Final = b"mallorn.facts"
-TASK: Final = ("workload", "target", "context")  # what one task's rows have in common
-Row = dict[str, Any]  # of the file, by the names of SCHEMA
+TASK: Final = ("workload", "target", "context")  # columns that identify a task
+Row = dict[str, Any]  # keyed by the names of SCHEMA
 SCHEMA: Final = pa.schema(
     [
         ("workload", pa.string()),
@@ -58,12 +58,12 @@ SCHEMA: Final = pa.schema(
 
 
 def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, object]) -> None:
-    """Write a file atomically."""
+    """Write the tasks to a file atomically, with `facts` about the hosts."""
     write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
 
 
 def read_tasks(path: Path) -> list[RecordedTask]:
-    """The tasks of a file, in its order. Raises NotFound without it, InvalidRequest if it is none of ours."""
+    """Return a file's tasks. Raises NotFound if missing, InvalidRequest if invalid."""
     _check(path)
     try:
         check_groups(path, pq.ParquetFile(path))
@@ -72,14 +72,14 @@ def read_tasks(path: Path) -> list[RecordedTask]:
             _task(list(group)) for _, group in groupby(rows, key=lambda row: [row[name] for name in TASK])
         ]
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
-        said = told(str(error).partition("\n")[0])
+        reason = told(str(error).partition("\n")[0])
         raise InvalidRequest(
-            f"{path} is torn or no recording: {said}", hint=f"mallorn record MODEL.onnx --out {path}"
+            f"{path} is torn or no recording: {reason}", hint=f"mallorn record MODEL.onnx --out {path}"
         ) from None
 
 
 def read_facts(path: Path) -> Any:
-    """The facts about the hosts that measured it."""
+    """Return the facts about the measuring hosts. Raises as `read_tasks` does."""
     _check(path)
     return facts_of(path, FACTS)
 
@@ -89,11 +89,11 @@ def _check(path: Path) -> None:
         raise NotFound(f"there is no recording at {path}", hint=f"mallorn record MODEL.onnx --out {path}")
     try:
         schema = pq.read_schema(path)
-        ours = schema.names == SCHEMA.names and FACTS in (schema.metadata or {})
+        is_recording = schema.names == SCHEMA.names and FACTS in (schema.metadata or {})
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        said = told(str(error).partition("\n")[0])
-        raise InvalidRequest(f"{path} is not a Parquet file: {said}", hint=f"ls -l {path}") from None
-    if not ours:
+        reason = told(str(error).partition("\n")[0])
+        raise InvalidRequest(f"{path} is not a Parquet file: {reason}", hint=f"ls -l {path}") from None
+    if not is_recording:
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
 
 
@@ -140,9 +140,9 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
         )
         for row in {row["sketch"]: row for row in rows}.values()
     }
-    torn = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].width), None)
-    if torn is not None:
-        raise ValueError(f"{len(torn['decisions'])} decisions for {sketches[torn['sketch']].width} choices")
+    bad = next((row for row in rows if len(row["decisions"]) != sketches[row["sketch"]].width), None)
+    if bad is not None:
+        raise ValueError(f"{len(bad['decisions'])} decisions for {sketches[bad['sketch']].width} choices")
     return RecordedTask(
         workload=first["workload"],
         name=first["name"],

@@ -1,4 +1,4 @@
-"""Arenas to compare searchers in, as recorded tasks, with known optima."""
+"""Arenas: spaces with known optima and immediate results, in which to compare searchers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from searchers.space import Candidate, Space
 
 
 class LooseSpace(RecordedSpace):
-    """Draws and steps lead to recorded candidates; any well-formed candidate is valid."""
+    """Samples and mutations give recorded candidates; any well-formed candidate is valid."""
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return self.well_formed(candidates)
 
 
 class WideSpace(DecisionSpace):
-    """The space of the recorded task, with all its candidates."""
+    """The full space of a recorded task, with candidates that were not recorded."""
 
     def __init__(self, recorded: RecordedSpace) -> None:
         task = recorded.task
@@ -38,18 +38,18 @@ class WideSpace(DecisionSpace):
 
 
 def propose_recorded(searcher: Searcher, asked: Request, space: RecordedSpace) -> list[Proposal]:
-    """Proposals for a loose or a wide space, each replaced by its nearest recorded neighbour.
+    """Let a searcher propose in its space; replace proposals by recorded candidates.
 
-    Returns distinct recorded candidates that the history lacks; fewer only when no more are left.
+    Returns distinct, unmeasured recorded candidates: the requested number, or all that remain.
     """
-    ground = RecordedProposals(space, asked.history)
-    wanted = min(asked.count, ground.left)
-    landed = ground.land(searcher.propose(asked.space, asked.history, asked.model, wanted, asked.rng))
-    return landed + ground.fill(wanted - len(landed), asked.rng)
+    recorded = RecordedProposals(space, asked.history)
+    count = min(asked.count, recorded.left)
+    proposals = recorded.land(searcher.propose(asked.space, asked.history, asked.model, count, asked.rng))
+    return proposals + recorded.fill(count - len(proposals), asked.rng)
 
 
 class RecordedProposals:
-    """The recorded candidates that are not measured yet."""
+    """The recorded candidates that the history does not contain."""
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
@@ -61,18 +61,18 @@ class RecordedProposals:
         return len(self._free)
 
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
-        """Recorded proposals unchanged; each other one moved to the nearest free candidate.
+        """Keep proposals of free recorded candidates; move others to the nearest free one.
 
-        A moved proposal loses its prediction. It is left out if its sketch has no free candidate.
+        A moved proposal loses its prediction. It is dropped if its sketch has no free candidate.
         """
         exact = {each.candidate for each in proposals if each.candidate in self._free}
         for candidate in exact:
             del self._free[candidate]
-        landed = [each if each.candidate in exact else self._moved(each) for each in proposals]
-        return [each for each in landed if each is not None]
+        moved = [each if each.candidate in exact else self._moved(each) for each in proposals]
+        return [each for each in moved if each is not None]
 
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
-        """Random free candidates."""
+        """Return up to `count` proposals of random free candidates."""
         free = list(self._free)
         return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
 
@@ -85,38 +85,38 @@ class RecordedProposals:
 
 
 class ShownSpace(StrEnum):
-    """The space that a searcher sees of a recording."""
+    """Which space of a recorded task the searcher is given."""
 
-    RECORDED = "recorded"  # its steps and draws lead to recorded candidates
-    WIDE = "wide"  # the whole space; proposals are moved to recorded candidates
+    RECORDED = "recorded"  # mutations and samples give recorded candidates
+    WIDE = "wide"  # the full space; proposals are moved to recorded candidates
 
 
 class Arena(ABC):
-    """A space that answers at once."""
+    """A space with a known optimum whose candidates are measured by lookup or formula."""
 
     def __init__(self, kind: str, name: str, space: Space, optimum_us: float) -> None:
         self.kind = kind
         self.name = name
-        self.space = space  # as a searcher and a model see it
+        self.space = space  # the space that searcher and model are given
         self.optimum_us = optimum_us
 
     @abstractmethod
     def measure(self, candidate: Candidate) -> Trial:
-        """The result of a candidate."""
+        """Return the result of a candidate."""
 
     def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
-        """The next candidates of a searcher."""
+        """Return the searcher's proposals for a request."""
         return searcher.propose(asked.space, asked.history, asked.model, asked.count, asked.rng)
 
 
 class RecordedArena(Arena):
-    """A recorded task; only recorded candidates are proposed."""
+    """A recorded task as an arena; proposals are moved to recorded candidates."""
 
     def __init__(self, task: RecordedTask, view: ShownSpace) -> None:
         self.recorded = RecordedSpace(task)
-        shown = LooseSpace(task) if view is ShownSpace.RECORDED else WideSpace(self.recorded)
-        name = f"{task.name} {task.workload[:8]}"  # another model may have another task of this name
-        super().__init__(str(view), name, shown, self.recorded.optimum_us)
+        space = LooseSpace(task) if view is ShownSpace.RECORDED else WideSpace(self.recorded)
+        name = f"{task.name} {task.workload[:8]}"  # task names may repeat between models
+        super().__init__(str(view), name, space, self.recorded.optimum_us)
 
     def measure(self, candidate: Candidate) -> Trial:
         return self.recorded.measure(candidate)

@@ -1,1 +1,1 @@
-"""The best known records as a folder that people keep in git, and merge."""
+"""Export and import of the best records as a folder that can be kept and merged in git."""

@@ -1,4 +1,4 @@
-"""Writes the best known record of every workload, of each measuring context its own."""
+"""Write the best record of every workload and measuring context to a folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,37 +32,37 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 @dataclass(slots=True)
 class WrittenFolder:
-    """What became of the records of a target."""
+    """How many records of a target were written to its directory, and how many not."""
 
     directory: Path
     records: int = 0
-    left_out: int = 0  # do not rebuild with this version of TVM
+    left_out: int = 0  # records that this version of TVM cannot rebuild
 
 
 def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = silent
 ) -> Iterator[WrittenFolder]:
-    """A directory for each target of which there are measurements, or for one; what is there is replaced."""
+    """Write a directory per target, or for one, replacing its databases; yield each result."""
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         for target_id, place in _targets(database, target):
-            with database.transaction() as session:  # in which this dataset may name itself
-                found = BestRecords(session).of_target(target_id, Sources(session).own().key)
+            with database.transaction() as session:  # `own` may store a new dataset key
+                best = BestRecords(session).of_target(target_id, Sources(session).own().key)
             written = WrittenFolder(directory_of(root, place))
             _check(database, written.directory)
-            for op, records in groupby(found, key=lambda record: record.op):
+            for op, records in groupby(best, key=lambda record: record.op):
                 _write(database, list(records), place, written.directory / op, (compiler, graphs), written)
-                progress(written.records + written.left_out, len(found))
+                progress(written.records + written.left_out, len(best))
             if written.records:
                 write_target(written.directory, place)
                 yield written
 
 
 def _check(database: Database, directory: Path) -> None:
-    """Raise Conflict where writing would lose what others have put there."""
+    """Raise Conflict if the directory holds records that this dataset does not."""
     for file in sorted(directory.rglob(PROVENANCE)):
-        told = read_provenance(file.parent)
+        provenance = read_provenance(file.parent)
         with database.session() as session:
-            lost = [each for each in told if not BestRecords(session).knows(each.dataset, each.row)]
+            lost = [each for each in provenance if not BestRecords(session).knows(each.dataset, each.row)]
         if lost:
             count = "a record" if len(lost) == 1 else f"{len(lost)} records"
             raise Conflict(
@@ -72,11 +72,11 @@ def _check(database: Database, directory: Path) -> None:
 
 
 def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Those of real devices."""
+    """Return the real targets with their ids, or only `target` if it is real."""
     with database.session() as session:
-        known = [(row.id, Target(row.text)) for row in Targets(session).list()]
-    wanted = [each for each in known if target is None or each[1].text == target.text]
-    return [each for each in wanted if not stand_in(each[1])]
+        targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
+    selected = [each for each in targets if target is None or each[1].text == target.text]
+    return [each for each in selected if not stand_in(each[1])]
 
 
 def _write(
@@ -89,13 +89,13 @@ def _write(
 ) -> None:
     compiler, graphs = children
     with database.session() as session:
-        told = [(_tuned(session, compiler, target, each), _measured(session, each)) for each in records]
-    kept = [(tuned, measured) for tuned, measured in told if tuned is not None]
-    skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in kept])
-    gone = {each.index for each in skipped}
-    write_provenance(directory, [measured for at, (_, measured) in enumerate(kept) if at not in gone])
-    written.records += len(kept) - len(gone)
-    written.left_out += len(records) - len(kept) + len(gone)
+        pairs = [(_tuned(session, compiler, target, each), _measured(session, each)) for each in records]
+    rebuilt = [(tuned, measured) for tuned, measured in pairs if tuned is not None]
+    skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in rebuilt])
+    lost = {each.index for each in skipped}
+    write_provenance(directory, [measured for at, (_, measured) in enumerate(rebuilt) if at not in lost])
+    written.records += len(rebuilt) - len(lost)
+    written.left_out += len(records) - len(rebuilt) + len(lost)
 
 
 def _tuned(session: Session, compiler: CandidateCompiler, target: Target, record: BestRecord) -> Tuned | None:

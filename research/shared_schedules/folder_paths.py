@@ -1,13 +1,13 @@
-"""How the folder looks: a directory a target, in it one an operator, in that a JSON database of stock TVM.
+"""Layout of a schedules folder: a MetaSchedule JSON database per target and operator.
 
     llvm-znver4-2.4698dce24e19/
         target.json
         conv2d/
-            database_workload.json          as stock MetaSchedule reads them
+            database_workload.json          as stock MetaSchedule reads it
             database_tuning_record.json
-            database_provenance.json        a line for each record: who measured it, where, when
+            database_provenance.json        a line per record: dataset, searcher, host, time
 
-Everything is sorted, and nothing tells when it was written: the same records are the same bytes.
+Files are sorted and hold no time of writing, so the same records give the same bytes.
 """
 
 import json
@@ -28,22 +28,22 @@ EXAMPLE: Final = "mallorn schedules export DIR   (makes one)"
 
 
 class SharedRecord(Value):
-    """Where a record of the folder comes from."""
+    """Provenance of a record: dataset and row, time, origin, workload name and host."""
 
     dataset: str
     row: int
     created_at: float
     origin: str
-    name: str  # of its workload
+    name: str  # of the workload
     measured_on: MeasuredOn
 
 
 def directory_of(root: Path, target: Target) -> Path:
-    """That of a target, named so that people find it."""
+    """Return the directory of a target, named by kind, processor, cores and key."""
     attrs = target.attrs
     parts = target.kind, attrs.get("mcpu") or attrs.get("arch") or attrs.get("tag"), attrs.get("num-cores")
-    words = "-".join(str(part).replace("/", "-") for part in parts if part)
-    return root / file_name(words, f".{target.key}")
+    label = "-".join(str(part).replace("/", "-") for part in parts if part)
+    return root / file_name(label, f".{target.key}")
 
 
 def write_target(directory: Path, target: Target) -> None:
@@ -52,13 +52,13 @@ def write_target(directory: Path, target: Target) -> None:
 
 
 def databases(root: Path) -> Iterator[tuple[Target, Path]]:
-    """Every database under a folder, or in the directory of one target. Raises NotFound for none."""
+    """Yield every database under `root` with its target. Raises NotFound if there is none."""
     targets = sorted(root.rglob(TARGET))
     if not targets:
         raise NotFound(f"{root} is no folder of schedules: no {TARGET} in it", hint=EXAMPLE)
     for file in targets:
         target = parse_target(file.read_text(errors="replace"))
-        yield from ((target, found.parent) for found in sorted(file.parent.rglob(RECORDS)))
+        yield from ((target, records.parent) for records in sorted(file.parent.rglob(RECORDS)))
 
 
 def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
@@ -67,7 +67,7 @@ def write_provenance(directory: Path, lines: list[SharedRecord]) -> None:
 
 
 def read_provenance(directory: Path) -> list[SharedRecord]:
-    """One for each record, in their order. Raises InvalidRequest for a file that is torn or not there."""
+    """Return records' provenance in order. Raises InvalidRequest if missing or invalid."""
     file = directory / PROVENANCE
     try:
         return [SharedRecord.model_validate(read_json(line)) for line in file.read_text().splitlines()]

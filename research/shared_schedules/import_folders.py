@@ -1,4 +1,4 @@
-"""Brings folders of schedules in: their records are measurements of other hosts, and never promoted here."""
+"""Import schedules folders: records become measurements of other hosts, never promoted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +19,13 @@ BATCH: Final = 64  # records in one call and one transaction
 def import_schedules(
     database: Database, root: Path, report: Report, progress: Progress = silent
 ) -> LoadedLog:
-    """Store what a folder holds and this dataset does not. A second time, or the same from another folder,
-    adds nothing."""
+    """Store records that this dataset lacks; importing a record again adds nothing."""
     loaded = LoadedLog()
-    found = list(databases(root))
+    directories = list(databases(root))
     with reading(root) as graphs:
-        for done, (target, directory) in enumerate(found, 1):
+        for number, (target, directory) in enumerate(directories, 1):
             _merge(database, graphs, target, directory, report, loaded)
-            progress(done, len(found))
+            progress(number, len(directories))
     return loaded
 
 
@@ -38,33 +37,33 @@ def _merge(
     report: Report,
     loaded: LoadedLog,
 ) -> None:
-    told = read_provenance(directory)
-    for start in range(0, len(told), BATCH):
-        log = graphs.read_log(str(directory), start, min(BATCH, len(told) - start))
-        ours = [record for record in log.records if record.target == target.text]
-        problems = [*_unread(directory, log), *_of_others(directory, log, target)]
+    provenance = read_provenance(directory)
+    for start in range(0, len(provenance), BATCH):
+        log = graphs.read_log(str(directory), start, min(BATCH, len(provenance) - start))
+        records = [record for record in log.records if record.target == target.text]
+        problems = [*_unreadable(directory, log), *_other_targets(directory, log, target)]
         for problem in problems:
             report(problem)
         loaded.bad += len(problems)
-        names = {record.task.key: told[record.line - 1].name for record in ours}
+        names = {record.task.key: provenance[record.line - 1].name for record in records}
         with database.transaction() as session:
-            kept = RestoredLog(ours, [], log.tvm_version, log.lines)
-            added = store_records(session, kept, lambda record: _provenance(told, record), names)
+            restored = RestoredLog(records, [], log.tvm_version, log.lines)
+            added = store_records(session, restored, lambda record: _provenance(provenance, record), names)
         loaded.added += added
-        loaded.known += len(ours) - added
+        loaded.known += len(records) - added
 
 
-def _unread(directory: Path, log: RestoredLog) -> Iterator[Problem]:
+def _unreadable(directory: Path, log: RestoredLog) -> Iterator[Problem]:
     for bad in log.problems:
         yield Problem(str(directory / bad.file), bad.line, bad.error)
 
 
-def _of_others(directory: Path, log: RestoredLog, target: Target) -> Iterator[Problem]:
+def _other_targets(directory: Path, log: RestoredLog, target: Target) -> Iterator[Problem]:
     for record in log.records:
         if record.target != target.text:
             yield Problem(str(directory / RECORDS), record.line, f"it is for another target: {record.target}")
 
 
-def _provenance(told: list[SharedRecord], record: Restored) -> Provenance:
-    line = told[record.line - 1]
+def _provenance(lines: list[SharedRecord], record: Restored) -> Provenance:
+    line = lines[record.line - 1]
     return Provenance(line.dataset, line.origin, line.created_at, line.measured_on, line.row)

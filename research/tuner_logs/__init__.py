@@ -1,1 +1,1 @@
-"""Reads the logs of other tuners, without any of their code."""
+"""Import logs of other tuners, without running those tuners' code."""

@@ -1,7 +1,7 @@
-"""auto_scheduler's steps in the words of a trace: they tell enough for views that need no program.
+"""Translate auto_scheduler's steps into a schedule trace, for views that need no program.
 
-A record says how its loops were cut, in numbers of stages and of loops. What the program computes it does not
-say, so that stages and loops are named when a step first speaks of them.
+A record describes loop transformations by the numbers of stages and loops. It does not contain the
+program, so stages and loops get names when a step first refers to them.
 """
 
 import hashlib
@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from mallorn.core.values.candidate import Choice, ChoiceKind, Sketch
 
-UNROLLS: Final = (0, 16, 64, 512, 1024)  # all that its sketch policies choose from
+UNROLLS: Final = (0, 16, 64, 512, 1024)  # all that auto_scheduler's policies use
 UNROLL: Final = "auto_unroll_max_step$"
-NOTHING: Final = 0  # an annotation that changes nothing
-MOST_LOOPS: Final = 64  # of a stage; only a broken record speaks of more
-# IteratorAnnotation: the instruction, and its word.
+NOTHING: Final = 0  # IteratorAnnotation kNone
+MOST_LOOPS: Final = 64  # per stage; only a broken record refers to more
+# By IteratorAnnotation: the trace instruction and its attribute.
 ANNOTATIONS: Final = {
     1: ("Unroll", ""),
     2: ("Annotate", "meta_schedule.vectorize"),
@@ -35,7 +35,7 @@ ANNOTATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A loop of a stage that was cut: how long it was, and in how many."""
+    """A split loop: its block, its extent, and the number of loops after the split."""
 
     block: str
     extent: int
@@ -44,7 +44,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class ReadSteps:
-    """A record's candidate as ours are: a sketch and its decisions, and the loops that it cut."""
+    """A record's candidate: a sketch, its decisions, and the loops that were split."""
 
     sketch: Sketch
     decisions: tuple[int, ...]
@@ -52,7 +52,7 @@ class ReadSteps:
 
 
 def read_steps(steps: str) -> ReadSteps:
-    """The candidate of a record's steps. Raises ValueError for steps that nothing here knows."""
+    """Translate a record's steps, as JSON. Raises ValueError for unknown or invalid steps."""
     reader = _Reader()
     try:
         for step in json.loads(steps):
@@ -66,7 +66,7 @@ def read_steps(steps: str) -> ReadSteps:
 
 @dataclass
 class _Stage:
-    """A block and its loops, as far as steps spoke of them."""
+    """Trace names of a block and of those loops that steps have referred to."""
 
     block: str
     loops: list[str] = field(default_factory=list)
@@ -74,22 +74,22 @@ class _Stage:
 
 @dataclass
 class _Reader:
-    """Writes the trace and the decisions, step by step."""
+    """Builds the trace, choices and decisions, one step at a time."""
 
     trace: list[list[Any]] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
     decisions: list[int] = field(default_factory=list)
     tiles: list[Tile] = field(default_factory=list)
     _stages: dict[int, _Stage] = field(default_factory=dict)
-    _factors: list[list[str]] = field(default_factory=list)  # by step, of those that split
+    _factors: list[list[str]] = field(default_factory=list)  # per step
     _named: int = 0
 
     def read(self, step: Sequence[Any]) -> None:
-        kind, *given = step
+        kind, *arguments = step
         self._factors.append([])
-        READERS[kind](self, *given)
+        READERS[kind](self, *arguments)
 
-    def split(self, at: int, loop: int, extent: int, lengths: Sequence[int], _inwards: int) -> None:
+    def split(self, index: int, loop: int, extent: int, lengths: Sequence[int], _inwards: int) -> None:
         factors = (-(-extent // prod(lengths)) if extent else 1, *lengths)
         if not all(type(factor) is int and 0 < factor < 2**31 for factor in factors):
             raise ValueError(f"no factors: {factors}")
@@ -97,35 +97,35 @@ class _Reader:
         self.trace.append(["SamplePerfectTile", [], [len(factors)], names])
         self.choices.append(Choice(ChoiceKind.TILE, len(factors), extent=extent))
         self.decisions += factors
-        self.tiles.append(Tile(self._stage(at).block, extent, len(factors)))
+        self.tiles.append(Tile(self._stage(index).block, extent, len(factors)))
         self._factors[-1] = names
-        self._cut(at, loop, names, len(factors))
+        self._cut(index, loop, names, len(factors))
 
-    def follow(self, at: int, loop: int, source: int, levels: int) -> None:
-        """The last of its factors is the product of those that are left."""
+    def follow(self, index: int, loop: int, source: int, levels: int) -> None:
+        """Split by the first factors of an earlier split; None stands for the last factor."""
         names = self._factors[source]
-        self._cut(at, loop, [*names[:levels], None], levels + 1)
+        self._cut(index, loop, [*names[:levels], None], levels + 1)
 
-    def follow_fused(self, at: int, loop: int, _sources: Sequence[int], _level: int, _inwards: int) -> None:
-        self._cut(at, loop, [], 2)
+    def follow_fused(self, index: int, loop: int, _sources: Sequence[int], _level: int, _order: int) -> None:
+        self._cut(index, loop, [], 2)
 
-    def fuse(self, at: int, fused: Sequence[int]) -> None:
-        loops = [self._loop(at, loop) for loop in fused]
-        whole = self._name("l")
-        self._stage(at).loops[fused[0] : fused[-1] + 1] = [whole]
-        self.trace.append(["Fuse", loops, [], [whole]])
+    def fuse(self, index: int, fused: Sequence[int]) -> None:
+        loops = [self._loop(index, loop) for loop in fused]
+        fused_loop = self._name("l")
+        self._stage(index).loops[fused[0] : fused[-1] + 1] = [fused_loop]
+        self.trace.append(["Fuse", loops, [], [fused_loop]])
 
-    def reorder(self, at: int, order: Sequence[int]) -> None:
-        loops = [self._loop(at, loop) for loop in order]
-        self._stage(at).loops = [*loops]
+    def reorder(self, index: int, order: Sequence[int]) -> None:
+        loops = [self._loop(index, loop) for loop in order]
+        self._stage(index).loops = [*loops]
         self.trace.append(["Reorder", loops, [], []])
 
-    def annotate(self, at: int, loop: int, annotation: int) -> None:
+    def annotate(self, index: int, loop: int, annotation: int) -> None:
         if annotation != NOTHING:
             kind, word = ANNOTATIONS[annotation]
-            self.trace.append([kind, [self._loop(at, loop)], [word], []])
+            self.trace.append([kind, [self._loop(index, loop)], [word], []])
 
-    def pragma(self, at: int, _loop: int, pragma: str) -> None:
+    def pragma(self, index: int, _loop: int, pragma: str) -> None:
         if not pragma.startswith(UNROLL):
             raise ValueError(f"unknown pragma {pragma!r}")
         self.decisions.append(UNROLLS.index(int(pragma.removeprefix(UNROLL))))
@@ -134,57 +134,59 @@ class _Reader:
         )
         name = self._name("v")
         self.trace.append(["SampleCategorical", [], [UNROLLS], [name]])
-        self.trace.append(["Annotate", [self._stage(at).block, name], ["meta_schedule.unroll_explicit"], []])
+        self.trace.append(
+            ["Annotate", [self._stage(index).block, name], ["meta_schedule.unroll_explicit"], []]
+        )
 
-    def move(self, at: int, target: int, loop: int) -> None:
-        self.trace.append(["ComputeAt", [self._stage(at).block, self._loop(target, loop)], [], []])
+    def move(self, index: int, target: int, loop: int) -> None:
+        self.trace.append(["ComputeAt", [self._stage(index).block, self._loop(target, loop)], [], []])
 
-    def cache_read(self, at: int, scope: str, _readers: Sequence[int]) -> None:
-        self._new(at + 1, "CacheRead", [self._stage(at).block], scope)
+    def cache_read(self, index: int, scope: str, _readers: Sequence[int]) -> None:
+        self._new(index + 1, "CacheRead", [self._stage(index).block], scope)
 
-    def cache_write(self, at: int, scope: str) -> None:
-        self._new(at, "CacheWrite", [self._stage(at).block], scope)
+    def cache_write(self, index: int, scope: str) -> None:
+        self._new(index, "CacheWrite", [self._stage(index).block], scope)
 
-    def factor(self, at: int, loop: int, _place: int) -> None:
-        """Of the two stages that it becomes, the first has the loops of old, and the second new ones."""
-        whole, along = self._stage(at), self._loop(at, loop)
-        self._new(at, "RFactor", [along], "")
-        self._stages[at].loops, whole.loops = whole.loops, []
+    def factor(self, index: int, loop: int, _place: int) -> None:
+        """Insert a stage that takes over the known loops; the old one gets new loops."""
+        stage, loop_name = self._stage(index), self._loop(index, loop)
+        self._new(index, "RFactor", [loop_name], "")
+        self._stages[index].loops, stage.loops = stage.loops, []
 
-    def of_block(self, kind: str, at: int) -> None:
-        self.trace.append([kind, [self._stage(at).block], [], []])
+    def of_block(self, kind: str, index: int) -> None:
+        self.trace.append([kind, [self._stage(index).block], [], []])
 
-    def _cut(self, at: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
-        whole = self._loop(at, loop)
+    def _cut(self, index: int, loop: int, factors: Sequence[str | None], parts: int) -> None:
+        old_loop = self._loop(index, loop)
         names = [self._name("l") for _ in range(parts)]
-        self._stage(at).loops[loop : loop + 1] = names
-        self.trace.append(["Split", [whole, *factors], [], names])
+        self._stage(index).loops[loop : loop + 1] = names
+        self.trace.append(["Split", [old_loop, *factors], [], names])
 
-    def _new(self, at: int, kind: str, of: list[str], scope: str) -> None:
-        """A stage before the one that has this number."""
-        self._stages = {number + (number >= at): stage for number, stage in self._stages.items()}
-        self._stages[at] = _Stage(self._name("b"))
-        self.trace.append([kind, of, [scope], [self._stages[at].block]])
+    def _new(self, index: int, kind: str, inputs: list[str], scope: str) -> None:
+        """Insert a stage at this number; later stages get the next number."""
+        self._stages = {number + (number >= index): stage for number, stage in self._stages.items()}
+        self._stages[index] = _Stage(self._name("b"))
+        self.trace.append([kind, inputs, [scope], [self._stages[index].block]])
 
-    def _stage(self, at: int) -> _Stage:
-        if at not in self._stages:
-            self._stages[at] = _Stage(self._name("b"))
-            self.trace.append(["GetSBlock", [], [f"stage{at}", "main"], [self._stages[at].block]])
-        return self._stages[at]
+    def _stage(self, index: int) -> _Stage:
+        if index not in self._stages:
+            self._stages[index] = _Stage(self._name("b"))
+            self.trace.append(["GetSBlock", [], [f"stage{index}", "main"], [self._stages[index].block]])
+        return self._stages[index]
 
-    def _loop(self, at: int, loop: int) -> str:
+    def _loop(self, index: int, loop: int) -> str:
         if not 0 <= loop < MOST_LOOPS:
             raise ValueError(f"no loop: {loop}")
-        stage = self._stage(at)
+        stage = self._stage(index)
         new = [self._name("l") for _ in range(len(stage.loops), loop + 1)]
         if new:
             stage.loops += new
             self.trace.append(["GetLoops", [stage.block], [], new])
         return stage.loops[loop]
 
-    def _name(self, of: str) -> str:
+    def _name(self, prefix: str) -> str:
         self._named += 1
-        return f"{of}{self._named}"
+        return f"{prefix}{self._named}"
 
 
 READERS: Final[dict[str, Callable[..., None]]] = {

@@ -1,4 +1,4 @@
-"""Finds logs and stores their records, some thousand in each transaction."""
+"""Find tuner logs and store their records, up to 2,000 per transaction."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,21 +18,21 @@ BATCH: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A file or directory that one reader reads."""
+    """A tuner log found on disk: a file or directory, and its format."""
 
     format: str
     path: Path
 
 
 def find_logs(path: Path) -> list[Log]:
-    """The logs under a path: MetaSchedule's databases at any depth, else files of auto_scheduler's records.
+    """Return the logs under a path: MetaSchedule databases, otherwise all JSON files (TenSet).
 
-    Raises NotFound when there are none.
+    Searches at any depth. Raises NotFound if there is no log.
     """
     if path.is_file():
         own = path.name in (RECORDS, WORKLOADS)
         return [Log(metaschedule.FORMAT, path.parent) if own else Log(tenset.FORMAT, path)]
-    databases = sorted({found.parent for found in path.rglob(RECORDS)})
+    databases = sorted({file.parent for file in path.rglob(RECORDS)})
     if databases:
         return [Log(metaschedule.FORMAT, directory) for directory in databases]
     files = sorted(path.rglob("*.json"))
@@ -45,18 +45,18 @@ def find_logs(path: Path) -> list[Log]:
 
 
 def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
-    """Store what a log holds and this dataset does not. A second time adds nothing.
+    """Store the records of a log that this dataset lacks; importing a log again adds nothing.
 
-    What can be rebuilt becomes measurements; the rest is kept as the log has it.
+    Records that TVM can rebuild become measurements; others are stored as raw log records.
     """
-    loaded, left = _restored(database, log, report)
+    loaded, lines = _load_restorable(database, log, report)
 
     def count(problem: Problem) -> None:
         loaded.bad += 1
         report(problem)
 
     if log.format == metaschedule.FORMAT:
-        records = metaschedule.read_database(log.path, count, left)
+        records = metaschedule.read_database(log.path, count, lines)
     else:
         records = tenset.read_records(log.path, count)
     while batch := list(islice(records, BATCH)):
@@ -68,8 +68,8 @@ def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
     return loaded
 
 
-def _restored(database: Database, log: Log, report: Report) -> tuple[LoadedLog, set[int] | None]:
-    """What became measurements, and the lines that did not; None: all, for want of TVM or of a program."""
+def _load_restorable(database: Database, log: Log, report: Report) -> tuple[LoadedLog, set[int] | None]:
+    """Store rebuildable records; return counts and the other lines, None meaning all lines."""
     if log.format != metaschedule.FORMAT or find_spec("tvm") is None:
         return LoadedLog(), None
     from research.tuner_logs.import_metaschedule_records import load_metaschedule

@@ -1,4 +1,4 @@
-"""Exports of `mallorn tune` and stock MetaSchedule's logs as measurements: programs become workloads."""
+"""Import exports of `mallorn tune` and stock MetaSchedule logs as measurements."""
 
 from pathlib import Path
 from typing import Final
@@ -16,32 +16,32 @@ from workers.subprocesses.errors import ChildCrashed, ChildTimeout
 
 BATCH: Final = 64  # lines in one call and one transaction
 ORIGIN: Final = "metaschedule"
-# The log says on which target, and neither on which host nor how its times were taken, nor when.
+# A log names its target, but no host, no evaluator and no time of measurement.
 LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", evaluator={"log": ORIGIN}))
 
 
 def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
-    """Store every record that rebuilds here; what became of those, and which lines (from 1) do not."""
-    loaded, left = LoadedLog(), set[int]()
+    """Store records that TVM can rebuild; return counts and the other lines (from 1)."""
+    loaded, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
     with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
         for start in range(0, total, BATCH):
-            found = _read(graphs, directory, start, min(BATCH, total - start))
-            for bad in found.problems:
+            log = _read(graphs, directory, start, min(BATCH, total - start))
+            for bad in log.problems:
                 if bad.file == RECORDS:
-                    left.add(bad.line)
+                    other_lines.add(bad.line)
                 else:
                     report(Problem(str(directory / bad.file), bad.line, bad.error))
             with database.transaction() as session:
-                added = store_records(session, found, lambda _: LOG)
+                added = store_records(session, log, lambda _: LOG)
             loaded.added += added
-            loaded.known += len(found.records) - added
-    return loaded, left
+            loaded.known += len(log.records) - added
+    return loaded, other_lines
 
 
 def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
-    """Lines that kill or hold up their reader stay as they are: by halves, until each of them is alone."""
+    """Read lines; halve the range after a crash or timeout until the bad line is found."""
     try:
         return graphs.read_log(str(directory), start, count)
     except (ChildCrashed, ChildTimeout) as error:
@@ -58,7 +58,7 @@ EXPORT: Final = "export"
 
 
 def load_export(database: Database, directory: Path, report: Report) -> LoadedLog:
-    """Store an export's schedules unless they are here. Raises InvalidRequest for an invalid manifest."""
+    """Store an export's new records. Raises InvalidRequest for a bad or untimed export."""
     manifest = read_manifest(directory / MANIFEST)
     if manifest.mode != SEARCH:
         raise InvalidRequest(
@@ -66,12 +66,12 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
             hint="mallorn tune MODEL   (measures what is known, and exports that)",
         )
     with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
-        found = graphs.read_export(str(directory), parse_target(manifest.target).text)
-    for bad in found.problems:
+        restored = graphs.read_export(str(directory), parse_target(manifest.target).text)
+    for bad in restored.problems:
         report(Problem(str(directory / bad.file), bad.line, bad.error))
     tuned_at = manifest.tuned_at or (directory / RECORDS).stat().st_mtime
     log = Provenance(named(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:
-        added = store_records(session, found, lambda _: log, names)
-    return LoadedLog(added, len(found.records) - added, len(found.problems))
+        added = store_records(session, restored, lambda _: log, names)
+    return LoadedLog(added, len(restored.records) - added, len(restored.problems))

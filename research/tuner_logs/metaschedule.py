@@ -1,4 +1,4 @@
-"""MetaSchedule's JSON database: two files in a directory, a program or a record a line."""
+"""Read MetaSchedule JSON databases: a directory with one file of programs, one of records."""
 
 import hashlib
 from collections.abc import Collection, Iterator
@@ -13,25 +13,25 @@ from mallorn.core.values.manifest import RECORDS, WORKLOADS
 from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
 
 FORMAT: Final = "metaschedule"
-# All the log says of a failure is the time 1e10: whether it was built is not known.
+# A log marks failures by the time 1e10, whether building or running failed.
 FAILURE: Final = "1e10"
 
 
 def read_database(
     directory: Path, report: Report, only: Collection[int] | None = None
 ) -> Iterator[ForeignTrial]:
-    """The records of one database, or of some of its lines (from 1); bad ones are reported and left out.
+    """Return the records of a database, or of lines `only` (from 1); report and skip bad ones.
 
-    Raises NotFound unless both files are there.
+    Raises NotFound unless both files exist.
     """
     check(directory)
     programs = dict(read_lines(directory / WORKLOADS, _program, report))
-    found = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
-    return (record for number, record in found if only is None or number + 1 in only)
+    records = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
+    return (trial for number, trial in records if only is None or number + 1 in only)
 
 
 def check(directory: Path) -> None:
-    """Raises NotFound unless both files are there."""
+    """Raise NotFound unless both files exist."""
     for name in (WORKLOADS, RECORDS):
         if not (directory / name).is_file():
             raise NotFound(
@@ -40,7 +40,7 @@ def check(directory: Path) -> None:
 
 
 def _program(line: Any) -> str:
-    """The hash of the program's bytes: the log's own one differs between platforms."""
+    """Hash the program's bytes; the log's structural hash differs between platforms."""
     _, program = line
     return hashlib.sha256(text(program).encode()).hexdigest()
 

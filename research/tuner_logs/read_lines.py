@@ -1,4 +1,4 @@
-"""What all readers of logs share: they read line by line and report lines that cannot be read."""
+"""Read logs line by line and report lines that cannot be read; shared by all log readers."""
 
 import json
 import math
@@ -9,15 +9,15 @@ from typing import Any, Final, TypeVar
 
 from mallorn.core.storable_json import check_storable, told
 
-FAILED_SEC: Final = 1e9  # both tuners write 1e10 seconds for a candidate that was never timed
-# What a line raises that is torn, nested without end, or not what its place in the log should hold.
+FAILED_SEC: Final = 1e9  # times above are failures: both tuners write 1e10 s
+# Raised by lines that are truncated, nested too deep, or of another structure.
 BAD: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that was left out."""
+    """A line that was skipped, and why."""
 
     file: str
     line: int  # from 1
@@ -37,13 +37,13 @@ class LoadedLog:
     added: int = 0
     known: int = 0
     bad: int = 0
-    kept: int = 0  # of those added, as the log has them: nothing here can rebuild them
+    kept: int = 0  # of those added, stored as raw log records
 
 
 def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Iterator[tuple[int, Value]]:
-    """The number, from 0, and value of every line that `parse` takes; the others are reported.
+    """Yield number (from 0) and value of every line that `parse` accepts; report other lines.
 
-    Comments (`#`, or a leading blank) and empty lines are passed over.
+    Skips empty lines and comments, which start with `#` or a blank.
     """
     with path.open(errors="replace") as lines:
         for number, line in enumerate(lines):
@@ -52,13 +52,13 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
             try:
                 value = parse(json.loads(line))
             except BAD as error:
-                report(Problem(str(path), number + 1, _words(error)))
+                report(Problem(str(path), number + 1, _describe(error)))
             else:
                 yield number, value
 
 
 def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
-    """Run times in microseconds; none for a candidate that failed. Raises ValueError for what is no time."""
+    """Convert to microseconds; empty for a failure. Raises ValueError for invalid times."""
     times = tuple(float(value) for value in seconds)
     if not times:
         raise ValueError("no run times")
@@ -68,15 +68,15 @@ def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
 
 
 def text(value: Any) -> str:
-    """A text that both databases can store. Raises TypeError or ValueError for anything else."""
+    """Return `value`; raise TypeError or ValueError unless both databases can store it."""
     if not isinstance(value, str):
         raise TypeError(f"{told(value)} where a text should be")
     check_storable(value)
     return value
 
 
-def _words(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deep"
-    said = told(str(error).partition("\n")[0])
-    return f"no record: {said or type(error).__name__}"
+    reason = told(str(error).partition("\n")[0])
+    return f"no record: {reason or type(error).__name__}"

@@ -1,4 +1,4 @@
-"""TenSet's measure records, and any other log of auto_scheduler: a JSON object a line."""
+"""Read logs of auto_scheduler, such as TenSet's: one JSON object per line."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from mallorn.core.storable_json import compact_json
 from research.tuner_logs.read_lines import Report, read_lines, run_times_us, text
 
 FORMAT: Final = "tenset"
-# auto_scheduler's MeasureErrorNo.
+# By auto_scheduler's MeasureErrorNo.
 OUTCOMES: Final = {
     0: Outcome.OK,
     1: Outcome.BUILD_ERROR,  # the schedule could not be applied
@@ -27,9 +27,9 @@ OUTCOMES: Final = {
 
 
 def read_records(path: Path, report: Report) -> Iterator[ForeignTrial]:
-    """The records of one file; lines that cannot be read are reported and left out.
+    """Return the records of a file; report and skip lines that cannot be read.
 
-    Raises NotFound without the file.
+    Raises NotFound if the file does not exist.
     """
     if not path.is_file():
         raise NotFound(f"there is no file {path}", hint=f"ls {path.parent}")

@@ -171,7 +171,7 @@ def test_the_few_rows_of_its_own_target_are_all_learned_from(
 ) -> None:
     monkeypatch.setattr(bases, "BASE_ROWS", 100)
     few = task_data(SHAPES[0], 10, target=SMALL)
-    seen = bases._bounded([*tasks(), few], SMALL)
+    seen = bases._sample([*tasks(), few], SMALL)
     assert sum(len(task.candidates) for task in seen) == 100
     assert [len(task.candidates) for task in seen if task.target == SMALL] == [10]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks import ablation
-from benchmarks.ablation import _is_done, _not_there, _wanted, main
+from benchmarks.ablation import _is_done, _missing_references, _select_cells, main
 from benchmarks.ablation_arms import CHANCE_OPTIONS, INSTEAD, WITHOUT, all_arms
 from benchmarks.ablation_report import lines, report
 from benchmarks.cells import Cells
@@ -65,7 +65,7 @@ def test_every_searcher_and_every_twin_has_an_arm() -> None:
 
 
 def test_what_others_are_timed_beside_comes_first_and_once(tmp_path: Path) -> None:
-    names = [cell.name for cell in _wanted(arguments(tmp_path, "ours", "search-ga"))]
+    names = [cell.name for cell in _select_cells(arguments(tmp_path, "ours", "search-ga"))]
     assert names[:4] == [
         "a-haswell-2-zero-0",
         "a-haswell-2-chance-0",
@@ -78,7 +78,7 @@ def test_what_others_are_timed_beside_comes_first_and_once(tmp_path: Path) -> No
 
 def test_a_cell_without_the_schedules_that_others_need_is_made_again(tmp_path: Path) -> None:
     args, cells = arguments(tmp_path / "schedules", "ours", seeds=1), Cells(tmp_path / "raw")
-    zero, chance, ours = list(_wanted(args))[:3]
+    zero, chance, ours = list(_select_cells(args))[:3]
     for each in (zero, chance, ours):
         cells.keep(each.name, {})
     (tmp_path / "schedules" / zero.name).mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_runs_that_were_looked_at_different_shares_are_told_at_those_that_all_ha
 def test_cells_of_one_thread_and_of_two_are_others(tmp_path: Path) -> None:
     asked = arguments(tmp_path, "ours", seeds=1)
     asked.threads = [1, 2]
-    assert [cell.name for cell in _wanted(asked)][:4] == [
+    assert [cell.name for cell in _select_cells(asked)][:4] == [
         "a-haswell-1-zero-0",
         "a-haswell-1-chance-0",
         "a-haswell-1-ours-0",
@@ -153,7 +153,7 @@ def test_a_cell_that_fails_is_kept_and_told_and_the_others_go_on(
         (args.schedules / asked.name).mkdir(parents=True)
         return cell(asked.arm.name, {}, 70.0)
 
-    monkeypatch.setattr(ablation, "_measured", measured)
+    monkeypatch.setattr(ablation, "_measure", measured)
     arms = ["--arms", "without-model", "ours", "--seeds", "1"]
     raw = ["--raw", str(tmp_path / "raw"), "--schedules", str(tmp_path / "schedules")]
     monkeypatch.setattr("sys.argv", ["ablation", "m.onnx", *arms, *raw])
@@ -165,8 +165,8 @@ def test_a_cell_that_fails_is_kept_and_told_and_the_others_go_on(
 
 
 def test_nothing_is_tuned_for_want_of_what_it_would_be_timed_beside(tmp_path: Path) -> None:
-    zero, chance, ours = list(_wanted(arguments(tmp_path, "ours", seeds=1)))[:3]
+    zero, chance, ours = list(_select_cells(arguments(tmp_path, "ours", seeds=1)))[:3]
     asked = arguments(tmp_path)
-    assert _not_there(asked, zero) == []
-    assert _not_there(asked, chance) == [zero.name]
-    assert _not_there(asked, ours) == [zero.name, chance.name]
+    assert _missing_references(asked, zero) == []
+    assert _missing_references(asked, chance) == [zero.name]
+    assert _missing_references(asked, ours) == [zero.name, chance.name]
