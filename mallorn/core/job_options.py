@@ -162,11 +162,11 @@ class JobOptions(BaseModel):
     ] = SimulatedOptions()
     round_size: Annotated[
         Annotated[int, Field(ge=1, le=LARGEST_ROUND)] | None,
-        Field(description="Candidates per round; the planner decides if it is not set."),
+        Field(description="Candidates per round; by default the planner decides."),
     ] = None
     task_trials: Annotated[
         Annotated[int, Field(ge=1)] | None,
-        Field(description="Most trials of any one task; only the job's budget limits it if not set."),
+        Field(description="Largest number of trials per task; by default only the job's budget limits it."),
     ] = None
     only: Annotated[
         list[Annotated[Name, Field(min_length=1)]],

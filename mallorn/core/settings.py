@@ -132,15 +132,15 @@ class Settings(BaseSettings):
         description="Number of kept backups of a SQLite database, in `backups` next to it: one per "
         "day, and one before each migration; 0: no backups.",
     )
-    quota_jobs: int = Field(0, ge=0, description="Most active jobs of an owner; 0: no limit.")
+    quota_jobs: int = Field(0, ge=0, description="Maximum number of active jobs per owner; 0: no limit.")
     quota_trials: int = Field(
-        0, ge=0, description="Most trials that an owner's active jobs may still make together; 0: no limit."
+        0, ge=0, description="Maximum of trials still ahead of an owner's active jobs together; 0: no limit."
     )
     quota_model_bytes: int = Field(
-        0, ge=0, description="Most bytes of an owner's uploaded models; 0: no limit."
+        0, ge=0, description="Maximum total size of an owner's uploaded models, in bytes; 0: no limit."
     )
     quota_requests: int = Field(
-        0, ge=0, description="Most requests per key, minute and coordinator; 0: no limit."
+        0, ge=0, description="Maximum of requests per key and minute at each coordinator; 0: no limit."
     )
     log_format: Literal["text", "json"] = Field(
         "text", description="Log format: `text` for people, `json` for one object per line."

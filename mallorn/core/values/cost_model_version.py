@@ -12,8 +12,12 @@ class SplitFigures(Value):
 
     pairwise: Annotated[float | None, Field(description="Share of pairs ranked right; 0.5 is chance.")] = None
     spearman: float | None = None
-    peak_1: Annotated[float | None, Field(description="Best time over that of the first choice.")] = None
-    peak_5: Annotated[float | None, Field(description="Best time over the best of the first five.")] = None
+    peak_1: Annotated[
+        float | None, Field(description="Best time divided by that of the model's first choice.")
+    ] = None
+    peak_5: Annotated[
+        float | None, Field(description="Best time divided by the best of its first five choices.")
+    ] = None
     rmse: float | None = None
 
 
@@ -53,7 +57,7 @@ class CostModelVersion(Value):
     parent: Annotated[str | None, Field(description="The version that was active before; null: none.")] = None
     snapshot: Annotated[
         str | None,
-        Field(description="Snapshot of its training rows; null: its family's up to `seen_upto`."),
+        Field(description="Snapshot of its training rows; null: its family's rows up to `seen_upto`."),
     ] = None
     seen_upto: Annotated[int, Field(description="Id of the newest measurement it may be trained on.")] = 0
     rows: Annotated[int, Field(description="Number of measurements from which its rows were drawn.")] = 0

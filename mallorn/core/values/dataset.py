@@ -35,10 +35,11 @@ class Record(Value):
     outcome: Outcome
     latency_us: float | None = None
     bound_us: Annotated[
-        float | None, Field(description="Upper bound instead of a latency: other programs used its CPUs.")
+        float | None, Field(description="Upper bound in place of a latency: the timing was disturbed.")
     ] = None
     disturbed: Annotated[
-        float | None, Field(description="Share of its run times that were so disturbed; null: unknown.")
+        float | None,
+        Field(description="Share of its run times that other programs disturbed; null: unknown."),
     ] = None
     run_us: list[float] = []
     error: str | None = None
@@ -66,7 +67,7 @@ class VerifiedSchedule(Value):
     low_us: Annotated[float, Field(description="Lower end of the median's confidence interval.")]
     high_us: Annotated[float, Field(description="Upper end of that interval.")]
     is_bound: Annotated[
-        bool, Field(description="Whether its times are only upper bounds: other programs used its CPUs.")
+        bool, Field(description="Whether its times are only upper bounds, as the timing was disturbed.")
     ] = False
     max_error: Annotated[float, Field(description="Largest relative error against the unscheduled program.")]
     created_at: float = 0.0
@@ -95,7 +96,7 @@ class DatasetStats(Value):
     workloads: Annotated[int, Field(description="Workloads with measurements.")] = 0
     targets: list[NamedCount] = []
     operators: list[NamedCount] = []
-    models: Annotated[list[NamedCount], Field(description="By model whose jobs measured.")] = []
+    models: Annotated[list[NamedCount], Field(description="By the model of the job that measured.")] = []
     outcomes: list[NamedCount] = []
     days: list[DayCount] = []
     foreign: Annotated[list[NamedCount], Field(description="Records of other tuners, by log format.")] = []

@@ -16,7 +16,9 @@ class RoundStats(Value):
     propose_sec: float = 0.0
     measure_sec: float = 0.0
     candidates: Annotated[int, Field(description="Built in this attempt.")] = 0
-    cost_model: Annotated[str | None, Field(description="Model used to propose; null: none.")] = None
+    cost_model: Annotated[str | None, Field(description="Cost model behind its proposals; null: none.")] = (
+        None
+    )
     disturbance: Annotated[
         Disturbance | None, Field(description="By other programs on its device; null: unknown.")
     ] = None

@@ -154,11 +154,11 @@ class DoneEvent(JobEvent):
 
 class FailedEvent(JobEvent):
     kind: Literal["failed"] = "failed"
-    error: Annotated[str, Field(description="Class name; may be empty.")] = ""
+    error: Annotated[str, Field(description="Class of the error; may be empty.")] = ""
     detail: str = ""
     hint: str = ""
     suggest: SuggestedOptions | None = None
-    why: Annotated[str, Field(description="A text, if there is no error.")] = ""
+    why: Annotated[str, Field(description="Reason as text, if there is no error.")] = ""
 
 
 class PausedEvent(JobEvent):

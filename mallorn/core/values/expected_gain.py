@@ -65,8 +65,8 @@ class GapClosed(Value):
     """How far a task's first guess was from the machine's limit, and what trials won of it."""
 
     op: Annotated[str, Field(description="Operator of the task.")] = ""
-    open: Annotated[float, Field(description="Natural logarithm of its time over the limit.")]
-    won: Annotated[float, Field(description="Natural logarithm of its time over the best time after trials.")]
+    open: Annotated[float, Field(description="Natural logarithm of the guess's time over the limit.")]
+    won: Annotated[float, Field(description="Natural logarithm of the guess's time over the best time.")]
 
     @property
     def share(self) -> float:
