@@ -12,7 +12,7 @@ PREFIX: Final = "mln"
 
 
 class Scope(StrEnum):
-    """One kind of request."""
+    """A kind of request that an API key may allow."""
 
     READ = "read"  # show and list
     SUBMIT = "submit"  # upload, submit, control and delete one's own models and jobs
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 
 class OwnerDeed(StrEnum):
-    """What an admin does to an owner."""
+    """An action of an admin on an owner."""
 
     SIGN_OUT = "sign-out"  # end browser sessions only
     PUT_OUT = "put-out"  # ban: revoke keys, end sessions and jobs, refuse new ones

@@ -47,156 +47,155 @@ Name = Annotated[str, Field(max_length=200)]
 
 
 class EvaluatorOptions(BaseModel):
-    """How one timing is taken; names and defaults are MetaSchedule's but for `min_repeat_ms`."""
+    """How a candidate is timed; names and defaults are MetaSchedule's except `min_repeat_ms`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    number: Annotated[int, Field(ge=1, le=1000, description="Runs whose mean is one repeat.")] = 3
-    repeat: Annotated[int, Field(ge=1, le=100, description="Repeats, whose median is the latency.")] = 1
+    number: Annotated[int, Field(ge=1, le=1000, description="Runs per repeat; their mean counts.")] = 3
+    repeat: Annotated[int, Field(ge=1, le=100, description="Repeats; their median is the latency.")] = 1
     min_repeat_ms: Annotated[
-        int, Field(ge=0, le=10_000, description="A repeat that is shorter is given more runs.")
+        int, Field(ge=0, le=10_000, description="Repeats that take less time get more runs.")
     ] = 100
     flush_l2: Annotated[
         Literal["auto", "on", "off"],
         Field(
-            description="Empties a GPU's L2 cache before each run; auto does so for programs that read one "
-            "large input, as a product with a vector does."
+            description="Empties a GPU's L2 cache before each run; auto does so only for programs that "
+            "read one large input, such as a matrix-vector product."
         ),
     ] = "auto"
 
 
 class SimulatedOptions(BaseModel):
-    """What the measurer `simulated` pretends to be; its formula is in workers.measure.simulated_measurer."""
+    """Settings of the measurer `simulated` (workers.measure.simulated_measurer)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seed: Annotated[int, Field(ge=0, description="Decides what every candidate takes.")] = 0
+    seed: Annotated[int, Field(ge=0, description="Seed of the simulated latencies.")] = 0
     device_sec: Annotated[
-        float, Field(ge=0, le=600, description="Seconds that a candidate keeps its device.")
+        float, Field(ge=0, le=600, description="Seconds that each candidate occupies its device.")
     ] = 0.0
     failure_rate: Annotated[
-        float, Field(ge=0, le=1, description="The share of candidates that fail, always the same ones.")
+        float, Field(ge=0, le=1, description="Share of candidates that fail, always the same ones.")
     ] = 0.0
 
 
 class JobOptions(BaseModel):
-    """Every choice has a name from mallorn.core.registry and a default that a newcomer should keep.
+    """Options of a job. Choices are names in mallorn.core.registry; the defaults suit newcomers.
 
-    What is said of an option here is what command line, page and reference say.
+    The command line, the page and the reference show the descriptions of the fields below.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     recipe: Annotated[
         Name,
-        Field(
-            description="Graph passes before tuning; direct has no Winograd, plain is stock compile_relax's."
-        ),
+        Field(description="Graph passes before tuning. direct: no Winograd; plain: TVM's compile_relax."),
     ] = "tuned"
     precision: Annotated[
         Literal["float32", "bf16"],
         Field(
-            description="Of the factors of products with constant weights; sums stay float32. "
+            description="Data type of the factors of products with constant weights; sums stay float32. "
             "bf16 is for CPUs with AVX512-BF16."
         ),
     ] = "float32"
     mode: Annotated[
         Mode,
         Field(
-            description="How schedules are come by: search measures candidates; one-shot builds and checks "
-            "what is known to be good; zero-shot only hands it out."
+            description="How to find schedules. search measures candidates; one-shot chooses without "
+            "measuring, then builds and checks; zero-shot only chooses."
         ),
     ] = SEARCH
-    search: Annotated[Name, Field(description="Proposes candidates.")] = "portfolio"
+    search: Annotated[Name, Field(description="Searcher that proposes candidates.")] = "portfolio"
     cost_model: Annotated[Name, Field(description="Predicts which candidates are fast.")] = "xgboost"
-    sampler: Annotated[Name, Field(description="Picks a round's batch out of the scored pool.")] = "topk"
-    stopping: Annotated[Name, Field(description="Decides when one timing is good enough.")] = "racing"
-    policy: Annotated[Name, Field(description="Decides which task is next.")] = "dynatune"
+    sampler: Annotated[Name, Field(description="Picks a round's candidates from the scored pool.")] = "topk"
+    stopping: Annotated[Name, Field(description="Decides when a timing is precise enough.")] = "racing"
+    policy: Annotated[Name, Field(description="Decides which task gets the next round.")] = "dynatune"
     families: Annotated[
         Name, Field(description="Decides which tasks share measurements and a cost model.")
     ] = "operator"
     contests: Annotated[
         Literal["inside", "apart"],
         Field(
-            description="Decides close contests between schedules: times inside the whole model, or apart "
-            "from it."
+            description="How to decide close contests between schedules: by times inside the whole model, "
+            "or apart from it."
         ),
     ] = "inside"
     contention: Annotated[
         Literal["off", "on"],
         Field(
-            description="Also looks for the schedules that are fastest beside other programs, tells from how "
-            "many on they win, and exports both."
+            description="Also looks for schedules that are fastest on a busy host, measures from how many "
+            "other programs on they win, and exports both versions."
         ),
     ] = "off"
     wait_for_quiet: Annotated[
         Literal["off", "on"],
         Field(
-            description="Times candidates in quiet moments alone: a round waits as long as other programs "
-            "disturb its device, and the job says which do. Off: times are taken in the gaps that they leave."
+            description="Times candidates only in quiet moments: a round waits while other programs "
+            "disturb its device, and the job shows which. Off: times are taken in the gaps "
+            "that they leave."
         ),
     ] = "off"
     private: Annotated[
         Literal["off", "on"],
         Field(
-            description="Keeps what only this model holds from other owners: its programs, what is measured "
-            "of them, and the cost models that learn from it."
+            description="Hides from other owners what only this model contains: its programs, their "
+            "measurements, and the cost models that learn from these."
         ),
     ] = "off"
     measurer: Annotated[
         Name,
         Field(
-            description="Builds and times: tvm on a device, replay from a recording, simulated by a formula, "
-            "detached on a device that no worker reaches, to which `mallorn batch` carries candidates."
+            description="What builds and times candidates: tvm on a device, replay from a recording, "
+            "simulated by a formula, detached by `mallorn batch` on a device without a worker."
         ),
     ] = "tvm"
     recording: Annotated[
         str,
         Field(
             max_length=4096,
-            description="What replay answers from: a file of `mallorn record`, by its name below "
-            "MALLORN_RECORDINGS; on one's own machine without API keys by its absolute path.",
+            description="Recording to replay: a file of `mallorn record`, by its name below "
+            "MALLORN_RECORDINGS or, on your own machine without API keys, by absolute path.",
         ),
     ] = ""
     simulated: Annotated[
-        SimulatedOptions, Field(description="What simulated pretends to be: seed, device_sec, failure_rate.")
+        SimulatedOptions, Field(description="Settings of simulated: seed, device_sec, failure_rate.")
     ] = SimulatedOptions()
     round_size: Annotated[
         Annotated[int, Field(ge=1, le=LARGEST_ROUND)] | None,
-        Field(description="Candidates a round; without it as many as the planner finds right."),
+        Field(description="Candidates per round; by default the planner decides."),
     ] = None
     task_trials: Annotated[
         Annotated[int, Field(ge=1)] | None,
-        Field(description="The budget of every task alone; without it as much as the job's allows."),
+        Field(description="Largest number of trials per task; by default only the job's budget limits it."),
     ] = None
     only: Annotated[
         list[Annotated[Name, Field(min_length=1)]],
         Field(
             max_length=MOST_PATTERNS,
-            description="Tune only tasks whose names match one of these patterns, as conv2d*; "
-            "the others keep what is known.",
+            description="Tune only tasks whose names match one of these patterns, such as conv2d*; the "
+            "others keep known schedules.",
         ),
     ] = []
     build_timeout_sec: Annotated[
-        float, Field(gt=0, le=600, description="Seconds until a build is given up.")
+        float, Field(gt=0, le=600, description="Time limit of a build, in seconds.")
     ] = 30.0
     run_timeout_sec: Annotated[
-        float, Field(gt=0, le=600, description="Seconds until a run on the device is given up.")
+        float, Field(gt=0, le=600, description="Time limit of a run on the device, in seconds.")
     ] = 10.0
     evaluator: Annotated[
         EvaluatorOptions,
-        Field(description="How one timing is taken: number, repeat, min_repeat_ms, flush_l2."),
+        Field(description="How a candidate is timed: number, repeat, min_repeat_ms, flush_l2."),
     ] = EvaluatorOptions()
     input_shapes: Annotated[
         dict[Name, Annotated[list[Annotated[int, Field(ge=1)]], Field(max_length=MOST_AXES)]],
-        Field(max_length=MOST_NAMES, description="Binds the free dimensions of the model's inputs."),
+        Field(max_length=MOST_NAMES, description="Shapes of the inputs with free dimensions."),
     ] = {}
     dynamic: Annotated[
         dict[Name, SizeRange],
         Field(
             max_length=MOST_NAMES,
-            description="Tunes for a range of sizes of each free dimension: its least and its largest. "
-            "One that begins with 0 grows, as the length of a cache does, and is computed as long as it is.",
+            description="Tunes for a range of sizes of each free dimension, smallest and largest. One that "
+            "may be 0, such as the length of a cache, is computed at its actual size.",
         ),
     ] = {}
 
@@ -244,10 +243,10 @@ ONE_VERSION: Final = "bring all parts to one version: docs/runbook.md, Upgrade"
 
 
 class KeptOptions(JobOptions):
-    """The options of a submitted job, whichever version stored them.
+    """The options of a submitted job, as any version stored them.
 
-    Who only looks passes over options that this version does not know, and takes an option for its default
-    where it can make nothing of the value. Who works for the job asks `check_known`.
+    Validation ignores options that this version does not know, and replaces values that it
+    cannot read by the default. A worker must call `check_known` before it works on the job.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True)

@@ -11,7 +11,7 @@ QUIET_SHARE: Final = 0.05
 
 
 class Outcome(StrEnum):
-    """The end of one candidate: every candidate handed to a builder gets exactly one."""
+    """The outcome of a candidate: each one passed to a builder gets exactly one."""
 
     OK = "ok"
     BUILD_ERROR = "build_error"

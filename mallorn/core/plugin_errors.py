@@ -12,7 +12,7 @@ from mallorn.core.registry import WORDS, resolve
 
 
 class Part(NamedTuple):
-    """A plugin that a job chose: its seam and its name."""
+    """A plugin that a job chose: the job option (`seam`) that names it, and its name."""
 
     seam: str
     name: str

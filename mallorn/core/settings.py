@@ -26,13 +26,13 @@ def default_data_dir() -> Path:
 
 
 class Settings(BaseSettings):
-    """Settings of client, coordinator, control, workers and devices; each uses a part."""
+    """Settings of client, coordinator, control, workers and devices; each process uses a part."""
 
     model_config = SettingsConfigDict(env_prefix="MALLORN_", extra="ignore", hide_input_in_errors=True)
 
     url: str | None = Field(None, description="Coordinator that the client and the CLI talk to.")
-    api_key: SecretStr | None = Field(None, description="Key that the client presents.")
-    data_dir: Path = Field(default_factory=default_data_dir, description="Home of the embedded stack.")
+    api_key: SecretStr | None = Field(None, description="API key that the client sends.")
+    data_dir: Path = Field(default_factory=default_data_dir, description="Directory of the embedded stack.")
     database_url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the data directory.")
     redis_url: str = Field(
         "redis://127.0.0.1:6379/0",
@@ -42,118 +42,122 @@ class Settings(BaseSettings):
     tracker: str = Field("127.0.0.1:9190", description="host:port of the TVM RPC tracker.")
     rpc_key: SecretStr = Field(
         SecretStr(""),
-        description="What tracker, devices and workers prove themselves with to each other; the same on all "
-        "hosts, two with a comma while it is changed. Empty: `rpc.key` in the data directory, if there.",
+        description="Key by which tracker, devices and workers authenticate each other; the same on "
+        "all hosts, two separated by a comma during a change. Empty: `rpc.key` in the data "
+        "directory, if any.",
     )
     artifacts: str = Field("", description="fsspec URL of the artifact store; empty: in the data directory.")
     api_keys: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict, description="name:sha256hex pairs, comma-separated; the name is the owner."
     )
     oidc_issuer: str = Field(
-        "", description="OpenID Connect issuer that signs people in on the page; empty: keys alone do."
+        "", description="OpenID Connect issuer that signs users in on the page; empty: only keys do."
     )
-    oidc_client_id: str = Field("", description="This service's client id there.")
-    oidc_client_secret: SecretStr = Field(SecretStr(""), description="Its secret.")
+    oidc_client_id: str = Field("", description="Client id of this service at the issuer.")
+    oidc_client_secret: SecretStr = Field(SecretStr(""), description="Client secret at the issuer.")
     oidc_claim: str = Field(
-        "email", description="Claim that names the owner; an `email` has to be verified there."
+        "email", description="Claim that names the owner; the issuer must have verified an `email`."
     )
     oidc_allowed: Annotated[list[str], NoDecode] = Field(
         default_factory=list,
-        description="Who may sign in so, with the scopes `read` and `submit`: owners and verified addresses "
-        "(`ada@example.org`) and domains of verified addresses (`@example.org`), comma-separated. An issuer "
-        "needs this, groups or admins.",
+        description="Who may sign in at the issuer, with the scopes `read` and `submit`: owners and "
+        "verified addresses (`ada@example.org`) and domains of verified addresses "
+        "(`@example.org`), comma-separated. An issuer needs this, groups or admins.",
     )
     oidc_groups: Annotated[dict[str, str], NoDecode] = Field(
         default_factory=dict,
-        description="Scopes of the groups that may sign in so: `GROUP=SCOPE+SCOPE`, comma-separated, as "
-        "`compilers=read+submit,operators=admin`.",
+        description="Scopes of the groups that may sign in at the issuer: `GROUP=SCOPE+SCOPE`, "
+        "comma-separated, such as `compilers=read+submit,operators=admin`.",
     )
-    oidc_groups_claim: str = Field("groups", description="Claim that holds somebody's groups.")
+    oidc_groups_claim: str = Field("groups", description="Claim that lists a user's groups.")
     oidc_admins: Annotated[list[str], NoDecode] = Field(
-        default_factory=list, description="Owners, comma-separated, who may do all when signed in so."
+        default_factory=list,
+        description="Owners, comma-separated, who get all scopes when they sign in there.",
     )
     plugins: Annotated[list[str], NoDecode] = Field(
         default_factory=list,
         description="Classes, comma-separated, that jobs may name besides those of installed packages: "
-        "`MODULE:CLASS`, or `MODULE:*`; the same for coordinator, control and workers. `*`: any, as long as "
-        "there is no API key, which `mallorn up` sets on loopback.",
+        "`MODULE:CLASS`, or `MODULE:*`; the same for coordinator, control and workers. "
+        "`*`: any, while there is no API key; `mallorn up` on loopback sets this.",
     )
     recordings: str = Field(
         "",
-        description="Directory, or fsspec URL of one, whose recordings jobs may replay by their names below "
-        "it; the same for coordinator and workers. Empty: none. `*`: any file by its absolute path, as long "
-        "as there is no API key, which `mallorn up` sets on loopback.",
+        description="Directory, or fsspec URL of one, with recordings that jobs replay by their names "
+        "below it; the same for coordinator and workers. Empty: none. `*`: any file by its "
+        "absolute path, while there is no API key; `mallorn up` on loopback sets this.",
     )
     shipped: bool = Field(
-        True, description="Whether a database begins with the measurements and bases that come along."
+        True, description="Whether a new database gets the shipped measurements and base models."
     )
-    host: str = Field("127.0.0.1", description="Address the coordinator binds.")
-    port: int = Field(8000, ge=0, le=LAST_PORT, description="Port the coordinator binds.")
-    max_model_bytes: int = Field(16 * 1024**3, description="Largest model upload accepted.")
+    host: str = Field("127.0.0.1", description="Address that the coordinator binds.")
+    port: int = Field(8000, ge=0, le=LAST_PORT, description="Port that the coordinator binds.")
+    max_model_bytes: int = Field(16 * 1024**3, description="Largest model upload, in bytes.")
     builders: int = Field(
         0,
         ge=0,
-        description="Builder processes a worker keeps warm; 0: one a core that it may use and GiB of "
-        "memory, and no more than the largest round has candidates (64).",
+        description="Builder processes of a worker; 0: one per usable core and GiB of memory, at most "
+        "as many as the largest round has candidates (64).",
     )
-    import_timeout_sec: float = Field(600.0, gt=0, description="Wall time a model import may take.")
+    import_timeout_sec: float = Field(600.0, gt=0, description="Time limit of a model import, in seconds.")
     child_memory_bytes: int = Field(
         8 * 1024**3,
-        description="Address space a compiler child may use; with a whole model eight times its size more.",
+        description="Address space of a compiler process in bytes; eight times a model's size is added.",
     )
     sandbox: SandboxMode | Literal[""] = Field(
         "",
-        description="Walls around what handles strangers' models: `require` refuses to work where the kernel "
-        "lacks one, `best-effort` takes those that it has, `off` none. Empty: `require` where callers need "
-        "an API key and for devices that other machines reach, else `best-effort`. A worker knows the keys "
-        "of the database: set it for workers where only the coordinator has MALLORN_API_KEYS.",
+        description="Sandbox of processes that handle untrusted models: `require` refuses to work if "
+        "the kernel lacks a part, `best-effort` uses the available parts, `off` none. "
+        "Empty: `require` if callers need an API key and for devices that other machines "
+        "reach, else `best-effort`. A worker knows the keys of the database: set it for "
+        "workers if only the coordinator has MALLORN_API_KEYS.",
     )
     keep_jobs_days: float = Field(
-        0.0, ge=0, description="Days after its end until a job is deleted, as `mallorn rm` does; 0: never."
+        0.0, ge=0, description="Days from a job's end until it is deleted, as by `mallorn rm`; 0: never."
     )
     keep_events_days: float = Field(
         0.0,
         ge=0,
-        description="Days after a job's end until its events, its timeline and what its searchers learned "
-        "are deleted; 0: never.",
+        description="Days from a job's end until its events, timeline and searchers' states are "
+        "deleted; 0: never.",
     )
     keep_models_days: float = Field(
-        0.0, ge=0, description="Days after its upload until a model without a job is deleted; 0: never."
+        0.0, ge=0, description="Days from upload until a model without a job is deleted; 0: never."
     )
     keep_audit_days: float = Field(
-        0.0, ge=0, description="Days until an entry of the audit log is deleted; 0: never."
+        0.0, ge=0, description="Days until an audit-log entry is deleted; 0: never."
     )
     keep_backups: int = Field(
         3,
         ge=0,
-        description="Backups of a SQLite database that are kept, in `backups` beside it: one a day, and one "
-        "before its tables change; 0: none is made.",
+        description="Number of kept backups of a SQLite database, in `backups` next to it: one per "
+        "day, and one before each migration; 0: no backups.",
     )
-    quota_jobs: int = Field(0, ge=0, description="Jobs that an owner may have under way; 0: any number.")
+    quota_jobs: int = Field(0, ge=0, description="Maximum number of active jobs per owner; 0: no limit.")
     quota_trials: int = Field(
-        0, ge=0, description="Trials that an owner's jobs may have ahead of them together; 0: any number."
+        0, ge=0, description="Maximum of trials still ahead of an owner's active jobs together; 0: no limit."
     )
     quota_model_bytes: int = Field(
-        0, ge=0, description="Bytes that an owner's uploaded models may take; 0: any number."
+        0, ge=0, description="Maximum total size of an owner's uploaded models, in bytes; 0: no limit."
     )
     quota_requests: int = Field(
-        0, ge=0, description="Requests that a key may make in a minute, of each coordinator; 0: any number."
+        0, ge=0, description="Maximum of requests per key and minute at each coordinator; 0: no limit."
     )
     log_format: Literal["text", "json"] = Field(
-        "text", description="How processes log: `text` for people, `json` for one object a line."
+        "text", description="Log format: `text` for people, `json` for one object per line."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="What is logged: this and worse."
+        "info", description="Least severe level that is logged."
     )
     host_folder: str = Field(
         "",
-        description="Directory of the locks by which workers and devices of one host take turns; containers "
-        "of one host mount the same volume there. Empty: the directory for temporary files.",
+        description="Directory of the locks by which workers and devices of a host take turns; "
+        "containers of one host must mount the same volume there. Empty: the one for "
+        "temporary files.",
     )
     device_wait_sec: float = Field(
-        600.0, gt=0, description="How long a job waits for a device until it is paused."
+        600.0, gt=0, description="Seconds that a job waits for a device before it is paused."
     )
-    lease_sec: float = Field(30.0, gt=0, description="How long a lease lasts without renewal.")
+    lease_sec: float = Field(30.0, gt=0, description="Seconds that a lease lasts without renewal.")
 
     @field_validator("log_level", mode="before")
     @classmethod

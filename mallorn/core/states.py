@@ -35,7 +35,7 @@ FINAL: Final = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
 class Cause(StrEnum):
-    """What a job's reason is about, for programs: its words are for people."""
+    """Cause of a job's reason, for programs; the reason's text is for people."""
 
     OTHER = "other"  # any other cause; the reason's text names it
     OWNER = "owner"  # the owner paused the job; a client that follows it keeps waiting
@@ -52,7 +52,7 @@ PAUSED_BY_OWNER: Final = "paused by its owner"
 
 
 class TaskState(StrEnum):
-    """What happens to a task of a job right now."""
+    """State of a task of a job."""
 
     MEASURING = "measuring"
     WAITING = "waiting"
@@ -83,7 +83,7 @@ class WorkKind(StrEnum):
 
 
 class StageKind(StrEnum):
-    """What a worker does for a job besides its rounds."""
+    """What a worker does for a job other than rounds."""
 
     IMPORT = "import"
     TRAIN = "train"

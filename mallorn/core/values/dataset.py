@@ -10,7 +10,7 @@ from mallorn.core.values.base import Value
 
 
 class UploadedModel(Value):
-    """An uploaded network."""
+    """An uploaded ONNX model."""
 
     id: Annotated[str, Field(description="SHA-256 of its bytes.")]
     name: str = ""
@@ -19,7 +19,7 @@ class UploadedModel(Value):
 
 
 class Record(Value):
-    """What happened to one candidate."""
+    """The result of measuring one candidate."""
 
     id: int
     job_id: str | None = None
@@ -29,16 +29,17 @@ class Record(Value):
     workload: Annotated[str, Field(description="The workload's key.")] = ""
     workload_name: str = ""
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
-    context_id: Annotated[int | None, Field(description="Times compare only inside one context.")] = None
+    context_id: Annotated[int | None, Field(description="Times compare only within one context.")] = None
     sketch: str = ""
     decisions: list[int] = []
     outcome: Outcome
     latency_us: float | None = None
     bound_us: Annotated[
-        float | None, Field(description="In place of its latency, where others had its processors: at most.")
+        float | None, Field(description="Upper bound in place of a latency: the timing was disturbed.")
     ] = None
     disturbed: Annotated[
-        float | None, Field(description="The share of its times in which they had; null: not known.")
+        float | None,
+        Field(description="Share of its run times that other programs disturbed; null: unknown."),
     ] = None
     run_us: list[float] = []
     error: str | None = None
@@ -51,36 +52,36 @@ class Record(Value):
 
 
 class VerifiedSchedule(Value):
-    """A schedule that computes what the unscheduled program computes."""
+    """A schedule whose outputs agree with those of the unscheduled program."""
 
     id: int
     job_id: str | None = None
     workload: Annotated[str, Field(description="The workload's key.")] = ""
     workload_name: str = ""
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
-    context_id: Annotated[int | None, Field(description="Times compare only inside one context.")] = None
-    latency_us: Annotated[float, Field(description="Median, measured again interleaved with its rivals.")]
+    context_id: Annotated[int | None, Field(description="Times compare only within one context.")] = None
+    latency_us: Annotated[float, Field(description="Median, measured again in turns with its rivals.")]
     inside_model: Annotated[
-        bool, Field(description="Whether it was timed inside a whole model; false: alone, with warm caches.")
+        bool, Field(description="Whether it was timed in a whole model; false: by itself, with warm caches.")
     ] = False
     low_us: Annotated[float, Field(description="Lower end of the median's confidence interval.")]
-    high_us: Annotated[float, Field(description="Upper end of it.")]
+    high_us: Annotated[float, Field(description="Upper end of that interval.")]
     is_bound: Annotated[
-        bool, Field(description="Whether its times are upper bounds: others had the processors meanwhile.")
+        bool, Field(description="Whether its times are only upper bounds, as the timing was disturbed.")
     ] = False
     max_error: Annotated[float, Field(description="Largest relative error against the unscheduled program.")]
     created_at: float = 0.0
 
 
 class NamedCount(Value):
-    """How many measurements there are of something."""
+    """The number of measurements of something, by its name."""
 
     name: str
     count: int
 
 
 class DayCount(Value):
-    """What a day added."""
+    """The number of measurements added on one day."""
 
     day: Annotated[date, Field(description="UTC.")]
     count: int
@@ -88,32 +89,32 @@ class DayCount(Value):
 
 
 class DatasetStats(Value):
-    """Counts of measurements, most of a kind first."""
+    """Counts of measurements; each list of names begins with the largest count."""
 
     measurements: int = 0
-    imported: Annotated[int, Field(description="Of them, from other datasets.")] = 0
-    workloads: Annotated[int, Field(description="That were measured.")] = 0
+    imported: Annotated[int, Field(description="Number from other datasets.")] = 0
+    workloads: Annotated[int, Field(description="Workloads with measurements.")] = 0
     targets: list[NamedCount] = []
     operators: list[NamedCount] = []
-    models: Annotated[list[NamedCount], Field(description="By the networks whose jobs measured.")] = []
+    models: Annotated[list[NamedCount], Field(description="By the model of the job that measured.")] = []
     outcomes: list[NamedCount] = []
     days: list[DayCount] = []
-    foreign: Annotated[list[NamedCount], Field(description="Records of other tuners, by format.")] = []
+    foreign: Annotated[list[NamedCount], Field(description="Records of other tuners, by log format.")] = []
 
 
 class ScheduleScripts(Value):
-    """A schedule in TVMScript, to be read: integers are 64 bits wide where nothing else is said."""
+    """A schedule as TVMScript for reading: integers without a type have 64 bits."""
 
-    original: Annotated[str, Field(description="The program that is scheduled.")]
-    scheduled: Annotated[str, Field(description="What the schedule makes of it.")]
+    original: Annotated[str, Field(description="The program without the schedule.")]
+    scheduled: Annotated[str, Field(description="The program with the schedule applied.")]
     trace: Annotated[str, Field(description="The schedule's steps with their decisions, as Python.")]
 
 
 class WholeSchedule(VerifiedSchedule):
-    """A verified schedule with all that it does."""
+    """A verified schedule with its trace, run times and programs."""
 
-    trace: Annotated[str, Field(description="The whole trace, as JSON for a tuning record.")]
-    run_us: Annotated[list[float], Field(description="The times that its latency is the median of.")]
+    trace: Annotated[str, Field(description="The complete trace, as JSON for a tuning record.")]
+    run_us: Annotated[list[float], Field(description="The run times; their median is `latency_us`.")]
     scripts: Annotated[
-        ScheduleScripts | None, Field(description="Null: promoted by a version that kept no scripts.")
+        ScheduleScripts | None, Field(description="null: stored by a version that kept no scripts.")
     ] = None

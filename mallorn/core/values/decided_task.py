@@ -13,7 +13,7 @@ class KeptCandidate(Value):
 
     sketch: str
     decisions: tuple[int, ...]
-    means: Annotated[str, Field(description="How it was found.")] = ""
+    means: Annotated[str, Field(description="Search method that found it.")] = ""
 
 
 class DecidedWinner(Value):
@@ -33,6 +33,6 @@ class DecidedTask(Value):
 
     candidates: tuple[KeptCandidate, ...]
     guess: KeptCandidate | None = None
-    winner: Annotated[DecidedWinner | None, Field(description="null: none computes the right thing.")] = None
-    sec: Annotated[float, Field(description="What the decision took.")] = 0.0
-    code: Annotated[str, Field(description="Digest of the code that built what was compared.")] = ""
+    winner: Annotated[DecidedWinner | None, Field(description="null: none gave correct results.")] = None
+    sec: Annotated[float, Field(description="Duration of the decision.")] = 0.0
+    code: Annotated[str, Field(description="Digest of the code that built the candidates.")] = ""

@@ -11,46 +11,48 @@ from mallorn.core.values.disturbance import Disturbance
 
 
 class RoundStats(Value):
-    """Figures of a round that was measured to its end."""
+    """Durations, cost model and disturbance of a finished round."""
 
     propose_sec: float = 0.0
     measure_sec: float = 0.0
     candidates: Annotated[int, Field(description="Built in this attempt.")] = 0
-    cost_model: Annotated[str | None, Field(description="What it was proposed by; null: no model.")] = None
+    cost_model: Annotated[str | None, Field(description="Cost model behind its proposals; null: none.")] = (
+        None
+    )
     disturbance: Annotated[
-        Disturbance | None, Field(description="What others had of its device; null: not known.")
+        Disturbance | None, Field(description="By other programs on its device; null: unknown.")
     ] = None
     rank_own: Annotated[
-        float | None, Field(description="Share of pairs that its own model had in order; null: too few.")
+        float | None, Field(description="Share of pairs that its own model ranked correctly; null: too few.")
     ] = None
     rank_others: Annotated[
-        dict[str, float], Field(description="The same of other families' models, by family.")
+        dict[str, float], Field(description="The same for other families' models, by family.")
     ] = {}
 
 
 class RoundForecast(Value):
-    """What the belief expected of a round when it was planned. Latencies are of its best candidate."""
+    """The forecast for a planned round. Latencies are those of its best candidate."""
 
-    expected_us: Annotated[float, Field(description="The median.")]
-    low_us: Annotated[float, Field(description="Lower end of the interval that holds four in five.")]
+    expected_us: Annotated[float, Field(description="Median.")]
+    low_us: Annotated[float, Field(description="Lower end of the 80 % interval.")]
     high_us: Annotated[float, Field(description="Upper end of that interval.")]
     gain_us: Annotated[
-        float | None, Field(description="Expected drop of the task's best latency, not weighted.")
+        float | None, Field(description="Expected drop of the task's best latency, for one call.")
     ] = None
     promise: Annotated[
-        float | None, Field(description="Probability of a drop that re-measuring noise would not explain.")
+        float | None, Field(description="Probability of a drop that exceeds measurement noise.")
     ] = None
 
 
 class LeftOut(Value):
-    """A searcher or a cost model that did not work, and that a round went on without."""
+    """A searcher or cost model that failed, so that the round went on without it."""
 
     name: str
     why: str = ""
 
 
 class RoundNotes(Value):
-    """All that was noted of a round: by its policy, and by whoever went on without a part of it."""
+    """Why the policy chose a round, and which searchers or cost models failed and were skipped."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -62,56 +64,48 @@ class RoundNotes(Value):
 
 
 class RoundStatus(Value):
-    """One pull of the bandit: why it was made, what was expected of it and what it brought."""
+    """A round: why it was planned, its forecast and its result."""
 
     id: int = 0
-    index: Annotated[int, Field(description="Counts a job's rounds in the order they were planned.")]
+    index: Annotated[int, Field(description="Position among the job's rounds, in planning order.")]
     task_index: int
     task_name: str = ""
     weight: Annotated[int, Field(description="How often the model calls the task.")] = 1
-    size: Annotated[int, Field(description="Candidates it was planned with.")] = 0
+    size: Annotated[int, Field(description="Planned number of candidates.")] = 0
     trials: Annotated[int, Field(description="Candidates with an outcome so far.")] = 0
-    failures: Annotated[int, Field(description="How many of them failed.")] = 0
-    policy: Annotated[str, Field(description="Who chose the task; `first-pass` for its first visit.")] = ""
-    score: Annotated[float | None, Field(description="By which it was chosen; compares within a policy.")] = (
+    failures: Annotated[int, Field(description="How many of these failed.")] = 0
+    policy: Annotated[str, Field(description="Policy that chose it; `first-pass`: a first round.")] = ""
+    score: Annotated[float | None, Field(description="The policy's score; comparable within one policy.")] = (
         None
     )
-    why: Annotated[str, Field(description="Why this task and why then, in words.")] = ""
-    forecast: Annotated[RoundForecast | None, Field(description="Null where the planner noted none.")] = None
+    why: Annotated[str, Field(description="Why the policy chose this task at this time, as text.")] = ""
+    forecast: Annotated[RoundForecast | None, Field(description="null: the planner made none.")] = None
     before_us: Annotated[
-        float | None, Field(description="The task's best when the round was planned; null: none was known.")
+        float | None, Field(description="Best latency of the workload before the round; null: unknown.")
     ] = None
-    found_us: Annotated[float | None, Field(description="The best of the round's own candidates so far.")] = (
-        None
-    )
+    found_us: Annotated[float | None, Field(description="Best latency of its own candidates so far.")] = None
     gain_us: Annotated[
         float | None,
-        Field(description="What it took off the weighted total; null while there was nothing to compare."),
+        Field(description="Drop of the job's weighted total; null if `before_us` is null."),
     ] = None
     in_interval: Annotated[
         bool | None,
-        Field(description="Whether the forecast's interval held what a done round found; null: not judged."),
+        Field(description="Whether the result of a done round is in the forecast interval; null: unknown."),
     ] = None
     searcher: str = ""
     cost_model: Annotated[
         str | None,
-        Field(
-            description="The trained model that proposed it; `base:` is a pre-trained one. Null: none did."
-        ),
+        Field(description="Trained cost model that proposed it; `base:`: a pretrained one; null: none."),
     ] = None
     proposal: Annotated[
-        str | None, Field(description="Where a base proposed it: that it did, and which, in words.")
+        str | None, Field(description="If a base model proposed it: a text that names the base.")
     ] = None
-    cost_model_version: Annotated[
-        int | None, Field(description="Null: searched without a trained model.")
-    ] = None
+    cost_model_version: Annotated[int | None, Field(description="null: no trained model was used.")] = None
     state: RoundState
     attempt: int = 0
     worker: str | None = None
-    seconds: Annotated[float | None, Field(description="From its last claim to its end.")] = None
-    reason: Annotated[RoundNotes, Field(description="All that the planner noted, as it noted it.")] = (
-        RoundNotes()
-    )
+    seconds: Annotated[float | None, Field(description="From its last claim by a worker to its end.")] = None
+    reason: Annotated[RoundNotes, Field(description="All notes of the planner, unchanged.")] = RoundNotes()
     error: str = ""
     stats: RoundStats | None = None
     created_at: float = 0.0

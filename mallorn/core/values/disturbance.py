@@ -15,17 +15,16 @@ HINT: Final = "use --wait-for-quiet to time candidates only while the host is qu
 
 
 class Disturbance(Value):
-    """Of some timings together. A quiet host has neither bounds nor lost seconds."""
+    """How other programs disturbed some timings; on a quiet host `bounds` and `lost_sec` are 0."""
 
-    timed: Annotated[int, Field(description="Candidates that ran.")] = 0
-    bounds: Annotated[int, Field(description="Of them, with times that are only upper bounds.")] = 0
-    kept_sec: Annotated[float, Field(description="Of timings that count.")] = 0.0
-    lost_sec: Annotated[float, Field(description="Of timings that were disturbed, and taken again.")] = 0.0
-    rivals: Annotated[float, Field(description="Other programs that wanted a core, in the mean.")] = 0.0
-    cores: Annotated[int, Field(description="That its host has.")] = 0
-    raised: Annotated[bool, Field(description="Whether what is timed goes before others there.")] = True
-    gpu: Annotated[str, Field(description="What slowed a GPU down; empty: nothing that is known.")] = ""
-
+    timed: Annotated[int, Field(description="Candidates that ran on a device.")] = 0
+    bounds: Annotated[int, Field(description="Candidates with times that are only upper bounds.")] = 0
+    kept_sec: Annotated[float, Field(description="Duration of the timings that count.")] = 0.0
+    lost_sec: Annotated[float, Field(description="Duration of disturbed timings that were repeated.")] = 0.0
+    rivals: Annotated[float, Field(description="Mean number of other programs that needed a core.")] = 0.0
+    cores: Annotated[int, Field(description="CPU cores of the device's host.")] = 0
+    raised: Annotated[bool, Field(description="Whether timed kernels run there with raised priority.")] = True
+    gpu: Annotated[str, Field(description="What slowed a GPU down; empty: nothing known.")] = ""
     separate_locks: Annotated[
         bool,
         Field(description="Whether builders may have run, as they share no locks with the device."),

@@ -8,38 +8,38 @@ from mallorn.core.values.base import Value
 
 
 class Rule(Value):
-    """What computes inputs whose dimensions are at most so large."""
+    """The point that computes inputs with dimensions up to these sizes."""
 
     upto: dict[str, int]
-    point: Annotated[int, Field(description="Its place among the points.")]
+    point: Annotated[int, Field(description="Its index in `points`.")]
     first: Annotated[
         str,
-        Field(description="The dimension of which the point takes the first part; empty: it takes all."),
+        Field(description="Dimension of which the point computes only the first part; empty: none."),
     ] = ""
 
 
 class Dynamic(Value):
-    """The free dimensions of a model, and the points: their sizes that are tuned, the largest last."""
+    """The free dimensions of a model, and the points: sizes that are tuned, the largest last."""
 
-    ranges: Annotated[dict[str, list[int]], Field(description="The least and the largest of each dimension.")]
+    ranges: Annotated[dict[str, list[int]], Field(description="Smallest and largest size of each dimension.")]
     inputs: Annotated[
         dict[str, list[int | str]],
-        Field(description="What each input takes: numbers, names of dimensions, and sums of them."),
+        Field(description="Shape of each input: numbers, names of dimensions, and sums of these."),
     ]
     points: Annotated[
         list[dict[str, int]],
-        Field(description="Without dimensions that may be nothing: these are left open."),
+        Field(description="Tuned sizes, without the dimensions that may be 0: these stay free."),
     ]
     padded: Annotated[
-        list[str], Field(description="Dimensions that may be filled up with zeros: results stay the same.")
+        list[str], Field(description="Dimensions that may be padded with zeros without changing the results.")
     ] = []
     divided: Annotated[
-        list[str], Field(description="Dimensions whose parts may be computed one after the other.")
+        list[str], Field(description="Dimensions that may be split into parts, computed one by one.")
     ] = []
     calls: Annotated[
-        list[dict[str, int]], Field(description="Of each point, how often it calls which task.")
+        list[dict[str, int]], Field(description="For each point: number of calls of each task.")
     ] = []
-    rules: Annotated[list[Rule], Field(description="The first that covers the sizes is followed.")] = []
+    rules: Annotated[list[Rule], Field(description="The first rule that covers the sizes applies.")] = []
 
     @property
     def grows(self) -> list[str]:

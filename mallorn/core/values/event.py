@@ -36,11 +36,11 @@ class SubmittedEvent(JobEvent):
 class ImportedEvent(JobEvent):
     kind: Literal["imported"] = "imported"
     tasks: int
-    known: Annotated[int, Field(description="Measurements that the dataset has of them already.")]
+    known: Annotated[int, Field(description="Measurements of these tasks that the dataset already has.")]
 
 
 class FamilyChangedEvent(JobEvent):
-    """A task shares its measurements and its cost model with others than before."""
+    """A task moved to another family, whose measurements and cost model it now shares."""
 
     kind: Literal["family_changed"] = "family_changed"
     task: int
@@ -51,7 +51,7 @@ class FamilyChangedEvent(JobEvent):
 
 
 class RoundPlannedEvent(JobEvent):
-    """The planner opened a round; what else it noted stands beside the reason."""
+    """The planner opened a round; the planner's other notes are further fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -64,12 +64,12 @@ class RoundPlannedEvent(JobEvent):
     score: float | None = None
     why: str = ""
     outlook: Annotated[
-        Outlook | None, Field(description="Null until every task that matters has a time.")
+        Outlook | None, Field(description="null until every task that matters has a time.")
     ] = None
 
 
 class MeasuredEvent(JobEvent):
-    """A few candidates of a round have their outcomes."""
+    """Some candidates of a round have outcomes."""
 
     kind: Literal["measured"] = "measured"
     round: int
@@ -77,7 +77,7 @@ class MeasuredEvent(JobEvent):
     name: str
     trials: int
     failed: int
-    best_us: Annotated[float | None, Field(description="The best of them; null: none is valid.")]
+    best_us: Annotated[float | None, Field(description="Best latency of these; null: none is valid.")]
 
 
 class RoundClosedEvent(JobEvent, RoundStats):
@@ -97,7 +97,7 @@ class RoundReturnedEvent(JobEvent):
 
 
 class RoundPoisonedEvent(JobEvent):
-    """A round broke off three times, or lost ten workers, and is given up."""
+    """A round failed three times, or lost ten workers, and was given up."""
 
     kind: Literal["round_poisoned"] = "round_poisoned"
     round: int
@@ -106,7 +106,7 @@ class RoundPoisonedEvent(JobEvent):
 
 
 class StageReturnedEvent(JobEvent):
-    """An import or a finish broke off and is tried again."""
+    """An import or a finish was interrupted and will be retried."""
 
     kind: Literal["stage_returned"] = "stage_returned"
     state: JobState
@@ -122,28 +122,28 @@ class WarningEvent(JobEvent):
 
 class FinishingEvent(JobEvent):
     kind: Literal["finishing"] = "finishing"
-    why: Annotated[str, Field(description="Why tuning is over, in words.")]
-    outlook: Annotated[
-        Outlook | None, Field(description="What more trials would bring; null: not known.")
-    ] = None
+    why: Annotated[str, Field(description="Why tuning ended, as text.")]
+    outlook: Annotated[Outlook | None, Field(description="What more trials would bring; null: unknown.")] = (
+        None
+    )
 
 
 class CheckedEvent(JobEvent):
-    """The finish decided a task."""
+    """The finish decided which schedule a task gets, if any."""
 
     kind: Literal["checked"] = "checked"
     task: int
     name: str
-    latency_us: Annotated[float | None, Field(description="Null: no candidate won.")]
+    latency_us: Annotated[float | None, Field(description="null: no candidate won.")]
 
 
 class ExportedEvent(JobEvent):
-    """A first version that was checked as a whole can be downloaded; the job goes on to a better one."""
+    """A first version, checked as a whole, can be downloaded; the job continues to improve it."""
 
     kind: Literal["exported"] = "exported"
     sec: Annotated[float, Field(description="Seconds since the job was submitted.")]
     ratio: Annotated[
-        float | None, Field(description="The model's time over onnxruntime's, in turn; null: not timed.")
+        float | None, Field(description="The model's time over onnxruntime's; null: not timed.")
     ] = None
 
 
@@ -158,7 +158,7 @@ class FailedEvent(JobEvent):
     detail: str = ""
     hint: str = ""
     suggest: SuggestedOptions | None = None
-    why: Annotated[str, Field(description="In words, where no error tells.")] = ""
+    why: Annotated[str, Field(description="Reason as text, if there is no error.")] = ""
 
 
 class PausedEvent(JobEvent):

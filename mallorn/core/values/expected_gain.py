@@ -19,23 +19,23 @@ LITTLE: Final = 0.02  # share of the latency by which two jobs without trials ma
 
 
 class Outlook(Value):
-    """What the planner expected at its last decision. Latencies are sums over tasks, times their weights."""
+    """What the planner expected at its last decision. Latencies are weighted sums over tasks."""
 
-    now_us: Annotated[float, Field(gt=0, description="The best that was measured.")]
+    now_us: Annotated[float, Field(gt=0, description="Best measured latencies.")]
     limit_us: Annotated[
         float | None,
         Field(
             gt=0,
-            description="What the machine takes at least: as if it did nothing but compute, or nothing but "
-            "move what goes in and out. Null: its constants are not known.",
+            description="Roofline bound: the machine only computes, or only moves inputs and outputs, "
+            "whichever takes longer. null: its rates are unknown.",
         ),
     ] = None
-    end_us: Annotated[float, Field(description="What is expected at the end of the tuning.")]
+    end_us: Annotated[float, Field(description="Expected at the end of tuning.")]
     gain: Annotated[
         float,
-        Field(description=f"The share of `now_us` that the next {LOOK_AHEAD} trials are expected to win."),
+        Field(description=f"Share of `now_us` that the next {LOOK_AHEAD} trials are expected to save."),
     ]
-    trials: Annotated[int, Field(description="Expected until tuning ends.")] = 0
+    trials: Annotated[int, Field(description="Expected number until tuning ends.")] = 0
 
     @property
     def reached(self) -> float | None:
@@ -62,11 +62,11 @@ class Outlook(Value):
 
 
 class GapClosed(Value):
-    """How far a first guess was from the machine's limit, and what trials won of it."""
+    """How far a task's first guess was from the machine's limit, and what trials won of it."""
 
-    op: Annotated[str, Field(description="The operator.")] = ""
-    open: Annotated[float, Field(description="The logarithm of its time over the limit.")]
-    won: Annotated[float, Field(description="The logarithm of its time over that after trials.")]
+    op: Annotated[str, Field(description="Operator of the task.")] = ""
+    open: Annotated[float, Field(description="Natural logarithm of the guess's time over the limit.")]
+    won: Annotated[float, Field(description="Natural logarithm of the guess's time over the best time.")]
 
     @property
     def share(self) -> float:
@@ -75,17 +75,17 @@ class GapClosed(Value):
 
 
 class TuningGain(Value):
-    """What trials are expected to win after a job without any, as a share of the model's latency."""
+    """Gain that trials would bring after a job without any, as a share of the model's latency."""
 
-    gain: Annotated[float, Field(description="What is expected.")]
-    low: Annotated[float, Field(description="Lower end of the interval that holds it four times in five.")]
-    high: Annotated[float, Field(description="Upper end of it.")]
-    trials: Annotated[int, Field(description="That are expected to win it.")]
-    seconds: Annotated[float, Field(description="What they take.")]
-    tasks: Annotated[list[str], Field(description="Those that win the most, the most first.")] = []
+    gain: Annotated[float, Field(description="Expected gain.")]
+    low: Annotated[float, Field(description="Lower end of its 80 % interval.")]
+    high: Annotated[float, Field(description="Upper end of that interval.")]
+    trials: Annotated[int, Field(description="Number that the forecast assumes.")]
+    seconds: Annotated[float, Field(description="Duration of these trials.")]
+    tasks: Annotated[list[str], Field(description="Tasks with the largest gains, largest first.")] = []
     unseen: Annotated[
         list[str],
-        Field(description="Their operators of which no job with trials tells, in this measuring context."),
+        Field(description="Operators of these tasks without a tuned job in this measuring context."),
     ] = []
 
     @property

@@ -14,56 +14,54 @@ from mallorn.core.values.expected_gain import GapClosed, Outlook, TuningGain
 
 
 class ModelLatency(Value):
-    """How long one run of the whole model takes with one engine, in microseconds."""
+    """Latency of one run of the whole model in one engine, in microseconds."""
 
     median: float
-    low: Annotated[float, Field(description="Lower end of the median's 95 % interval.")]
-    high: Annotated[float, Field(description="Upper end of it.")]
-    bursts: Annotated[list[float], Field(description="What it is the median of.")] = []
+    low: Annotated[float, Field(description="Lower end of the median's 95 % confidence interval.")]
+    high: Annotated[float, Field(description="Upper end of that interval.")]
+    bursts: Annotated[list[float], Field(description="Measured times; `median` is their median.")] = []
 
 
 class Conditions(Value):
-    """How quiet the host was while candidates were timed, and the whole model."""
+    """How quiet the host was while candidates and the whole model were timed."""
 
-    steady: Annotated[bool, Field(description="False: the figures are not certain.")] = True
-    note: Annotated[str, Field(description="What disturbed, in a sentence; empty where nothing did.")] = ""
+    steady: Annotated[bool, Field(description="false: the figures are uncertain.")] = True
+    note: Annotated[str, Field(description="What disturbed the timing, as a sentence; empty: nothing.")] = ""
     trials: Annotated[
-        Disturbance | None, Field(description="What disturbed the job's candidates; null: not known.")
+        Disturbance | None, Field(description="Disturbance of the job's candidates; null: unknown.")
     ] = None
 
 
 class Limits(Value):
-    """How near the tuned model comes to what the machine computes at most."""
+    """How close the tuned model comes to the machine's peak."""
 
-    flop: Annotated[float | None, Field(description="Operations of one run of the model.")] = None
+    flop: Annotated[float | None, Field(description="Floating-point operations of one run.")] = None
     peak_gflops: Annotated[
         float | None,
-        Field(
-            description="What its machine computes at most; null: nobody measured it, or the host was busy."
-        ),
+        Field(description="Peak of the machine; null: not measured, or the host was busy."),
     ] = None
     peak_share: Annotated[
-        float | None, Field(description="Share of it that the tuned model reaches; null: not known.")
+        float | None, Field(description="Share of the peak that the tuned model reaches; null: unknown.")
     ] = None
 
 
 class NotDone(Value):
-    """A step that the finish left out."""
+    """A step that the finish skipped."""
 
     step: str = "a step"
     why: str = "for a reason that was not kept"
-    hint: Annotated[str, Field(description="What would bring it about; may be empty.")] = ""
+    hint: Annotated[str, Field(description="What would make it possible; may be empty.")] = ""
 
 
 class StepSeconds(Value):
-    """What a part of a job took."""
+    """Duration of one step of a job, and the CPU time that it used."""
 
     wall: float
-    processor: Annotated[float | None, Field(description="Of all its processes; null: not known.")] = None
+    processor: Annotated[float | None, Field(description="Of all its processes; null: unknown.")] = None
 
 
 class Swap(Value):
-    """A task whose schedule was exchanged for one that is faster inside the whole model."""
+    """A task whose schedule was replaced by one that is faster inside the whole model."""
 
     task: str
     before_us: float
@@ -71,26 +69,26 @@ class Swap(Value):
 
 
 class BeforeAfter(Value):
-    """The whole model's median latency with several sets of schedules, timed in turn."""
+    """Median latency of the whole model with several sets of schedules, timed in turn."""
 
-    before: Annotated[float, Field(description="With what is fastest alone; without trials, likeliest.")]
-    after: Annotated[float | None, Field(description="With the exchanged ones; null: none were.")] = None
+    before: Annotated[float, Field(description="With each task's winner; without trials, the likeliest.")]
+    after: Annotated[float | None, Field(description="With replaced schedules; null: none were.")] = None
     guesses: Annotated[
         float | None,
         Field(
-            description="With what a job without trials hands out, the best of three first guesses a task; "
-            "null: each task was won by one."
+            description="With the result of a job without trials: the best of three first guesses per "
+            "task. null: first guesses won every task."
         ),
     ] = None
 
 
 class InsideTheModel(Value):
-    """What deciding close contests inside the whole model brought."""
+    """The result of deciding close contests inside the whole model."""
 
-    tasks: Annotated[list[Swap], Field(description="What was exchanged.")] = []
+    tasks: Annotated[list[Swap], Field(description="Tasks whose schedules were replaced.")] = []
     latency_us: BeforeAfter | None = None
-    taken: Annotated[bool, Field(description="Whether the exchanged schedules are handed out.")] = False
-    guessed: Annotated[bool, Field(description="Whether the first guesses are, being the fastest.")] = False
+    taken: Annotated[bool, Field(description="Whether the replaced schedules are exported.")] = False
+    guessed: Annotated[bool, Field(description="Whether the first guesses are exported.")] = False
     seconds: float = 0.0
 
     @property
@@ -104,39 +102,39 @@ class InsideTheModel(Value):
 
 
 class PointTimes(Value):
-    """The whole model at one of the sizes of a range that are tuned."""
+    """Latency of the whole model at one of the tuned sizes of a range of shapes."""
 
     sizes: dict[str, int]
     latency_us: Annotated[dict[str, ModelLatency | None], Field(description="By engine.")] = {}
     error: Annotated[
-        float | None, Field(description="Largest relative error against onnxruntime; null: not known.")
+        float | None, Field(description="Largest relative error against onnxruntime; null: unknown.")
     ] = None
 
 
 class BesidePrograms(Value):
-    """The whole model's median latency beside so many other programs, in microseconds."""
+    """Median latency of the whole model while other programs run, in microseconds."""
 
     programs: int
-    alone_us: Annotated[float, Field(description="With what is fastest alone.")]
+    alone_us: Annotated[float, Field(description="With schedules for an idle host.")]
     loaded_us: Annotated[
-        float | None, Field(description="With what is fastest beside others; null: that is the same.")
+        float | None, Field(description="With schedules for a busy host; null: they are the same.")
     ] = None
 
 
 class Contention(Value):
-    """What another version of the schedules, for busy machines, brings."""
+    """The result of looking for a second version of the schedules, for busy hosts."""
 
-    tasks: Annotated[list[Swap], Field(description="What differs, by times beside the most programs.")] = []
+    tasks: Annotated[list[Swap], Field(description="Tasks that differ, timed under the highest load.")] = []
     loads: Annotated[list[BesidePrograms], Field(description="Both versions, timed in turn.")] = []
     wins_from: Annotated[
         int | None,
-        Field(description="Programs from which on the other version wins, and is exported; null: never."),
+        Field(description="Number of programs from which on that version wins and is exported; null: never."),
     ] = None
     seconds: float = 0.0
 
 
 class Source(StrEnum):
-    """What a schedule rests on that was chosen without measuring."""
+    """What a schedule is based on that was chosen without measuring."""
 
     SAME = "same"  # measurements of the same workload
     NEAR = "near"  # measurements of the same loops in other sizes
@@ -146,7 +144,7 @@ class Source(StrEnum):
 
 
 class Sure(StrEnum):
-    """How much one may rely on such a schedule."""
+    """How reliable a schedule is that was chosen without measuring."""
 
     MEASURED = "measured"  # measured on the job's own kind of device
     LIKELY = "likely"  # derived from measurements of other devices, sizes or networks
@@ -154,48 +152,46 @@ class Sure(StrEnum):
 
 
 class Answered(Value):
-    """The schedule of a task that was chosen without measuring."""
+    """The schedule of a task, chosen without measuring."""
 
     source: Source
-    because: Annotated[str, Field(description="What it rests on, in words.")]
+    because: Annotated[str, Field(description="What the choice is based on, as text.")]
     sure: Sure
     expected_us: Annotated[
-        float | None, Field(description="As it was timed before, on this target; null: nobody has.")
+        float | None, Field(description="Latency measured earlier on this target; null: none was.")
     ] = None
-    checked: Annotated[
-        bool, Field(description="Whether it was built, run, and what it computes is right.")
-    ] = False
+    checked: Annotated[bool, Field(description="Whether it was built and run with correct results.")] = False
 
 
 class FinishReport(Value):
-    """What a finish found out."""
+    """The result of a finish."""
 
     found: Annotated[int | None, Field(description="Workloads of the model that have a schedule.")] = None
-    of: Annotated[int | None, Field(description="Workloads that the model has.")] = None
+    of: Annotated[int | None, Field(description="Workloads of the model.")] = None
     missing: Annotated[list[str], Field(description="Workloads without a schedule.")] = []
-    without_schedule: Annotated[list[str], Field(description="Tasks that no candidate won.")] = []
+    without_schedule: Annotated[list[str], Field(description="Tasks for which no candidate won.")] = []
     tasks_us: Annotated[
         dict[str, float], Field(description="Median latency of each task's schedule, measured again.")
     ] = {}
     without_time: Annotated[
-        list[str], Field(description="Tasks whose schedule is exported although no clock saw its kernel.")
+        list[str], Field(description="Tasks whose schedule is exported although its kernel was not timed.")
     ] = []
     latency_us: Annotated[
         dict[str, ModelLatency | None],
-        Field(description="The whole model's by engine: `untuned`, `tuned`, `onnxruntime`."),
+        Field(description="Of the whole model, by engine: `untuned`, `tuned`, `onnxruntime`."),
     ] = {}
     points: Annotated[
         list[PointTimes],
-        Field(description="Of a job for a range of shapes: each of its points; the rest tells of the last."),
+        Field(description="For a range of shapes: each tuned size; other fields report on the last."),
     ] = []
-    conditions: Annotated[Conditions | None, Field(description="Null: the model was not timed.")] = None
+    conditions: Annotated[Conditions | None, Field(description="null: the model was not timed.")] = None
     not_timed: Annotated[str, Field(description="Why the model was not timed; of earlier versions.")] = ""
     inside_the_model: Annotated[
-        InsideTheModel | None, Field(description="Null: there was nothing to decide, or no time for it.")
+        InsideTheModel | None, Field(description="null: no close contest, or no time or memory to decide it.")
     ] = None
-    contention: Annotated[Contention | None, Field(description="Null: it was not asked for.")] = None
+    contention: Annotated[Contention | None, Field(description="null: not requested, or skipped.")] = None
     found_by: Annotated[
-        dict[str, int], Field(description="Tasks by how their schedules were found: `default`, `mutation`.")
+        dict[str, int], Field(description="Number of tasks by search method, such as `default`, `mutation`.")
     ] = {}
     answers: Annotated[
         dict[str, Answered],
@@ -208,30 +204,30 @@ class FinishReport(Value):
         float | None, Field(description="Largest relative error against onnxruntime.")
     ] = None
     outlook: Annotated[
-        Outlook | None, Field(description="What the planner expected when tuning ended; null: not known.")
+        Outlook | None, Field(description="The planner's forecast when tuning ended; null: unknown.")
     ] = None
     tuning_gain: Annotated[
         TuningGain | None,
-        Field(description="What trials would win; null: the job had some, or its machine is not measured."),
+        Field(description="Expected gain from trials; null: the job had trials, or no measured machine."),
     ] = None
     gaps: Annotated[
-        list[GapClosed], Field(description="A task each; empty: no trials, or its machine is not measured.")
+        list[GapClosed], Field(description="One per timed task; empty: no trials, or no measured machine.")
     ] = []
-    limits: Annotated[Limits | None, Field(description="Null: the model was not timed.")] = None
+    limits: Annotated[Limits | None, Field(description="null: the model was not timed.")] = None
     measured_by: Annotated[
-        str, Field(description="The measurer; empty in those of earlier versions, which had devices.")
+        str, Field(description="Name of the measurer; empty in earlier versions, which used devices.")
     ] = ""
-    trials: Annotated[int | None, Field(description="Spent when the finish ended.")] = None
+    trials: Annotated[int | None, Field(description="Trials made until the finish ended.")] = None
     outcomes: Annotated[dict[str, int], Field(description="Trials by outcome.")] = {}
-    finish_sec: Annotated[float | None, Field(description="How long the finish took.")] = None
+    finish_sec: Annotated[float | None, Field(description="Duration of the finish.")] = None
     seconds: Annotated[
         dict[str, StepSeconds],
         Field(
-            description="Where the time of a job went apart from trials, by step: `import`, `probe`, "
-            "`propose`, `decide`, `build`, `check`, `time`, `export`, `compare`, `rest`."
+            description="Duration of a job's steps, without trials: `import`, `probe`, `propose`, "
+            "`decide`, `build`, `check`, `time`, `export`, `compare`, `rest`."
         ),
     ] = {}
-    not_done: Annotated[list[NotDone], Field(description="Steps that were left out.")] = []
+    not_done: Annotated[list[NotDone], Field(description="Steps that were skipped.")] = []
 
     @property
     def steady(self) -> bool:

@@ -10,15 +10,15 @@ from mallorn.core.states import RoundState, StageKind
 from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
 
-PRIVATE: Final = "Null: another owner's."
+PRIVATE: Final = "null: the job of another owner."
 LOCKS: Final = (
-    "Names the file on which it locks the processors of its host. Processes of one host that name another "
-    "file do not wait for each other. Empty: it did not say."
+    "File on which it locks the CPUs of its host. Processes on one host with different files do "
+    "not wait for each other. Empty: not reported."
 )
 
 
 class DeviceState(StrEnum):
-    """What a device does. Of one that stopped the tracker says so; one that is silent nobody asks after."""
+    """State of a device: `stopped` if the tracker no longer lists it, `silent` if not seen lately."""
 
     MEASURING = "measuring"
     IDLE = "idle"
@@ -27,7 +27,7 @@ class DeviceState(StrEnum):
 
 
 class WorkerState(StrEnum):
-    """What a worker does. One that stopped has said so; one that is silent may have died."""
+    """State of a worker: `stopped` if it said so, `silent` if it may be dead."""
 
     BUSY = "busy"
     IDLE = "idle"
@@ -39,25 +39,25 @@ AT_WORK: Final = WorkerState.BUSY, WorkerState.IDLE
 
 
 class DeviceInfo(Value):
-    """What a device said of itself and its host."""
+    """What a device reported about itself and its host."""
 
     address: str = ""
     hostname: str = ""
-    machine: Annotated[str, Field(description="Its instruction set, as `x86_64`.")] = ""
+    machine: Annotated[str, Field(description="Instruction set, such as `x86_64`.")] = ""
     cpu_model: str = ""
     cores: int | None = None
-    governor: Annotated[str, Field(description="How the kernel sets the clock of its cores.")] = ""
-    accelerator: Annotated[str, Field(description="The GPU's name; empty on a CPU.")] = ""
+    governor: Annotated[str, Field(description="CPU frequency governor of the kernel.")] = ""
+    accelerator: Annotated[str, Field(description="Name of the GPU; empty on a CPU.")] = ""
     gpu_index: Annotated[
-        int | None, Field(description="Of the GPU, among those of its host that the device saw.")
+        int | None, Field(description="Index of the GPU among those that the device sees.")
     ] = None
-    gpu_uuid: Annotated[str, Field(description="Of the GPU, as `nvidia-smi -L` shows it.")] = ""
-    gpu_memory_bytes: Annotated[int | None, Field(description="That the GPU has.")] = None
-    gpu_driver: Annotated[str, Field(description="Version of the GPU's driver.")] = ""
-    is_local: Annotated[bool, Field(description="Its target is what the host was found to be.")] = False
+    gpu_uuid: Annotated[str, Field(description="UUID of the GPU, as in `nvidia-smi -L`.")] = ""
+    gpu_memory_bytes: Annotated[int | None, Field(description="Size of the GPU's memory.")] = None
+    gpu_driver: Annotated[str, Field(description="Driver version of the GPU.")] = ""
+    is_local: Annotated[bool, Field(description="Whether its target was detected on its host.")] = False
     sandbox: Annotated[
         str,
-        Field(description="Walls around what it measures: `full`, `off`, or what is missing."),
+        Field(description="Sandbox of measured code: `full`, `off`, or what is missing."),
     ] = ""
     locks: Annotated[str, Field(description=LOCKS)] = ""
     busy: bool = False
@@ -72,13 +72,13 @@ class DeviceInfo(Value):
 
 
 class DeviceMachine(Value):
-    """What was found out about a device's machine, once for all devices like it."""
+    """The measured machine of a device, shared by all devices of its class."""
 
-    machine: Annotated[Machine | None, Field(description="Null: it is not measured.")] = None
+    machine: Annotated[Machine | None, Field(description="null: it is not measured.")] = None
     why: Annotated[str, Field(description="Why it is not measured.")] = ""
-    at: Annotated[float | None, Field(description="When that was found out, by the database's clock.")] = None
+    at: Annotated[float | None, Field(description="When it was last probed, by the database's clock.")] = None
     builder: Annotated[
-        str, Field(description="TVM's version and the digest of the code that measured it; may be empty.")
+        str, Field(description="TVM version and digest of the code that measured it; may be empty.")
     ] = ""
 
     def seen_by(self, builder: str) -> Machine | None:
@@ -89,47 +89,47 @@ class DeviceMachine(Value):
 
 
 class WorkerInfo(Value):
-    """What a worker said of itself."""
+    """What a worker reported about itself."""
 
     pid: int | None = None
-    tunes: Annotated[bool, Field(description="False: it imports models alone.")] = True
+    tunes: Annotated[bool, Field(description="false: it only imports models.")] = True
     cost_models: Annotated[
-        list[str] | None, Field(description="Those whose libraries it has; null: it did not say.")
+        list[str] | None, Field(description="Those whose libraries it has; null: not reported.")
     ] = None
-    tvm_version: Annotated[str, Field(description="What it builds with; empty: it did not say.")] = ""
+    tvm_version: Annotated[str, Field(description="TVM that it builds with; empty: not reported.")] = ""
     builder: Annotated[
         str,
-        Field(description="TVM's version and the digest of the code around it; empty: it did not say."),
+        Field(description="TVM version and digest of the code around it; empty: not reported."),
     ] = ""
     sandbox: Annotated[
         str,
-        Field(description="Walls around its helper processes: `full`, `off`, or what is missing."),
+        Field(description="Sandbox of its child processes: `full`, `off`, or what is missing."),
     ] = ""
     locks: Annotated[str, Field(description=LOCKS)] = ""
     stopped: bool = False
     resting: Annotated[
-        str, Field(description="Why it takes no work for now: what its host lacks; empty: it does.")
+        str, Field(description="What its host lacks, so that it takes no work; empty: nothing.")
     ] = ""
     roll_call_error: Annotated[
-        str, Field(description="Why its last look at the devices came to nothing; empty: it did not.")
+        str, Field(description="Why it could not list the devices just now; empty: it could.")
     ] = ""
 
 
 class DeviceStatus(Value):
-    """One measuring endpoint."""
+    """A device that measures candidates."""
 
     id: int
     name: str
     target: Annotated[str, Field(description="Canonical JSON.")]
-    host_id: Annotated[str, Field(description="Equal for all that share a machine.")]
-    host_class: Annotated[str, Field(description="Equal for machines whose times compare.")]
+    host_id: Annotated[str, Field(description="Equal for all devices and workers of a host.")]
+    host_class: Annotated[str, Field(description="Equal for hosts whose times compare.")]
     threads: int
     tvm_version: str
     info: DeviceInfo
-    machine: Annotated[
-        DeviceMachine | None, Field(description="Null: nobody has tried to measure it yet.")
-    ] = None
-    busy: Annotated[bool, Field(description="A session holds it right now.")]
+    machine: Annotated[DeviceMachine | None, Field(description="null: nobody has tried to measure it.")] = (
+        None
+    )
+    busy: Annotated[bool, Field(description="Whether a session holds it right now.")]
     state: DeviceState
     last_seen: float
     seen_sec: Annotated[float, Field(description="Seconds since it was last seen.")]
@@ -137,25 +137,25 @@ class DeviceStatus(Value):
 
 
 class WithdrawIn(Value):
-    """Which of a device's measurements to take back."""
+    """Which of a device's measurements to withdraw."""
 
     since: Annotated[
-        float | None, Field(description="Seconds since the epoch; null: all that it ever measured.")
+        float | None, Field(description="Earliest time, seconds since the epoch; null: all measurements.")
     ] = None
-    dry_run: Annotated[bool, Field(description="Only count.")] = False
+    dry_run: Annotated[bool, Field(description="Only count them.")] = False
 
 
 class Withdrawn(Value):
-    """What is taken back with a device."""
+    """What is withdrawn with a device's measurements."""
 
     measurements: int
-    schedules: Annotated[int, Field(description="Chosen by such a measurement.")]
-    cost_models: Annotated[int, Field(description="Active ones that may have learned from it.")]
-    jobs: Annotated[list[str], Field(description="Whose exports hold such schedules.")]
+    schedules: Annotated[int, Field(description="Chosen because of such a measurement.")]
+    cost_models: Annotated[int, Field(description="Active ones that may be trained on one.")]
+    jobs: Annotated[list[str], Field(description="Jobs that exported such schedules.")]
 
 
 class WorkerStatus(Value):
-    """One worker slot."""
+    """A worker process."""
 
     id: str
     host_id: str
@@ -181,7 +181,7 @@ def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStat
 
 
 class RoundOnWorker(Value):
-    """A round on a worker, with what it did on one device."""
+    """A round on a worker, with its trials on one device."""
 
     round_id: int
     job_id: Annotated[str | None, Field(description=PRIVATE)]
@@ -190,10 +190,10 @@ class RoundOnWorker(Value):
     task_name: Annotated[str | None, Field(description=PRIVATE)]
     state: RoundState
     worker: str
-    device: Annotated[str | None, Field(description="Null: nothing was timed yet.")]
+    device: Annotated[str | None, Field(description="null: nothing was timed yet.")]
     trials: Annotated[int, Field(description="Candidates with an outcome on this device.")]
     failures: int
-    measuring_sec: Annotated[float, Field(description="How long they held the device.")]
+    measuring_sec: Annotated[float, Field(description="How long these held the device.")]
     started_at: Annotated[float, Field(description="When its last attempt began.")]
     finished_at: float | None
 
@@ -208,17 +208,17 @@ class StageOnWorker(Value):
     worker: str
     started_at: float
     finished_at: Annotated[
-        float | None, Field(description="Null: it goes on. Of a dead worker when it was last seen.")
+        float | None, Field(description="null: it still runs. For a dead worker: when it was last seen.")
     ]
 
 
 class FleetActivity(Value):
-    """What ran within a window that ends now, and what waits."""
+    """What ran within a time window that ends now, and what waits."""
 
     now: Annotated[float, Field(description="By the database's clock.")]
     since: float
     stints: Annotated[list[RoundOnWorker], Field(description="Rounds, by start.")]
-    stages: Annotated[list[StageOnWorker], Field(description="What workers did besides, by start.")]
-    complete: Annotated[bool, Field(description="False: older rounds or stages of the window were left out.")]
+    stages: Annotated[list[StageOnWorker], Field(description="Other work of workers, by start.")]
+    complete: Annotated[bool, Field(description="false: older rounds or stages in the window were omitted.")]
     queued_rounds: Annotated[int, Field(description="Planned rounds that no worker has begun.")]
-    jobs: Annotated[dict[str, int], Field(description="Jobs of all owners that have not ended, by state.")]
+    jobs: Annotated[dict[str, int], Field(description="Active jobs of all owners, by state.")]

@@ -17,32 +17,30 @@ class TensorSpec(Value):
 
 
 class GraphStep(Value):
-    """One pass, with the calls and functions of the graph before and after it."""
+    """One pass, with the numbers of operator calls and functions before and after it."""
 
-    name: Annotated[str, Field(alias="pass", description="The pass, by its dotted name below `tvm`.")]
+    name: Annotated[str, Field(alias="pass", description="Dotted name of the pass, below `tvm`.")]
     ops_before: int = 0
     ops_after: int = 0
     functions_before: int = 0
     functions_after: int = 0
-    skipped: Annotated[
-        str, Field(description="Why TVM refused it, where it was passed over; else empty.")
-    ] = ""
-    error: Annotated[str, Field(description="What it raised on calls that it left; else empty.")] = ""
+    skipped: Annotated[str, Field(description="Why TVM refused the pass, if it was skipped; else empty.")] = (
+        ""
+    )
+    error: Annotated[str, Field(description="Error on calls that it left unchanged; else empty.")] = ""
 
 
 class RecipeStep(Value):
-    """A pass of a recipe, as the exported script repeats it."""
+    """A pass of a recipe, as the exported script applies it."""
 
-    name: Annotated[str, Field(alias="pass", description="The pass, by its dotted name below `tvm`.")]
+    name: Annotated[str, Field(alias="pass", description="Dotted name of the pass, below `tvm`.")]
     args: list[JsonValue] = []
-    optional: Annotated[bool, Field(description="Passed over where TVM refuses the model.")] = False
-    left_out: Annotated[str, Field(description="Why it does not run on this model; empty where it runs.")] = (
-        ""
-    )
+    optional: Annotated[bool, Field(description="Skipped if TVM refuses the model.")] = False
+    left_out: Annotated[str, Field(description="Why it does not run on this model; empty if it does.")] = ""
 
 
 class StoredRecipe(Value):
-    """The passes before and after schedules are applied: from the import on, a part of the job."""
+    """The passes before and after schedules are applied; stored with the job at its import."""
 
     name: str = ""
     version: int = 0
@@ -51,34 +49,34 @@ class StoredRecipe(Value):
 
 
 class CopyLeft(Value):
-    """A function that computes nothing, as a transpose, and the operator that asks for it."""
+    """A function that only moves data, such as a transpose, and the operator that requires it."""
 
     function: str
     kind: Annotated[str, Field(description="transpose, concatenation, pad, slice or copy.")]
-    asked_by: Annotated[str, Field(description="Its reader, or what has no other layout; by its kind.")]
+    asked_by: Annotated[str, Field(description="Kind of its reader, or of an operator with a fixed layout.")]
     calls: int = 1
 
 
 class GraphReport(Value):
-    """What an import found out. Every key may be missing: earlier versions knew fewer."""
+    """The result of an import. Every key may be missing: earlier versions had fewer."""
 
     inputs: list[TensorSpec] = []
     outputs: list[TensorSpec] = []
     input_ranges: Annotated[
-        dict[str, list[int]], Field(description="Of integer inputs, which the model's look-ups bound.")
+        dict[str, list[int]], Field(description="Of integer inputs; they keep the model's lookups in bounds.")
     ] = {}
     onnx_operators: Annotated[dict[str, int], Field(description="Nodes of the ONNX graph by operator.")] = {}
     operators_before: Annotated[
         dict[str, int], Field(description="Calls by operator before the passes.")
     ] = {}
-    operators_after: Annotated[dict[str, int], Field(description="Calls by operator after them.")] = {}
+    operators_after: Annotated[dict[str, int], Field(description="Calls by operator after the passes.")] = {}
     copies: Annotated[
-        list[CopyLeft], Field(description="Functions that only move data, and are left after the passes.")
+        list[CopyLeft], Field(description="Functions that only move data and remain after the passes.")
     ] = []
-    steps: Annotated[list[GraphStep], Field(description="The passes, in their order.")] = []
+    steps: Annotated[list[GraphStep], Field(description="The passes, in the order in which they ran.")] = []
     recipe: StoredRecipe = StoredRecipe()
     dynamic: Annotated[
-        Dynamic | None, Field(description="Of a job for a range of shapes; shapes here are the largest.")
+        Dynamic | None, Field(description="For a range of shapes; shapes in this report are the largest.")
     ] = None
     tvm_version: str = ""
-    code: Annotated[str, Field(description="Digest of the code that found it out.")] = ""
+    code: Annotated[str, Field(description="Digest of the code that wrote this report.")] = ""

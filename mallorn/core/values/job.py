@@ -14,32 +14,32 @@ from mallorn.core.values.verdict import Verdict
 
 
 class JobProgress(Value):
-    """How far a job is."""
+    """Progress of a job."""
 
-    trials: Annotated[int, Field(description="Candidates handed to a builder so far.")] = 0
-    in_flight: Annotated[int, Field(description="Candidates of open rounds that have no outcome yet.")] = 0
+    trials: Annotated[int, Field(description="Candidates passed to a builder so far.")] = 0
+    in_flight: Annotated[int, Field(description="Candidates of open rounds without an outcome.")] = 0
     failures: Annotated[dict[str, int], Field(description="Failed candidates by outcome.")] = {}
     left_unbuilt: Annotated[
-        int, Field(description="Candidates that were not built by choice: they unroll too far.")
+        int, Field(description="Candidates left unbuilt on purpose: they unroll too far.")
     ] = 0
     tasks: int = 0
     tasks_measured: Annotated[int, Field(description="Tasks with a valid time.")] = 0
     estimated_us: Annotated[
         float | None,
         Field(
-            description="Sum over tasks of best latency times weight; null until every task that was given a "
-            "round has a time or is given up."
+            description="Sum over tasks of best latency times weight; null until every task with a round "
+            "has a time or is given up."
         ),
     ] = None
 
 
 class JobWarning(Value):
-    """Something that went wrong without ending the job."""
+    """A problem that did not end the job."""
 
-    source: Annotated[str, Field(description="Who has trouble, as `searcher my_package:Mine`.")] = ""
+    source: Annotated[str, Field(description="What failed, such as `searcher my_package:Mine`.")] = ""
     message: str = ""
-    hint: Annotated[str, Field(description="What to do about it; empty where nothing is known to help.")] = ""
-    count: Annotated[int, Field(description="How often it went wrong in the same way.")] = 1
+    hint: Annotated[str, Field(description="What to do about it; empty if nothing is known to help.")] = ""
+    count: Annotated[int, Field(description="How often the same problem occurred.")] = 1
 
 
 class SuggestedOptions(Value):
@@ -49,18 +49,18 @@ class SuggestedOptions(Value):
 
 
 class JobStatus(Value):
-    """One job."""
+    """A job with its state, progress and reports."""
 
     id: str
-    owner: Annotated[str, Field(description="The name of the key that submitted it.")] = ""
+    owner: Annotated[str, Field(description="Owner who submitted it.")] = ""
     name: str = ""
     model_id: str = ""
     target: Annotated[str, Field(description="Canonical JSON.")] = ""
     trials: Annotated[
         int | None,
         Field(
-            description="The budget, as raised by later resumes; null: no limit but the minutes, and without "
-            "those as many as are worth their seconds."
+            description="Budget, with the trials of later resumes; null: limited by `minutes` or, without "
+            "them, to as many as are worth their time."
         ),
     ] = None
     minutes: float | None = None
@@ -68,33 +68,33 @@ class JobStatus(Value):
     priority: int = 0
     options: KeptOptions = KeptOptions()
     state: JobState
-    reason: Annotated[str, Field(description="What it waits for, or why it ended, in words.")] = ""
+    reason: Annotated[str, Field(description="Why it waits, or why it ended, as text.")] = ""
     cause: Annotated[
         Cause,
         Field(
-            description="Of the reason, for programs. `owner`: its owner paused it. `no_device`: no device "
-            "of its target answers; `not_here`: nor can the service's own machine run one; `unlike`: times "
-            "of those that answer do not compare with the job's. `other`: the rest."
+            description="Cause of `reason`. `owner`: its owner paused it. `no_device`: no device of its "
+            "target answers; `not_here`: nor can the service's machine run one; `unlike`: the "
+            "times of those that answer do not compare with the job's. `other`: any other."
         ),
     ] = Cause.OTHER
-    suggest: Annotated[SuggestedOptions | None, Field(description="Null unless the job failed so.")] = None
+    suggest: Annotated[SuggestedOptions | None, Field(description="null: no options are suggested.")] = None
     warnings: Annotated[
-        list[JobWarning], Field(description="What went wrong without ending the job, the oldest first.")
+        list[JobWarning], Field(description="Problems that did not end the job, the oldest first.")
     ] = []
     progress: JobProgress = JobProgress()
     graph: Annotated[GraphReport | None, Field(description="The importer's report.")] = None
     report: Annotated[FinishReport | None, Field(description="The finish's report.")] = None
     outlook: Annotated[
-        Outlook | None, Field(description="What is to come; null until every task that matters has a time.")
+        Outlook | None, Field(description="Forecast; null until every task that matters has a time.")
     ] = None
     verdict: Annotated[Verdict | None, Field(description="How good the result is, and what to do next.")] = (
         None
     )
     exported: Annotated[bool, Field(description="Whether its schedules can be downloaded.")] = False
     export_deleted_at: Annotated[
-        float | None, Field(description="When its exported files were deleted; null: they were not.")
+        float | None, Field(description="When its exported files were deleted; null: not deleted.")
     ] = None
-    archived: Annotated[bool, Field(description="Whether it was taken out of the list.")] = False
+    archived: Annotated[bool, Field(description="Whether the list of jobs leaves it out.")] = False
     created_at: float = 0.0
     started_at: float | None = None
     finished_at: float | None = None
@@ -127,7 +127,7 @@ class JobStatus(Value):
 
 
 class TaskStatus(Value):
-    """One row of MetaSchedule's table."""
+    """A task of a job, with the columns of MetaSchedule's table."""
 
     index: int
     name: str
@@ -139,14 +139,14 @@ class TaskStatus(Value):
     stock_us: Annotated[
         float | None,
         Field(
-            description="The least time that imported logs of stock MetaSchedule tell of it on this target, "
-            "taken on a host that they do not name; null: no log tells of it."
+            description="Best time on this target in imported logs of stock MetaSchedule, whose host is "
+            "not known; null: none."
         ),
     ] = None
     trials: int = 0
     failures: int = 0
     state: TaskState
-    reason: Annotated[str, Field(description="Why no more rounds are planned, in words.")] = ""
-    family: Annotated[str, Field(description="With which tasks it shares a cost model.")] = ""
-    family_why: Annotated[str, Field(description="Why it is in that family, in words.")] = ""
+    reason: Annotated[str, Field(description="Why no more rounds are planned, as text.")] = ""
+    family: Annotated[str, Field(description="Family of tasks that share a cost model.")] = ""
+    family_why: Annotated[str, Field(description="Why it is in that family, as text.")] = ""
     workload: Annotated[str, Field(description="The workload's key.")] = ""

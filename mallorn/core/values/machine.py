@@ -19,36 +19,34 @@ Argument = tuple[str, str, Sequence[int]]  # role, type and shape, as stored in 
 
 
 class Cache(Value):
-    """One level of the cache, or memory behind all of them."""
+    """One level of cache, or the memory behind all levels."""
 
-    bytes: Annotated[int, Field(ge=1, description="What one core may fill of it.")]
-    gbytes_per_sec: Annotated[float, Field(gt=0, description="What one core reads of it.")]
+    bytes: Annotated[int, Field(ge=1, description="Bytes that one core may fill.")]
+    gbytes_per_sec: Annotated[float, Field(gt=0, description="GB/s that one core reads.")]
 
 
 class Machine(Value):
-    """What schedules are made for: measured on a device, or assumed of its target until one was.
+    """Peak rates and sizes of a machine, measured on a device or else assumed from its target.
 
-    A vector is a register of float32 numbers as wide as pays: a machine that splits wide ones in two may
-    be faster with narrow ones. Of a GPU a core is a multiprocessor, a vector a warp's register, `in_flight`
-    the threads of a core, and the first cache its shared memory.
+    `lanes` is the fastest vector width, not always the widest: some machines split wide vectors in
+    two. On a GPU a core is a multiprocessor, a vector is a warp's register, `in_flight` is the
+    number of a core's threads, and the first cache is shared memory.
     """
 
     cores: Annotated[int, Field(ge=1)]
     lanes: Annotated[int, Field(ge=1, description="float32 numbers in a vector.")]
-    registers: Annotated[int, Field(ge=1, description="Vectors that are summed side by side, unspilled.")]
-    in_flight: Annotated[int, Field(ge=1, description="Sums at once, below which a core waits for them.")]
-    core_gflops: Annotated[float, Field(gt=0, description="float32 products and sums of one core.")]
-    gflops: Annotated[
-        dict[str, float], Field(description="Products and sums of all cores at once, by type.")
-    ] = {}
-    caches: Annotated[tuple[Cache, ...], Field(description="Nearest to the core first.")] = ()
-    memory_gbytes_per_sec: Annotated[float, Field(gt=0, description="What all cores read at once.")]
-    fork_us: Annotated[float, Field(ge=0, description="Until a parallel loop has begun on all cores.")]
+    registers: Annotated[int, Field(ge=1, description="Vector sums that fit in registers, without spills.")]
+    in_flight: Annotated[int, Field(ge=1, description="Sums that a core must overlap to avoid waiting.")]
+    core_gflops: Annotated[float, Field(gt=0, description="float32 peak of one core.")]
+    gflops: Annotated[dict[str, float], Field(description="Peak of all cores together, by data type.")] = {}
+    caches: Annotated[tuple[Cache, ...], Field(description="The one nearest to the core first.")] = ()
+    memory_gbytes_per_sec: Annotated[float, Field(gt=0, description="GB/s that all cores read together.")]
+    fork_us: Annotated[float, Field(ge=0, description="Time to start a parallel loop on all cores.")]
     gpu: bool = False
-    measured: Annotated[bool, Field(description="False: assumed of the target.")] = False
+    measured: Annotated[bool, Field(description="false: assumed from the target.")] = False
     disturbed: Annotated[
         bool,
-        Field(description="Others had its processors meanwhile: it may compute more, and is measured again."),
+        Field(description="Other programs disturbed the probes: it may be faster, and is measured again."),
     ] = False
 
 

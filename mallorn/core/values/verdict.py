@@ -9,7 +9,7 @@ from mallorn.core.values.base import Value
 
 
 class Level(StrEnum):
-    """How good a job's result is; `none` where there is nothing to judge."""
+    """How good a job's result is; `none` if there is nothing to judge."""
 
     GOOD = "good"  # as fast as onnxruntime, or faster
     FAIR = "fair"  # slightly slower, uncertain, or compared only with TVM's default build
@@ -18,7 +18,7 @@ class Level(StrEnum):
 
 
 class Beside(Value):
-    """The tuned model beside onnxruntime, as the whole verdict judges it."""
+    """The tuned model compared with onnxruntime, by the same rules as the verdict."""
 
     level: Annotated[
         Level,
@@ -26,7 +26,7 @@ class Beside(Value):
     ]
     words: Annotated[
         str,
-        Field(description="As `as fast`, `1.4 times faster`, `7 % slower` or `0.98 to 1.12 times as fast`."),
+        Field(description="For example `as fast`, `7 % slower` or `0.98 to 1.12 times as fast`."),
     ]
 
     def __str__(self) -> str:
@@ -34,19 +34,20 @@ class Beside(Value):
 
 
 class Verdict(Value):
-    """What a job's figures mean."""
+    """How good a job's result is, and what to do next."""
 
     level: Annotated[
         Level,
         Field(
-            description="`good`: as fast as onnxruntime or faster. `fair`: little slower, uncertain, or "
-            "compared with TVM's default build alone. `poor`: slower, or failed. `none`: nothing to judge."
+            description="`good`: at least as fast as onnxruntime. `fair`: a bit slower, uncertain, or "
+            "compared only with TVM's default build. `poor`: slower, or failed. `none`: not "
+            "judged."
         ),
     ]
-    summary: Annotated[str, Field(description="The judgement in one line.")]
-    next: Annotated[str, Field(description="A command to type next; empty where nothing is left to do.")] = ""
+    summary: Annotated[str, Field(description="The verdict in one line.")]
+    next: Annotated[str, Field(description="The next command to type; empty if nothing is left to do.")] = ""
     beside: Annotated[
-        Beside | None, Field(description="How it stands beside onnxruntime; null where that was not timed.")
+        Beside | None, Field(description="Comparison with onnxruntime; null: it was not timed.")
     ] = None
 
     def __str__(self) -> str:
