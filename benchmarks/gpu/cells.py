@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from workers.device.detect_host import host_fingerprint
+
 Value: TypeAlias = "str | int | float | bool | list[Value] | dict[str, Value] | None"
 Row: TypeAlias = "dict[str, Value]"
 
@@ -91,9 +93,7 @@ def keep_origin(cells: Cells, origin: Path) -> None:
     """Store the kernels' origin and this machine's processor and Python, once."""
     if "origin" in cells or not origin.exists():
         return
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = {line.partition(": ")[2] for line in lines if line.startswith("model name")}
-    machine: Row = {"cpu": ", ".join(sorted(models)), "cores": os.cpu_count() or 1}
+    machine: Row = {name: fact for name, fact in dict(host_fingerprint()).items() if name != "hostname"}
     local: Row = {"machine": machine, "python_there": platform.python_version()}
     cells.keep("origin", ok=True, **json.loads(origin.read_text()), **local)
 

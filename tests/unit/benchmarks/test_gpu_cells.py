@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.gpu.cells import BEGUN, Cells, Row, Unfinished
+from benchmarks.gpu.cells import BEGUN, Cells, Row, Unfinished, keep_origin
 
 
 def counted(calls: list[str]) -> Row:
@@ -80,3 +80,17 @@ def test_a_measurement_may_tell_of_names_and_seconds(tmp_path: Path) -> None:
     cells.measure("compiled", lambda: {"name": "a", "seconds": 3.0, "cell_size": 1})
     (row,) = cells.rows()
     assert (row["cell"], row["name"], row["seconds"]) == ("compiled", "a", 3.0)
+
+
+def test_the_first_run_of_a_part_stores_where_the_kernels_and_their_times_come_from(tmp_path: Path) -> None:
+    origin = tmp_path / "origin.json"
+    keep_origin(Cells(tmp_path / "own.jsonl"), origin)
+    assert not Cells(tmp_path / "own.jsonl").rows(), "an older preparation wrote no origin"
+    origin.write_text(json.dumps({"commit": "0" * 40, "versions": {"tvm": "0.27"}}))
+    for _ in range(2):
+        keep_origin(Cells(tmp_path / "own.jsonl"), origin)
+    (row,) = Cells(tmp_path / "own.jsonl").rows()
+    assert (row["cell"], row["commit"], row["versions"]) == ("origin", "0" * 40, {"tvm": "0.27"})
+    assert isinstance(row["machine"], dict)
+    assert row["machine"]["cores"]
+    assert "hostname" not in row["machine"]
