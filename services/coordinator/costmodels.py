@@ -35,7 +35,7 @@ def list_cost_models(
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[CostModelVersion]:
-    """List cost-model versions, newest first, without those of others' private jobs."""
+    """List cost-model versions, newest first, without other owners' private ones."""
     with parts.database.session() as session:
         page = CostModelVersions(session).page(
             owner,

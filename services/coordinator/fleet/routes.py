@@ -1,4 +1,4 @@
-"""Routes that list devices, workers and what ran on them."""
+"""Routes that list devices, workers and their recent activity, and withdraw measurements."""
 
 from typing import Annotated, Final
 
