@@ -25,29 +25,29 @@ def tidy(database: Database, settings: Settings, turn: Turn | None = None) -> No
     """Delete expired data of each kind and leftover files, and update measurement counts."""
     turn = turn or Turn()
     if settings.keep_jobs_days:
-        with turn.part("old jobs are not deleted"):
+        with turn.part("could not delete old jobs"):
             _delete_jobs(database, settings.keep_jobs_days)
     if settings.keep_events_days:
-        with turn.part("old events are not deleted"), database.transaction() as session:
+        with turn.part("could not delete old events"), database.transaction() as session:
             Removals(session).forget_logs(settings.keep_events_days, AT_A_TIME)
     if settings.keep_models_days:
-        with turn.part("old models are not deleted"):
+        with turn.part("could not delete old models"):
             _delete_models(database, settings)
     if settings.keep_audit_days:
-        with turn.part("old entries of the audit log are not deleted"), database.transaction() as session:
+        with turn.part("could not delete audit entries"), database.transaction() as session:
             Audit(session).forget(settings.keep_audit_days, ENTRIES_AT_A_TIME)
-    with turn.part("files that a deletion left are not removed"):
+    with turn.part("could not remove the files of deleted exports"):
         with database.session() as session:
             leftovers = [(job.id, job.export_uri) for job in Removals(session).leftovers(AT_A_TIME)]
         for job_id, uri in leftovers:
             remove_export(database, job_id, uri or "")
-    with turn.part("records of old batches are not removed"):
+    with turn.part("could not remove records of old batches"):
         remove_batches(database, settings.artifacts, BATCHES_KEPT_DAYS)
-    with turn.part("deleted jobs that measured nothing are not removed"), database.transaction() as session:
+    with turn.part("could not remove unmeasured jobs"), database.transaction() as session:
         Removals(session).forget_unmeasured(UNMEASURED_KEPT_DAYS, ENTRIES_AT_A_TIME)
-    with turn.part("old workers are not forgotten"), database.transaction() as session:
+    with turn.part("could not delete old workers"), database.transaction() as session:
         Workers(session).forget(WORKERS_KEPT_DAYS, ENTRIES_AT_A_TIME)
-    with turn.part("measurements are not counted"), database.transaction() as session:
+    with turn.part("could not update measurement counts"), database.transaction() as session:
         Counts(session).grow()
 
 

@@ -113,7 +113,7 @@ class _TargetStep:
                 for job_id, count in slots.items():
                     self._look_at(job_id, count)
         except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
-            log.warning("the rest of this planning step waits for the next: %s", error)
+            log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
 
     def _deal(self, able: set[str]) -> dict[str, int]:
@@ -147,8 +147,8 @@ class _TargetStep:
         """Pause a job whose planning raised; it can be resumed without loss."""
         del self._jobs[job_id]
         self._able.discard(job_id)
-        with about(job=job_id), Turn().part("a job that cannot be planned could not be told so"):
-            tell("planning a job broke off", error)
+        with about(job=job_id), Turn().part("could not pause a job whose planning raised"):
+            tell("planning a job raised", error)
             words = f"planning this job raised {type(error).__name__}: {error}"
             with self._database.transaction() as session:
-                pause_job(session, job_id, MallornError(words, hint="the log of control has the details"))
+                pause_job(session, job_id, MallornError(words, hint="see the log of control"))

@@ -31,7 +31,7 @@ def reap(
     messages: list[Message] = []
     for job_id in jobs:
         if not turn.away:
-            with turn.part("work of the dead is not taken back"), database.transaction() as session:
+            with turn.part("could not reclaim lost work"), database.transaction() as session:
                 losses = WorkItems(session).expire(job_id)
                 freed = [loss.hold.item for loss in losses if not loss.given_up]
                 retries = [item for item in freed if item.kind in TASKS]

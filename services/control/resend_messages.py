@@ -20,13 +20,13 @@ SENT_PER_HAND = 4
 def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
     """Return messages for stale work and for jobs to plan; withdraw unneeded rounds."""
     turn, messages = turn or Turn(), list[Message]()
-    with turn.part("work whose message was lost is not sent again"), database.transaction() as session:
+    with turn.part("could not resend lost messages"), database.transaction() as session:
         worker_count = len(Workers(session).list(FRESH_SEC))
         waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, worker_count))
         Leases(session).mark_sent(waiting)
         messages += map(message_of, waiting)
-    with turn.part("jobs that may need a plan are not looked at"), database.session() as session:
+    with turn.part("could not look for jobs to plan"), database.session() as session:
         messages += [(queues.PLAN, job_id) for job_id in FairShares(session).due(LOOKS_PER_TARGET)]
-    with turn.part("rounds that nobody is to begin are not withdrawn"), database.transaction() as session:
+    with turn.part("unneeded rounds are not withdrawn"), database.transaction() as session:
         Rounds(session).withdraw()
     return messages

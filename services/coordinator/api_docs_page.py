@@ -128,11 +128,11 @@ def document(api: ApiDescription, origin: str, description_path: str) -> str:
     body = el(
         "body",
         el("h1", title),
-        el("p", "The same for programs: ", el("a", "openapi.json", href=description_path.lstrip("/"))),
-        el("p", "A server with API keys wants one: ", el("code", "-H 'Authorization: Bearer KEY'")),
+        el("p", "For programs: ", el("a", "openapi.json", href=description_path.lstrip("/"))),
+        el("p", "If API keys are used, add: ", el("code", "-H 'Authorization: Bearer KEY'")),
         el("ul", map(_entry, api.routes())),
         (_section(origin, route) for route in api.routes()),
-        el("h2", "What goes in and comes out"),
+        el("h2", "Schemas of requests and responses"),
         (_schema(name, shape) for name, shape in sorted(api.schemas.items())),
     )
     head = el("head", el("meta", charset="utf-8"), el("title", title), el("style", PAGE))

@@ -44,16 +44,16 @@ from services.dashboard.static_pages import add_page
 FAILURES: Final[Responses] = {
     status: {"model": ErrorBody, "description": words}
     for status, words in {
-        401: "No known API key was presented.",
-        403: "The key lacks a scope, or the request comes from another web page.",
-        404: "There is no such thing, or it is another owner's.",
-        408: "The body came too slowly.",
-        409: "The thing is in a state that does not allow this.",
-        413: "The upload, or the body, is too large.",
-        422: "The request cannot be carried out as written.",
-        429: "That is more than the owner, or the key, may have; `Retry-After` says when to come again.",
-        431: "The address or the headers are too large.",
-        503: "A part that is needed does not answer.",
+        401: "The request has no valid API key or sign-in.",
+        403: "The key lacks a scope, or the request comes from another website.",
+        404: "The resource does not exist or belongs to another owner.",
+        408: "The request body arrived too slowly.",
+        409: "The state of the resource does not allow this request.",
+        413: "The upload or the request body is too large.",
+        422: "The request is invalid.",
+        429: "A quota or rate limit is exceeded; `Retry-After` says when to retry.",
+        431: "The URL or the headers are too large.",
+        503: "A required part of the service does not respond.",
         507: "The disk is full.",
     }.items()
 }
@@ -100,7 +100,7 @@ def create_app(settings: Settings) -> FastAPI:
 
 
 def _api() -> APIRouter:
-    """Return the routes that need a key; new resources go here, so that none is left open."""
+    """Return the routes that require a caller; new routes go here, so that none is public."""
     api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
     jobs = (module.router for module in (submit, list_and_show, rounds, pause_resume_cancel))
     of_jobs = *jobs, reports, events, schedules, records

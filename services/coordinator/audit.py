@@ -70,7 +70,7 @@ class AuditMiddleware:
 def list_audit(
     parts: PartsDep, caller: CallerDep, cursor: CursorQuery = None, limit: LimitQuery = 50
 ) -> PageOut[AuditEntry]:
-    """List who did what, newest first: the caller, and others to the caller's keys; an admin sees all."""
+    """List changes by the caller or to the caller's keys, newest first; admins see all."""
     with parts.database.session() as session:
         page = Audit(session).page(caller.sees, cursor, limit)
     return PageOut(items=page.items, next_cursor=page.cursor)

@@ -23,15 +23,19 @@ def list_cost_models(
     owner: OwnerDep,
     family: Annotated[str | None, Query(description="Only models of this family.")] = None,
     target: Annotated[str | None, Query(description="Only models for exactly this target.")] = None,
-    name: Annotated[str | None, Query(description="Only models that jobs name so in `cost_model`.")] = None,
-    version: Annotated[int | None, Query(ge=1, le=MAX_INT, description="Only this version of each.")] = None,
+    name: Annotated[
+        str | None, Query(description="Only models for this value of the option `cost_model`.")
+    ] = None,
+    version: Annotated[
+        int | None, Query(ge=1, le=MAX_INT, description="Only versions with this number.")
+    ] = None,
     active: Annotated[
-        bool | None, Query(description="Only those that new rounds use, or only others.")
+        bool | None, Query(description="True: only those that new rounds use; false: others.")
     ] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[CostModelVersion]:
-    """List the versions of all cost models, newest first; of private ones the owner's alone."""
+    """List cost-model versions, newest first, without other owners' private ones."""
     with parts.database.session() as session:
         page = CostModelVersions(session).page(
             owner,
@@ -48,13 +52,13 @@ def list_cost_models(
 
 @router.get("/{cost_model_id}")
 def get_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
-    """Show one version: what it learned from and how well it does."""
+    """Show a cost-model version: its training data, parent version and metrics."""
     with parts.database.session() as session:
         return CostModelVersions(session).get(cost_model_id, owner)
 
 
 @router.post("/{cost_model_id}/activate", openapi_extra=needs(Scope.ADMIN))
 def activate_cost_model(parts: PartsDep, owner: OwnerDep, cost_model_id: IdPath) -> CostModelVersion:
-    """Let new rounds use this version, and training go on from it; later versions are kept."""
+    """Use this version for new rounds and further training; later versions are kept."""
     with parts.database.transaction() as session:
         return CostModelVersions(session).activate(cost_model_id, owner)

@@ -35,8 +35,8 @@ SCHEMA: Final = EVENT.json_schema(ref_template=REF, mode="serialization")
 SCHEMAS: Final[dict[str, object]] = SCHEMA.pop("$defs")  # referenced schemas by name
 STREAM: Final = described(
     MEDIA_TYPE,
-    "Events until the job's last; `id` counts up, `event` is the kind, `data` is JSON of this schema. "
-    "Kinds of later versions may come, too.",
+    "Events until the job ends. `id` increases, `event` is the kind, `data` is JSON of this "
+    "schema. Later versions may add kinds.",
     SCHEMA,
 )
 
@@ -47,12 +47,12 @@ async def job_events(
     owner: OwnerDep,
     request: Request,
     job_id: str,
-    after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start behind this event.")] = 0,
+    after: Annotated[int, Query(ge=0, le=MAX_INT, description="Start after this event.")] = 0,
     last_event_id: Annotated[
-        int, Header(ge=0, le=MAX_INT, description="The same, as a browser that reconnects sends it.")
+        int, Header(ge=0, le=MAX_INT, description="As `after`; reconnecting browsers send it.")
     ] = 0,
 ) -> StreamingResponse:
-    """Follow what happens to a job as server-sent events."""
+    """Stream the events of a job as server-sent events, until the job ends."""
     start = last_event_id or after
     # A missing job is a 404, not a stream.
     first = await run_in_threadpool(news, parts, owner, job_id, start)

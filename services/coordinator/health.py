@@ -21,41 +21,35 @@ router = APIRouter(tags=["health"])
 
 
 class Alive(BaseModel):
-    """The process lives."""
+    """Response of a coordinator that runs."""
 
     status: Literal["ok"] = "ok"
-    version: Annotated[str, Field(description="Of this coordinator.")] = VERSION
-    api: Annotated[str, Field(description="Where its API begins.")] = API
+    version: Annotated[str, Field(description="The coordinator's version.")] = VERSION
+    api: Annotated[str, Field(description="Base path of the API.")] = API
 
 
 class Ready(BaseModel):
-    """Every part that is needed answers."""
+    """All required parts of the service respond."""
 
     status: Literal["ready"] = "ready"
     database: Literal["ok"] = "ok"
     migrations: Annotated[
-        str,
-        Field(description="`ok`, or that a newer version is on its way, beside which this one serves on."),
+        str, Field(description="`ok`, or a note that a newer Mallorn migrated the database.")
     ] = OK
     broker: Literal["ok"] = "ok"
-    control: Annotated[
-        str,
-        Field(description="`ok`, or which of control's loops had no turn lately; requests are served on."),
-    ] = OK
-    events: Annotated[
-        str, Field(description="`ok`, or why those who follow jobs hear nothing new for the moment.")
-    ] = OK
+    control: Annotated[str, Field(description="`ok`, or which control loops are late.")] = OK
+    events: Annotated[str, Field(description="`ok`, or why streams get no new events.")] = OK
 
 
 @router.get("/healthz")
 def healthz() -> Alive:
-    """Answer as long as the process lives."""
+    """Return 200 as long as this process runs; nothing else is checked."""
     return Alive()
 
 
 @router.get("/readyz")
 async def readyz(parts: PartsDep) -> Ready:
-    """Answer 200 when database, migrations and broker are there, else 503 naming the part that is missing."""
+    """Check database, migrations and broker; return 503 naming the first that fails."""
     # Anyone may call this often: concurrent requests share one check and block no threads.
     ready: Ready = await parts.pulse.together("ready", partial(run_in_threadpool, _look, parts))
     return ready

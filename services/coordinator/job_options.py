@@ -14,28 +14,28 @@ Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object
 
 
 class OptionOut(BaseModel):
-    """One option of a job, for whoever asks a user for it."""
+    """Description of a job option, with all that a form needs to ask for it."""
 
     name: str
-    words: Annotated[str, Field(description="What it decides.")]
+    words: Annotated[str, Field(description="What the option decides.")]
     kind: Annotated[
         Kind,
         Field(
-            description="`choice`: one of `choices`; `texts`: a list; `shapes`: numbers for every name; "
-            "`object`: see the schema of a job."
+            description="`choice`: one of `choices`; `texts`: a list; `shapes`: integers by "
+            "name; `object`: see the schema `JobOptions`."
         ),
     ]
-    choices: Annotated[list[str], Field(description="Every name it may have; empty unless it is a choice.")]
+    choices: Annotated[list[str], Field(description="Values of a `choice`; otherwise empty.")]
     default: JsonValue
-    optional: Annotated[bool, Field(description="Whether null is a value.")]
+    optional: Annotated[bool, Field(description="Whether null is allowed.")]
     minimum: float | None
     maximum: float | None
-    above: Annotated[float | None, Field(description="A bound that is no value itself.")]
+    above: Annotated[float | None, Field(description="Exclusive lower bound.")]
 
 
 @router.get("")
 def list_options() -> ListOut[OptionOut]:
-    """List what a job's `options` may hold: every choice by its name, with the default."""
+    """List the options of a job with their kinds, allowed values and defaults."""
     schema = JobOptions.model_json_schema()["properties"]
     defaults = JobOptions().model_dump(mode="json")
     return ListOut(items=[_option(name, schema[name], defaults[name]) for name in defaults])

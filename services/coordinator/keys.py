@@ -24,18 +24,18 @@ MOST_GRACE_MINUTES: Final = 7 * 1440.0
 ROTATE: Final = "mallorn keys rotate KEY --api-key mln_...   (or ask an admin)"
 IdPath = Annotated[str, Path(description="The key's id.")]
 GraceQuery = Annotated[
-    float, Query(ge=0, le=MOST_GRACE_MINUTES, description="So long the old secret is let in, too.")
+    float, Query(ge=0, le=MOST_GRACE_MINUTES, description="How long the old secret is valid.")
 ]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class KeyIn(BaseModel):
-    """Which key is asked for."""
+    """The API key to create."""
 
     model_config = ConfigDict(extra="forbid")
 
-    name: Annotated[Word, Field(description="What it is for.")]
-    owner: Annotated[Word | None, Field(description="Whose it is; default: the caller's.")] = None
+    name: Annotated[Word, Field(description="What the key is for.")]
+    owner: Annotated[Word | None, Field(description="Its owner; default: the caller.")] = None
     scopes: Annotated[
         list[Scope], Field(min_length=1, max_length=len(Scope), description="What it may do.")
     ] = list(USUAL_SCOPES)
@@ -52,14 +52,14 @@ class KeyIn(BaseModel):
 
 @router.get("", openapi_extra=ANY)
 def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
-    """List the caller's keys, newest first; an admin's answer has everybody's."""
+    """List the caller's keys, newest first; admins get the keys of all owners."""
     with parts.database.session() as session:
         return ListOut(items=ApiKeys(session).list(caller.sees))
 
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(Scope.ADMIN))
 def create_key(parts: PartsDep, caller: CallerDep, request: Request, wanted: KeyIn) -> NewApiKey:
-    """Make a key for any owner, who sees that in the audit log. The answer alone tells the key."""
+    """Create a key for any owner, noted in the audit log. Only this response shows the key."""
     with parts.database.transaction() as session:
         scopes = tuple(scope for scope in Scope if scope in wanted.scopes)
         key = ApiKeys(session).create(wanted.owner or caller.owner, wanted.name, scopes, wanted.days)
@@ -71,7 +71,7 @@ def create_key(parts: PartsDep, caller: CallerDep, request: Request, wanted: Key
 def rotate_key(
     parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath, grace_minutes: GraceQuery = 0.0
 ) -> NewApiKey:
-    """Give a key another secret: with the key itself, or as an admin. A key that is over stays so."""
+    """Give a valid key a new secret. The request needs the key itself, or an admin's."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
         # A browser session or an old secret is not enough: both expire, a new secret may not.
@@ -85,7 +85,7 @@ def rotate_key(
 
 @router.delete("/{key_id}", status_code=HTTPStatus.NO_CONTENT, openapi_extra=ANY)
 def revoke_key(parts: PartsDep, caller: CallerDep, request: Request, key_id: IdPath) -> None:
-    """Revoke a key, and with it the browsers that it let in. Its row stays, and says when."""
+    """Revoke a key and its browser sign-ins. The list still shows the key, with the time."""
     with parts.database.transaction() as session:
         key = ApiKeys(session).get(key_id, caller.sees)
         caller.check_all(key.scopes)

@@ -32,9 +32,9 @@ async def put_model(
     request: Request,
     parts: PartsDep,
     owner: OwnerDep,
-    name: Annotated[str, Query(max_length=200, description="A name for people.")] = "",
+    name: Annotated[str, Query(max_length=200, description="Display name of the model.")] = "",
 ) -> UploadedModel:
-    """Upload a model as the raw body of the request; the same bytes get the same id."""
+    """Upload a model as the raw request body; equal bytes get the same id."""
     if request.headers.get("content-type", "").startswith(FORMS):  # a form is not a model
         raise InvalidRequest(
             "send the model's bytes as the whole body, not as a form", hint="curl -T model.onnx URL"
@@ -67,14 +67,14 @@ def list_models(
 
 @router.get("/{model_id}")
 def get_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> UploadedModel:
-    """Show one model."""
+    """Show an uploaded model."""
     with parts.database.session() as session:
         return UploadedModel.from_row(Models(session).get(model_id, owner))
 
 
 @router.delete("/{model_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_model(parts: PartsDep, owner: OwnerDep, model_id: str) -> None:
-    """Delete a model and its bytes, unless a job refers to it; what was measured stays."""
+    """Delete a model unless a job of its owner refers to it; its measurements stay."""
     artifact_removal.delete_model(parts.database, parts.settings.artifacts, model_id, owner)
 
 
@@ -101,7 +101,7 @@ def _keep(parts: AppContext, owner: str, name: str, upload: Upload) -> UploadedM
             model = Models(session).add(model_id, owner, name or model_id[:12], upload.size_bytes)
             check_storage(session, parts.settings, owner)
             if not parts.store.holds(model_id):
-                raise Unavailable("this model was deleted while it arrived", hint="upload it again")
+                raise Unavailable("the model was deleted meanwhile", hint="upload it again")
             return UploadedModel.from_row(model)
     except TooMany:
         artifact_removal.remove_forgotten(parts.database, parts.settings.artifacts, model_id)

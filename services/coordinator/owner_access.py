@@ -19,7 +19,7 @@ router = APIRouter(prefix="/owners", tags=["keys"])
 
 
 class OwnerIn(BaseModel):
-    """Who is meant. Not in the path: the audit log would keep the name of who is erased."""
+    """The owner's name, not in the path: the audit log would keep an erased owner's name."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,14 +28,14 @@ class OwnerIn(BaseModel):
 
 @router.get("", openapi_extra=needs(Scope.ADMIN))
 def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
-    """List all owners, and who was put out."""
+    """List all owners; for a banned one, with the time of the ban."""
     with parts.database.session() as session:
         return ListOut(items=owner_access.Owners(session).list())
 
 
 @router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
 def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: OwnerIn) -> OwnerStatus:
-    """Sign an owner's browsers out, put an owner out with keys and jobs, let them in again, or erase them."""
+    """Sign out, ban (`put-out`: ends keys and jobs), readmit (`let-in`) or erase an owner."""
     if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
-        raise Conflict("nobody puts themselves out", hint="ask another admin")
+        raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
     return owner_access.treat(parts.database, deed, wanted.owner)

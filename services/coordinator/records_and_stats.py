@@ -24,11 +24,11 @@ def list_records(
     job: Annotated[str | None, Query(description="Only measurements of this job.")] = None,
     workload: Annotated[str | None, Query(description="Only measurements of this workload key.")] = None,
     target: Annotated[str | None, Query(description="Only measurements for this target.")] = None,
-    outcome: Annotated[Outcome | None, Query(description="Only candidates that ended so.")] = None,
+    outcome: Annotated[Outcome | None, Query(description="Only with this outcome.")] = None,
     cursor: CursorQuery = None,
     limit: LimitQuery = 100,
 ) -> PageOut[Record]:
-    """List measurements of the owner's jobs, newest first."""
+    """List measurements of the caller's jobs, newest first."""
     target_key = parse_target(target).key if target else None
     with parts.database.session() as session:
         if job is not None:  # otherwise a mistyped id would give an empty page
@@ -47,6 +47,6 @@ def list_records(
 
 @router.get("/dataset/stats", dependencies=[FewAtOnce])
 def dataset_stats(parts: PartsDep, owner: OwnerDep) -> DatasetStats:
-    """Count what the owner's jobs measured: by target, operator, model and outcome, and day by day."""
+    """Count the caller's measurements by target, operator, model, outcome and day."""
     with parts.patient.session() as session:
         return Statistics(session).of(owner)

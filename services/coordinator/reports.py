@@ -21,13 +21,13 @@ from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
 from services.coordinator.web.openapi_responses import TEXT, described
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
-HTML = described("text/html", "A page that needs nothing else.", TEXT)
+HTML = described("text/html", "A self-contained page.", TEXT)
 
 
 # Not response_class=HTMLResponse: the OpenAPI document would then list errors as HTML, too.
 @router.get("/{job_id}/report", response_class=Response, responses=HTML, dependencies=[FewAtOnce])
 def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
-    """Show all there is to know of a job as one HTML page, the same that `mallorn report` writes."""
+    """Return the report of a job as one HTML page, as `mallorn report` writes it."""
     job = get_job(parts, owner, job_id)
     tasks = list_tasks(parts, owner, job.id).items
     newest_failures = [

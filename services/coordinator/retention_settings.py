@@ -12,21 +12,21 @@ router = APIRouter(prefix="/retention", tags=["jobs"])
 
 
 class Retention(Value):
-    """Days until something is deleted, 0: it is kept; and how many backups are.
+    """Days after which data are deleted (0: never), and the number of backups kept.
 
-    An admin changes the settings of the same names.
+    An admin changes these through the service's settings of the same names.
     """
 
     keep_jobs_days: Annotated[
-        float, Field(description="After a job's end: the job, its log and its export.")
+        float, Field(description="After a job's end: the job with its log and exported files.")
     ] = 0.0
     keep_events_days: Annotated[float, Field(description="After a job's end: its events and timeline.")] = 0.0
     keep_models_days: Annotated[float, Field(description="After its upload: a model without a job.")] = 0.0
     keep_audit_days: Annotated[float, Field(description="Entries of the audit log.")] = 0.0
-    keep_backups: Annotated[int, Field(description="Backups of a SQLite database: how many are kept.")] = 0
+    keep_backups: Annotated[int, Field(description="Number of SQLite database backups.")] = 0
 
 
 @router.get("")
 def show_retention(parts: PartsDep) -> Retention:
-    """Show after how many days what is deleted: the settings MALLORN_KEEP_* of the service."""
+    """Show the retention settings (MALLORN_KEEP_*): when the service deletes which data."""
     return Retention.from_row(parts.settings)

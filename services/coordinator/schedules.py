@@ -30,11 +30,11 @@ def list_schedules(
     owner: OwnerDep,
     workload: Annotated[str | None, Query(description="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, Query(description="Only schedules for exactly this target.")] = None,
-    beaten: Annotated[bool, Query(description="Also those that a faster one has replaced.")] = False,
+    beaten: Annotated[bool, Query(description="Also slower, replaced schedules.")] = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 100,
 ) -> PageOut[VerifiedSchedule]:
-    """List the best known schedule of each workload on each target, by the workload's name."""
+    """List the fastest schedules of the caller's jobs per workload and target, by name."""
     target_key = parse_target(target).key if target else None
     with parts.database.session() as session:
         page = Schedules(session).page(
@@ -45,7 +45,7 @@ def list_schedules(
 
 @router.get("/schedules/{schedule_id}")
 def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> WholeSchedule:
-    """Show one schedule: its trace, and the program before and after it."""
+    """Show a schedule: its trace, and the program before and after it."""
     with parts.database.session() as session:
         schedule = Schedules(session).get(schedule_id, owner)
     scripts = parts.store.scripts(schedule.workload, schedule.trace)
@@ -54,7 +54,7 @@ def get_schedule(parts: PartsDep, owner: OwnerDep, schedule_id: IdPath) -> Whole
 
 @router.get("/jobs/{job_id}/schedules", response_class=StreamingResponse, responses=ZIP)
 def job_schedules(parts: PartsDep, owner: OwnerDep, job_id: str) -> StreamingResponse:
-    """Download the logs that a job exported, as a zip archive."""
+    """Download the tuning logs that a job exported, as a zip archive."""
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
     if job.export_deleted_at is not None:

@@ -35,12 +35,12 @@ NOT_BUILT: Final = """<!doctype html>
 <meta name="viewport" content="width=device-width">
 <meta name="color-scheme" content="light dark">
 <title>Mallorn</title>
-<h1>Mallorn runs, its page is not built yet</h1>
-<p>In the directory of the source, this builds it (Node 20.19 or newer is used where it is installed,
-else it comes from PyPI):</p>
+<h1>Mallorn is running, but its page is not built yet</h1>
+<p>To build the page, run this in the source directory. It uses an installed Node 20.19 or newer,
+otherwise Node from PyPI:</p>
 <pre>make page</pre>
-<p>Then load this address again; nothing needs a restart. Until then the command line does all of it
-(<code>mallorn jobs</code>, <code>mallorn watch JOB</code>), and <a href="docs">the API</a> is there.</p>
+<p>Then reload this page; no restart is needed. Until then, use the command line
+(<code>mallorn jobs</code>, <code>mallorn watch JOB</code>) or <a href="docs">the API</a>.</p>
 </html>
 """
 

@@ -54,5 +54,5 @@ def in_words(task: TaskView) -> str:
         return f"no valid result yet after {task.trials} trials"
     return (
         f"{task.weight} x {task.best_us:.1f} us after {task.trials} trials, "
-        f"{_recent_gain(task):.2f} us won a round lately"
+        f"{_recent_gain(task):.2f} us gained per round lately"
     )

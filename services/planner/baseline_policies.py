@@ -14,7 +14,7 @@ class RoundRobin(Policy):
 
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         task = min((arm.task for arm in arms), key=lambda task: (task.rounds, task.index))
-        return TaskChoice(task, 0.0, f"its turn after {task.rounds} rounds")
+        return TaskChoice(task, 0.0, f"fewest rounds so far: {task.rounds}")
 
 
 class RandomChoice(Policy):
@@ -25,4 +25,4 @@ class RandomChoice(Policy):
     def choose(self, arms: Sequence[Arm], tasks: Sequence[TaskView], seed: int) -> TaskChoice:
         by_index = sorted((arm.task for arm in arms), key=lambda task: task.index)
         task = Random(seed).choice(by_index)  # noqa: S311  (a choice, not a secret)
-        return TaskChoice(task, 0.0, f"drawn among {len(arms)} tasks")
+        return TaskChoice(task, 0.0, f"drawn at random among {len(arms)} tasks")

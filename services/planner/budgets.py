@@ -137,7 +137,7 @@ class ExpectedGain:
         return won / self.total_us if self.total_us else 0.0
 
     def rounds_worth(self, least: float) -> int:
-        """Return the number of rounds until the next trials win less than `least`."""
+        """Return after how many rounds the next trials gain less than `least`."""
         rounds = range(len(self.gains_us))
         return next((after for after in rounds if self.gain(after) < least), len(rounds))
 

@@ -36,9 +36,7 @@ def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
     """Choose the unvisited task with the largest weighted latency."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
-    why = (
-        f"nothing valid in {arm.task.trials} trials" if arm.task.points else "first visit, the heaviest first"
-    )
+    why = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
     figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
     return TaskChoice(arm.task, 0.0, f"{why}: {in_words(arm)}", figures)
 

@@ -30,7 +30,7 @@ class FamilySeer(Policy):
             task = steepest([arm.task for arm in unstarved(arms)])
             return TaskChoice(task, gradient_us(task), in_words(task))
         task = steepest(siblings)
-        why = f"foresees with what its family's model just learned; {in_words(task)}"
+        why = f"foresee round with its family's freshly trained model; {in_words(task)}"
         return TaskChoice(task, gradient_us(task), why, size=foresee_size(sizes[task.index]))
 
 

@@ -49,14 +49,14 @@ def local_target(session: Session) -> Target:
     """
     local = [device for device in Devices(session).list() if device.host_id == host_id()]
     if not local:
-        raise Conflict("no device on this host has said yet what `local` is", hint="mallorn device")
+        raise Conflict("no known device on this host defines `local`", hint="mallorn device")
     now_sec = read_clock(session)
     online = [device for device in local if is_online(device, now_sec - device.last_seen)]
     if not online:
         last = max(local, key=lambda device: device.last_seen)
         raise NoDevice(
             f"`local` is the device {last.name}, which was last seen {now_sec - last.last_seen:.0f} s ago",
-            hint="mallorn device   (it is seen by workers: mallorn workers)",
+            hint="mallorn device   (workers report devices: mallorn workers)",
         )
     pairs = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
     return max(pairs, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
@@ -76,5 +76,5 @@ def gpu_target(session: Session) -> Target:
             "no device with a CUDA GPU is online", hint="mallorn device --target cuda   (where the GPU is)"
         )
     if len(gpus) > 1:
-        raise InvalidTarget(f"`cuda` may be any of {', '.join(gpus)}", hint=f"--target '{gpus[0]}'")
+        raise InvalidTarget(f"`cuda` could be {', '.join(gpus)}", hint=f"--target '{gpus[0]}'")
     return Target(gpus[0])

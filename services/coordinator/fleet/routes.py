@@ -1,4 +1,4 @@
-"""Routes that list devices, workers and what ran on them."""
+"""Routes that list devices, workers and their recent activity, and withdraw measurements."""
 
 from typing import Annotated, Final
 
@@ -38,7 +38,7 @@ SEES_FLEET: Final = needs(Scope.READ, Scope.DEVICE)
 
 @router.get("/devices", openapi_extra=SEES_FLEET)
 def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
-    """List all devices that were ever seen, with when that was."""
+    """List all known devices with their state and when each was last seen."""
     with parts.database.session() as session:
         now_sec, devices = read_clock(session), Devices(session).list()
         targets = Targets(session).texts(device.target_id for device in devices)
@@ -48,7 +48,7 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
 
 @router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
 def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
-    """Take back what a device measured, and the schedules and the cost models that rest on it."""
+    """Withdraw a device's measurements, and the schedules and cost models based on them."""
     if wanted.dry_run:
         with parts.patient.session() as session:
             return Withdrawals(session).count(name, wanted.since)
@@ -58,7 +58,7 @@ def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn
 
 @router.get("/workers", openapi_extra=SEES_FLEET)
 def list_workers(parts: PartsDep) -> ListOut[WorkerStatus]:
-    """List the worker slots seen within a day."""
+    """List the worker slots seen in the last 24 hours."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
         items = [_worker(worker, now_sec) for worker in Workers(session).list(KEEP_SEC)]
@@ -70,10 +70,11 @@ def fleet_activity(
     parts: PartsDep,
     owner: OwnerDep,
     minutes: Annotated[
-        float, Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="How far back.")
+        float,
+        Query(gt=0, le=DAY_MINUTES, allow_inf_nan=False, description="Minutes to look back."),
     ] = 60,
 ) -> FleetActivity:
-    """Show what ran lately, on which worker and device, and what waits."""
+    """Show each worker's recent rounds and stages; count waiting rounds and active jobs."""
     with parts.database.session() as session:
         now_sec = read_clock(session)
         rounds = Activity(session).rounds(owner, minutes * 60, MAX_ROUNDS)

@@ -12,7 +12,7 @@ LONGEST_OPTIONS: Final = 32_000
 
 
 class JobIn(BaseModel):
-    """Model + target + budget + options."""
+    """A tuning job: the model, its target, a budget and options."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -28,16 +28,17 @@ class JobIn(BaseModel):
         Field(
             ge=0,
             le=MAX_INT,
-            description="Candidates to try; 0: what is known already, or sane defaults. Without it as many "
-            "as are worth their seconds, or as fit where `minutes` are given.",
+            description="Budget in candidates; 0: use known or default schedules. Null: as "
+            "many as fit into `minutes` or, without it, as are worth their time.",
         ),
     ] = None
     minutes: Annotated[
-        float | None, Field(gt=0, allow_inf_nan=False, description="Wall time from submit to export.")
+        float | None,
+        Field(gt=0, allow_inf_nan=False, description="Time budget from submission to export."),
     ] = None
     seed: Annotated[int, Field(ge=0, le=MAX_INT)] = 0
     name: Annotated[
-        str | None, Field(max_length=200, description="A name for people; default: the model's.")
+        str | None, Field(max_length=200, description="Display name; default: the model name.")
     ] = None
     priority: Annotated[int, Field(ge=-1000, le=1000, description="Higher goes first.")] = 0
     options: JobOptions = JobOptions()
@@ -53,12 +54,12 @@ class JobIn(BaseModel):
     def _is_short(cls, options: JobOptions) -> JobOptions:
         # Every listing of jobs contains the options.
         if (length := len(options.model_dump_json(exclude_defaults=True))) > LONGEST_OPTIONS:
-            raise ValueError(f"as JSON they have {length:,} characters, more than {LONGEST_OPTIONS:,}")
+            raise ValueError(f"{length:,} characters as JSON; limit: {LONGEST_OPTIONS:,}")
         return options
 
 
 class ResumeIn(BaseModel):
-    """With what a job goes on."""
+    """Budget with which a job resumes."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -70,13 +71,16 @@ class ResumeIn(BaseModel):
         },
     )
 
-    trials: Annotated[int, Field(ge=0, le=MAX_INT, description="Added to the budget.")] = 0
+    trials: Annotated[
+        int,
+        Field(ge=0, le=MAX_INT, description="Candidates to add to the budget."),
+    ] = 0
     auto: Annotated[
-        bool, Field(description="Instead of any budget: as many trials as are worth their seconds.")
+        bool, Field(description="Replace any budget: try candidates while they are worth it.")
     ] = False
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "ResumeIn":
         if self.auto and self.trials:
-            raise ValueError("a job goes on by `trials` or by `auto`, not by both")
+            raise ValueError("give `trials` or `auto`, not both")
         return self

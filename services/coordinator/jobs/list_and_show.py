@@ -38,12 +38,12 @@ def list_jobs(
     parts: PartsDep,
     caller: CallerDep,
     state: Annotated[JobState | None, Query(description="Only jobs in this state.")] = None,
-    archived: Annotated[bool, Query(description="Those that were archived, instead of all others.")] = False,
-    all_owners: Annotated[bool, Query(description="Everybody's: for admins.")] = False,
+    archived: Annotated[bool, Query(description="List only archived jobs instead.")] = False,
+    all_owners: Annotated[bool, Query(description="Jobs of all owners; admins only.")] = False,
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[JobStatus]:
-    """List the owner's jobs, newest first; everybody's, if an admin asks for them."""
+    """List the caller's jobs, newest first, or with `all_owners` those of every owner."""
     if all_owners:
         caller.check((Scope.ADMIN,))
     with parts.database.session() as session:
@@ -55,7 +55,7 @@ def list_jobs(
 
 @router.get("/{job_id}")
 def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
-    """Show one job, by its id or the beginning of it: state, progress and reports."""
+    """Show the job with this id or unique id prefix: state, progress and reports."""
     return shown_to(caller.owner, get_job(parts, owner, job_id))
 
 
@@ -70,7 +70,7 @@ def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
 
 @router.get("/{job_id}/tasks")
 def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskStatus]:
-    """List a job's tasks as MetaSchedule's table does; empty until the model is imported."""
+    """List a job's tasks like MetaSchedule's task table; empty until the import ends."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
         found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)

@@ -39,7 +39,7 @@ Steered = type[PausedEvent] | type[ResumedEvent]
 
 @router.post("/{job_id}/cancel")
 def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
-    """End a job now; its measurements stay. An admin ends anybody's."""
+    """Cancel a job; its measurements stay. Admins may cancel any job."""
     why = "by its owner" if owner == caller.owner else BY_ADMIN
     with parts.database.transaction() as session:
         return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, why)))
@@ -47,7 +47,7 @@ def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: s
 
 @router.post("/{job_id}/pause")
 def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
-    """Plan no more rounds until the job is resumed. An admin pauses anybody's; its owner resumes it."""
+    """Pause a job: no further rounds. Admins may pause any job; only its owner resumes it."""
     reason = () if owner == caller.owner else (f"paused {BY_ADMIN}", Cause.OWNER)
     with parts.database.transaction() as session:
         paused = _announce(session, PausedEvent, Jobs(session).pause(job_id, owner, *reason))
@@ -56,7 +56,7 @@ def pause_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: st
 
 @router.post("/{job_id}/resume")
 def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn | None = None) -> JobStatus:
-    """Go on with a paused job, or with a done one given more trials; nothing is measured again."""
+    """Resume a paused job, give a done job more trials, or repeat an incomplete finish."""
     # Without more trials, a finish that failed or left a step out runs again.
     request = request or ResumeIn()
     with parts.database.transaction() as session:
@@ -75,7 +75,7 @@ def _explain_refusal(job: Job, request: ResumeIn) -> None:
     left = finish_left_something(job)
     if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
         refusal = f"job {job.id} is {mode}: it measures no candidates"
-        raise Conflict(refusal, hint="mallorn tune MODEL   (a search starts from what is known, too)")
+        raise Conflict(refusal, hint="mallorn tune MODEL   (a search reuses known schedules)")
     if left or (more and came_to_finish(job)):
         return
     if job.state == JobState.DONE and not more:
@@ -84,7 +84,7 @@ def _explain_refusal(job: Job, request: ResumeIn) -> None:
         raise Conflict(f"job {job.id} {why}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
-            f"job {job.id} has ended: {job.state}", hint="submit the model again; what was measured is reused"
+            f"job {job.id} has ended: {job.state}", hint="submit the model again; its results are reused"
         )
     if job.state not in (JobState.PAUSED, JobState.DONE):
         raise Conflict(f"job {job.id} is not paused, it is {job.state}", hint=f"mallorn watch {job.id}")
@@ -97,21 +97,21 @@ def _announce(session: Session, event: Steered, job: Job) -> JobStatus:
 
 @router.post("/{job_id}/archive")
 def archive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Take a job that has ended out of the list; everything of it stays."""
+    """Archive an ended job: the list of jobs omits it, but nothing is deleted."""
     with parts.database.transaction() as session:
         return job_out(session, Removals(session).archive(job_id, owner))
 
 
 @router.post("/{job_id}/unarchive")
 def unarchive_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Put an archived job back into the list."""
+    """Return an archived job to the list of jobs."""
     with parts.database.transaction() as session:
         return job_out(session, Removals(session).unarchive(job_id, owner))
 
 
 @router.delete("/{job_id}/export")
 def delete_export(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
-    """Delete the files that an ended job exported; the job stays, and more trials export them again."""
+    """Delete an ended job's exported files; resuming with more trials exports them again."""
     with parts.database.transaction() as session:
         Removals(session).delete_export(job_id, owner)
         job = Removals(session).get(job_id, owner)
@@ -123,7 +123,7 @@ def delete_export(parts: PartsDep, owner: OwnerDep, job_id: str) -> JobStatus:
 
 @router.delete("/{job_id}", status_code=HTTPStatus.NO_CONTENT)
 def delete_job(parts: PartsDep, owner: OwnerDep, job_id: str) -> None:
-    """Delete a job that has ended, with its log and exported files; its measurements and schedules stay."""
+    """Delete an ended job, its log and exported files; its measurements and schedules stay."""
     with parts.database.transaction() as session:
         uri = Removals(session).get(job_id, owner).export_uri
         Removals(session).delete(job_id, owner)

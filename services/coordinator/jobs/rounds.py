@@ -26,7 +26,7 @@ TaskQuery = Annotated[
     int | None, Query(ge=0, le=MAX_INT, description="Only rounds of the task with this index.")
 ]
 OrderQuery = Annotated[
-    RoundOrder, Query(description="`newest` or `oldest` first; keep it from page to page.")
+    RoundOrder, Query(description="`newest` or `oldest` first; use the same for all pages.")
 ]
 
 
@@ -40,7 +40,7 @@ def list_rounds(
     cursor: CursorQuery = None,
     limit: LimitQuery = 50,
 ) -> PageOut[RoundStatus]:
-    """List a job's rounds: why each was planned, what was expected of it and what it brought."""
+    """List a job's rounds: why each was planned, its forecast and its results."""
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
         if task is not None and task not in {known.index for known in Tasks(session).list(job_id)}:

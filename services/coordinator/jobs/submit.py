@@ -40,10 +40,10 @@ KeyHeader = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=200,
-        description="Sent again with the same request it finds the first job instead of making another.",
+        description="A repeated request with this key returns the first job, not a new one.",
     ),
 ]
-REPEATED: Final = "The job that this Idempotency-Key made before."
+REPEATED: Final = "The job that an earlier request with this Idempotency-Key created."
 
 
 @router.post(
@@ -127,7 +127,7 @@ def check_cost_model(session: Session, name: str) -> None:
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
         raise MissingPackage(
             f"the cost model {name} needs {' and '.join(missing)}, which no worker has; they run on {hosts}",
-            hint=f"{install_line(extras_of(missing))}   (where a worker runs; then start it again)",
+            hint=f"{install_line(extras_of(missing))}   (on a worker's host; then restart it)",
         )
 
 

@@ -32,12 +32,12 @@ class AllowList:
         groups = {name: _scopes(name, words) for name, words in settings.oidc_groups.items()}
         if not all(domains):
             raise InvalidRequest(
-                "MALLORN_OIDC_ALLOWED holds an @ without a domain",
+                "MALLORN_OIDC_ALLOWED contains an @ without a domain",
                 hint="write MALLORN_OIDC_ALLOWED=@example.org",
             )
         if not (people or domains or admins or groups):
             raise InvalidRequest(
-                f"{settings.oidc_issuer} would sign in everybody whom it knows: nobody is on a list here",
+                f"the allow-list is empty, so {settings.oidc_issuer} could sign in all users",
                 hint="set MALLORN_OIDC_ALLOWED=ada@example.org,@example.com"
                 "   or   MALLORN_OIDC_GROUPS=compilers=read+submit",
             )
@@ -69,6 +69,6 @@ def _scopes(group: str, words: str) -> frozenset[Scope]:
     except ValueError:
         names = ", ".join(Scope)
         raise InvalidRequest(
-            f"MALLORN_OIDC_GROUPS gives the group {group} {words!r}, which is no scope; known: {names}",
+            f"MALLORN_OIDC_GROUPS, group {group}: unknown scope in {words!r}; known: {names}",
             hint=f"write MALLORN_OIDC_GROUPS={group}=read+submit",
         ) from None

@@ -78,7 +78,7 @@ def _redirect(request: Request, error: MallornError) -> Response:
 
 @open_router.get("")
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
-    """Say whom this browser is signed in as, and whether a key is needed here at all."""
+    """Show who this browser is signed in as, and whether this service requires API keys."""
     try:
         caller = parts.door.caller(None, *shown(request)[1:])
     except Unauthorized as error:
@@ -90,7 +90,7 @@ def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Se
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(*Scope))
 def sign_in(request: Request, response: Response, parts: PartsDep, caller: CallerDep) -> Session:
-    """Sign this browser in with the key of the request: it gets a cookie that lasts twelve hours."""
+    """Sign this browser in with the request's API key; the cookie is valid for 12 hours."""
     key, *_ = shown(request)
     if key is None or not parts.door.asks():
         return _session(caller, parts.door.asks())
@@ -103,7 +103,7 @@ def sign_in(request: Request, response: Response, parts: PartsDep, caller: Calle
 
 @open_router.delete("", status_code=HTTPStatus.NO_CONTENT)
 def sign_out(request: Request, response: Response, parts: PartsDep) -> None:
-    """Sign this browser out; its cookie opens nothing from now on."""
+    """Sign this browser out; its session cookie becomes invalid."""
     if cookie := shown(request)[1]:
         with parts.database.transaction() as session:
             SignIns(session).end(cookie)

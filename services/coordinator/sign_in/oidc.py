@@ -27,8 +27,8 @@ REDIRECT: Final = HTTPStatus.SEE_OTHER
 def _open_provider(request: Request, provider: ProviderDep) -> Provider:
     """Return the provider. Raises NotFound if there is none, TooMany above the rate limit."""
     if provider is None:
-        raise NotFound("no identity provider is set up here", hint="set MALLORN_OIDC_ISSUER")
-    address = request.client.host if request.client else "whoever asks"
+        raise NotFound("this service has no identity provider", hint="set MALLORN_OIDC_ISSUER")
+    address = request.client.host if request.client else "this client"
     provider.visits.take(address, address)
     return provider
 
@@ -39,7 +39,7 @@ router = APIRouter(prefix="/session/oidc", tags=["session"], route_class=OnThePa
 
 @router.get("", status_code=REDIRECT, response_class=RedirectResponse)
 def leave(request: Request, provider: OpenProvider) -> RedirectResponse:
-    """Send this browser to the identity provider; it comes back to `/session/oidc/callback`."""
+    """Redirect to the identity provider, which redirects to `/session/oidc/callback`."""
     secrets = {name: new_secret() for name in KEPT}
     response = RedirectResponse(provider.address(_callback(request), **secrets), REDIRECT)
     # Secrets contain no dot and no character that a cookie must escape.
@@ -53,11 +53,11 @@ def come_back(
     request: Request,
     parts: PartsDep,
     provider: OpenProvider,
-    state: Annotated[str, Query(description="As the browser left with it.")] = "",
-    code: Annotated[str, Query(description="What the provider tells who it is for.")] = "",
-    error: Annotated[str, Query(description="Why the provider did not.")] = "",
+    state: Annotated[str, Query(description="The `state` sent to the provider.")] = "",
+    code: Annotated[str, Query(description="The provider's authorization code.")] = "",
+    error: Annotated[str, Query(description="The error that the provider reports.")] = "",
 ) -> RedirectResponse:
-    """Take a browser back from the identity provider, sign it in, and show it the page."""
+    """Complete the sign-in at the identity provider; redirect the browser to the page."""
     # The secrets that the browser left with; empty if its cookie is missing or malformed.
     values = request.cookies.get(cookie_name(request, COOKIE), "").split(".")
     is_whole = len(values) == len(KEPT) and all(values)

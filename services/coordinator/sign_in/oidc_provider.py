@@ -144,20 +144,18 @@ class Provider:
         claims = self._checked_claims(tokens.id_token, nonce)
         owner = claims.get(self._claim)
         if not isinstance(owner, str) or not owner:
-            raise Refused(f"{self.name} does not tell `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
+            raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
         if self._claim == EMAIL and claims.get("email_verified") is not True:
             raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
         if not (scopes := self._allowed.scopes(owner, claims)):
-            raise Refused(
-                f"{owner} is on no list of this service", hint="ask an admin of it for an invitation"
-            )
+            raise Refused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
         return owner, scopes
 
     def _fetch_discovery(self) -> Discovery:
         url = f"{self.issuer}/.well-known/openid-configuration"
         discovery = self._ask("GET", url, Discovery)
         if discovery.issuer.rstrip("/") != self.issuer:
-            raise Unavailable(f"{self.issuer} describes another issuer", hint="check MALLORN_OIDC_ISSUER")
+            raise Unavailable(f"{self.issuer} names another issuer", hint="check MALLORN_OIDC_ISSUER")
         return discovery
 
     def _checked_claims(self, token: str, nonce: str) -> Claims:

@@ -24,7 +24,7 @@ from services.coordinator.web.caller_scopes import LOCAL, Caller
 AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
 LET_IN: Final = "ask an admin: mallorn owners let-in OWNER"
-ANOTHER: Final = "ask an admin for another: mallorn keys create NAME"
+ANOTHER: Final = "ask an admin for a new key: mallorn keys create NAME"
 ROOT: Final = 0
 
 
@@ -143,7 +143,7 @@ def _foreign_user_error(uid: int | None) -> Unauthorized:
     user = user_name(os.getuid())
     if uid is None:
         return Unauthorized(
-            f"this service is of {user}, and the kernel does not say which user asks",
+            f"this service is of {user}, and the kernel does not report the caller's user",
             hint=f"ask {user} for a key: mallorn keys create NAME --here",
         )
     return Unauthorized(

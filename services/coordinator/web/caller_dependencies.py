@@ -19,7 +19,7 @@ COOKIE: Final = "mallorn_session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer
 _bearer = HTTPBearer(
     auto_error=False,
-    description="An API key; where there are none, the user who runs the service needs none.",
+    description="An API key. Until one exists, the user who runs the service needs none.",
 )
 Presented = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 

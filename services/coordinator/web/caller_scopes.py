@@ -43,8 +43,8 @@ class Caller:
 
     def _refusal(self, needed: str, first: Scope) -> Forbidden:
         return Forbidden(
-            f"this key may {', '.join(self.scopes)}, and this needs {needed}",
-            hint=f"ask an admin for another: mallorn keys create NAME --scope {first}",
+            f"this key has the scopes {', '.join(self.scopes)}, but this needs {needed}",
+            hint=f"ask an admin for a new key: mallorn keys create NAME --scope {first}",
         )
 
 

@@ -49,16 +49,16 @@ class CrossSiteMiddleware:
         host = headers.get("host", "")
         if not names_loopback(host) and not await self._requires_key():
             return Forbidden(
-                f"this coordinator has no API keys and answers to loopback names only, not to {told(host)!r}",
-                hint="use http://127.0.0.1, or make a key there: mallorn keys create NAME --here",
+                f"without API keys, only loopback host names are accepted, not {told(host)!r}",
+                hint="use http://127.0.0.1, or on its host: mallorn keys create NAME --here",
             )
         if scope["method"] not in SAFE_METHODS and is_cross_site(headers, host):
             return Forbidden(
-                "this request comes from another web page and is refused",
+                "requests from other websites are refused",
                 hint="send it from the page of this coordinator, or without a browser",
             )
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
-            return InvalidRequest("the address contains the character NUL", hint="see /docs")
+            return InvalidRequest("the URL contains a NUL character", hint="see /docs")
         return None
 
     async def _requires_key(self) -> bool:

@@ -42,9 +42,9 @@ class BodyRefused(HTTPException):
 
 
 class ErrorBody(BaseModel):
-    """What went wrong and what to do about it."""
+    """An error: what happened, and what to do next."""
 
-    error: str = Field(description="Class of the error.")
+    error: str = Field(description="Name of the error class.")
     detail: str = Field(description="What happened.")
     hint: str = Field(description="What to do next; may be empty.")
 
@@ -145,4 +145,4 @@ def _on_host_error(request: Request, error: Exception) -> Response:
 def _on_unexpected(request: Request, error: Exception) -> Response:
     # Starlette re-raises the error after this response, and the server logs the traceback.
     log.error("%s %s failed: %r", request.method, request.url.path, error)
-    return JSONResponse(error_body(MallornError(hint="the coordinator's log tells more")), 500)
+    return JSONResponse(error_body(MallornError(hint="see the log of the coordinator")), 500)

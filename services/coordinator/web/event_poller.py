@@ -88,7 +88,7 @@ class EventPoller:
             log.warning("the events of %s jobs wait for the database: %s", len(self._followed), error.message)
         except Exception as error:  # streams would break, reconnect and break again
             self.trouble = f"{type(error).__name__}: {error}"
-            tell("those who follow jobs hear nothing new", error)
+            tell("event streams get no new events", error)
         return self._marks
 
     def _look(self, job_ids: Sequence[str]) -> dict[str, Mark]:

@@ -13,17 +13,17 @@ Item = TypeVar("Item")
 
 
 class PageOut(BaseModel, Generic[Item]):
-    """Some items, and the cursor of those that follow; null: these were the last."""
+    """One page of items, and the cursor of the next page; null on the last page."""
 
     items: list[Item]
     next_cursor: str | None
 
 
 class ListOut(BaseModel, Generic[Item]):
-    """All items there are."""
+    """All items, without pages."""
 
     items: list[Item]
 
 
-CursorQuery = Annotated[str | None, Query(description="`next_cursor` of the page before.")]
-LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Items a page.")]
+CursorQuery = Annotated[str | None, Query(description="`next_cursor` of the previous page.")]
+LimitQuery = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum items per page.")]

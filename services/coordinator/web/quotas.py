@@ -21,13 +21,13 @@ def check_work(session: Session, settings: Settings, owner: str) -> None:
     usage, jobs, trials = Usage(session), settings.quota_jobs, settings.quota_trials
     if jobs and (total := usage.jobs(owner)) > jobs:
         raise TooMany(
-            f"{owner} may have {jobs} jobs at a time, and this would be {total}",
-            hint="wait until one ends, or: mallorn pause JOB",
+            f"{owner} may have {jobs} active jobs, and this would make {total}",
+            hint="wait until a job ends, or: mallorn pause JOB",
             retry_sec=AGAIN_SEC,
         )
     if trials and (total := usage.trials(owner)) > trials:
         raise TooMany(
-            f"{owner} may have {trials:,} trials ahead, and this would make {total:,}",
+            f"{owner} may have {trials:,} pending trials, and this would make {total:,}",
             hint="ask for fewer with --trials, or wait until a job ends",
             retry_sec=AGAIN_SEC,
         )
@@ -80,8 +80,8 @@ class FewAtOnce:
         with self._lock:
             if self._running[owner] >= MOST_AT_ONCE:
                 raise TooMany(
-                    f"{owner} waits for {MOST_AT_ONCE} such answers already",
-                    hint="come again in a second",
+                    f"{owner} already waits for {MOST_AT_ONCE} slow requests",
+                    hint="retry in a second",
                     retry_sec=1,
                 )
             self._running[owner] += 1
@@ -96,7 +96,7 @@ class FewAtOnce:
 def _check_bytes(owner: str, quota: int, total: int) -> None:
     if quota and total > quota:
         raise TooMany(
-            f"{owner} may keep {quota:,} bytes of models, and this would make {total:,}",
+            f"{owner} may store {quota:,} bytes of models, and this would make {total:,}",
             hint="mallorn models rm MODEL",
             retry_sec=AGAIN_SEC,
         )

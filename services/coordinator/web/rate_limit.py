@@ -36,6 +36,6 @@ class RateLimit:
             wait_sec = math.ceil((1 - left) * 60 / self._most)
             raise TooMany(
                 f"{name} may make {self._most} requests a minute",
-                hint=f"come again in {wait_sec} s",
+                hint=f"retry in {wait_sec} s",
                 retry_sec=wait_sec,
             )

@@ -96,9 +96,7 @@ class _LimitedBody:
     def check_size(self, size_bytes: int) -> None:
         """Raise TooLarge for more bytes than the route accepts."""
         if size_bytes > self._limit_bytes:
-            raise TooLarge(
-                f"a request's body may have {LARGEST_BODY:,} bytes, and this one is larger", hint="see /docs"
-            )
+            raise TooLarge(f"the body is larger than {LARGEST_BODY:,} bytes", hint="see /docs")
 
     async def _receive_in_time(self) -> Message:
         limit_sec = WAIT_SEC + self._received_bytes / SLOWEST_BYTES_PER_SEC
@@ -108,8 +106,8 @@ class _LimitedBody:
             self._waited_sec += time.monotonic() - began_sec
             return message
         raise TooSlow(
-            f"{self._received_bytes:,} bytes of the body came in {limit_sec:.0f} s, which is too slow",
-            hint="send it again over a faster line",
+            f"only {self._received_bytes:,} bytes of the body arrived in {limit_sec:.0f} s",
+            hint="retry over a faster connection",
         )
 
 
@@ -124,9 +122,7 @@ def _without_foreign_cookies(headers: Headers) -> Headers:
 def _check_head(scope: Scope) -> None:
     """Raise HeadTooLarge for a URL or headers that are expensive even to parse."""
     if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
-        raise HeadTooLarge(
-            f"the address is longer than {LONGEST_ADDRESS:,} bytes", hint="ask for less in one request"
-        )
+        raise HeadTooLarge(f"the URL exceeds {LONGEST_ADDRESS:,} bytes", hint="shorten the query")
     if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
         raise HeadTooLarge(
             f"the headers are larger than {LARGEST_HEADERS:,} bytes", hint="delete this site's cookies"

@@ -30,7 +30,7 @@ class StreamAdmission:
         await app(scope, receive, send)
 
     def _overloaded(self) -> ASGIApp:
-        error = Unavailable("too many come at once to follow their jobs", hint="come again a little later")
+        error = Unavailable("too many event streams are waiting", hint="retry a little later")
         headers = {"Retry-After": str(random.randint(*RETRY_SEC))}  # noqa: S311 - to spread
         return cast(ASGIApp, JSONResponse(error_body(error), error.status_code, headers))
 
