@@ -19,7 +19,7 @@ Skips missing top-level folders and migrations; `mallorn/commands` of old trees 
 - small helpers: private functions of at most four lines, `def` included, whose name occurs in their
   file only in the definition and in one call. Functions that yield, or have a decorator other than
   `property`, do not count: they cannot be inlined.
-- the figures of `benchmarks.house_sizes`.
+- the figures of `benchmarks.house_names` and `benchmarks.house_sizes`.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.house_calls import Function, reached
+from benchmarks.house_names import measure_names
 from benchmarks.house_sizes import Figure, banned_modules, measure
 from benchmarks.house_tree import MOST_LINES, Tree
 
@@ -73,9 +74,12 @@ def raw(tree: Tree, counted: Counted) -> dict[str, object]:
     }
 
 
-def figures(tree: Tree, banned: Collection[str]) -> dict[str, Figure]:
-    """Return all figures that have a budget, with their places."""
-    listed = count(tree) | {"banned names": banned_modules(tree, banned)}
+def figures(tree: Tree, banned: Collection[str], vague: Collection[str]) -> dict[str, Figure]:
+    """Return all figures that have a budget, with their places.
+
+    `banned` are the words that name no module, `vague` those that name no parameter or variable.
+    """
+    listed = count(tree) | measure_names(tree, vague) | {"banned names": banned_modules(tree, banned)}
     found = {name: Figure(len(places), places) for name, places in listed.items() if name != "files in steps"}
     tied = [import_ for knot in listed["knots"] for import_ in knot_imports(tree, knot.split())]
     return found | {"knots": Figure(len(listed["knots"]), tied)} | measure(tree)

@@ -1,0 +1,197 @@
+"""Figures on names, docstrings and fragments of a checkout.
+
+- vague names: parameters and local variables whose name is a word that the budget file bans (participles,
+  adverbs, pronouns); each counts once a function.
+- fragment docstrings: docstrings whose first word is a pronoun, a preposition or a conjunction.
+- stale names: names in docstrings, in backticks or in CamelCase, that no file of the checkout uses.
+- single callers: private functions whose name occurs in their file only in the definition and in one call.
+- lone files: product files that only one other file imports, and that one lies in the same folder.
+- tuple splats: calls of a function or class of ours, none of which takes `*args`, with `*name` where the
+  calling function assigned a tuple to that name.
+"""
+
+import ast
+import builtins
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from benchmarks.house_calls import Function
+from benchmarks.house_tree import Tree
+
+# fmt: off
+FRAGMENT: Final = {
+    "also", "and", "as", "at", "because", "beside", "between", "but", "by", "for", "from", "how",
+    "if", "in", "it", "its", "less", "more", "most", "nothing", "of", "on", "one", "or", "others",
+    "since", "so", "such", "than", "that", "their", "them", "then", "these", "they", "this",
+    "those", "to", "under", "until", "what", "when", "where", "which", "while", "who", "whom",
+    "whose", "why", "with", "without",
+}
+# fmt: on
+QUOTED: Final = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
+CAMEL: Final = re.compile(r"\b(?:[A-Z][a-z0-9]+){2,}\b")
+WORD: Final = re.compile(r"[A-Za-z_]\w*")
+NO_CODE: Final = {"node_modules", ".venv", "build", ".git", "static", "results"}
+CODE: Final = {".py", ".ts", ".tsx", ".toml", ".yml", ".sh", ".md", ".cc", ".h"}
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def measure_names(tree: Tree, banned: Collection[str]) -> dict[str, list[str]]:
+    """Return the places of all figures by name; `banned` are the words that name no variable."""
+    return {
+        "vague names": vague_names(tree, banned),
+        "fragment docstrings": fragment_docstrings(tree),
+        "stale names": stale_names(tree),
+        "single callers": single_callers(tree),
+        "lone files": lone_files(tree),
+        "tuple splats": tuple_splats(tree),
+    }
+
+
+def vague_names(tree: Tree, banned: Collection[str]) -> list[str]:
+    """Return the places of parameters and local variables with a banned name."""
+    return [
+        f"{tree.file(name)}:{line} {word}"
+        for name, module in tree.modules.items()
+        for word, line in _names(module)
+        if word.lstrip("_") in banned
+    ]
+
+
+def fragment_docstrings(tree: Tree) -> list[str]:
+    """Return the places of docstrings that begin with a pronoun, a preposition or a conjunction."""
+    return [
+        f"{place}: {text.splitlines()[0][:70]}"
+        for place, text in _docstrings(tree)
+        if text.split(maxsplit=1)[0].rstrip(",.:;").lower() in FRAGMENT
+    ]
+
+
+def stale_names(tree: Tree) -> list[str]:
+    """Return the names in docstrings that no code, test or page of the checkout uses."""
+    used = _used_names(tree.root) | set(dir(builtins))
+    return [
+        f"{place}: {name}"
+        for place, text in _docstrings(tree)
+        for name in sorted({*QUOTED.findall(text), *CAMEL.findall(text)})
+        if name.rpartition(".")[2] not in used
+    ]
+
+
+def single_callers(tree: Tree) -> list[str]:
+    """Return the private functions that are called once, in their own file."""
+    places: list[str] = []
+    for name, module in tree.modules.items():
+        counts = _word_counts(tree.texts[name])
+        places += [
+            f"{tree.file(name)}:{node.lineno} {node.name}"
+            for node in ast.walk(module)
+            if isinstance(node, Function)
+            and node.name.startswith("_")
+            and not node.name.startswith("__")
+            and counts[node.name] == 2
+        ]
+    return places
+
+
+def lone_files(tree: Tree) -> list[str]:
+    """Return the files that only one file imports, which lies in the same folder."""
+    importers = defaultdict[str, set[str]](set)
+    for name, module in tree.modules.items():
+        for other in tree.imports(module):
+            importers[other].add(name)
+    return [
+        f"{tree.file(name)} <- {tree.file(by)}"
+        for name, (by, *rest) in sorted((name, list(each)) for name, each in importers.items())
+        if not rest and tree.folder(by) == tree.folder(name) and not tree.file(name).endswith("__init__.py")
+    ]
+
+
+def tuple_splats(tree: Tree) -> list[str]:
+    """Return the calls of ours that unpack a name to which the calling function assigned a tuple."""
+    callees = _with_fixed_parameters(tree)
+    places: list[str] = []
+    for name, module in tree.modules.items():
+        for function in (node for node in ast.walk(module) if isinstance(node, Function)):
+            tuples = {
+                target.id
+                for node in ast.walk(function)
+                if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+                for target in node.targets
+                if isinstance(target, ast.Name)
+            }
+            calls = (
+                node
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in callees
+            )
+            places += [
+                f"{tree.file(name)}:{call.lineno} *{argument.value.id}"
+                for call in calls
+                for argument in call.args
+                if isinstance(argument, ast.Starred)
+                and isinstance(argument.value, ast.Name)
+                and argument.value.id in tuples
+            ]
+    return places
+
+
+def _with_fixed_parameters(tree: Tree) -> set[str]:
+    """Return the names of classes and functions of ours that take no `*args`."""
+    fixed: set[str] = set()
+    variadic: set[str] = set()
+    for module in tree.modules.values():
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef):
+                fixed.add(node.name)
+            elif isinstance(node, Function):
+                (variadic if node.args.vararg else fixed).add(node.name)
+    return fixed - variadic
+
+
+def _names(module: ast.Module) -> Iterator[tuple[str, int]]:
+    """Yield parameters and local variables, once a function, with a line."""
+    for function in (node for node in ast.walk(module) if isinstance(node, Function)):
+        places = dict[str, int]()
+        for node in ast.walk(function):
+            if isinstance(node, ast.arg):
+                places.setdefault(node.arg, node.lineno)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                places.setdefault(node.id, node.lineno)
+        yield from places.items()
+
+
+def _docstrings(tree: Tree) -> Iterator[tuple[str, str]]:
+    for name, module in tree.modules.items():
+        for node in ast.walk(module):
+            if isinstance(node, Documented) and (text := (ast.get_docstring(node) or "").strip()):
+                yield f"{tree.file(name)}:{getattr(node, 'lineno', 1)}", text
+
+
+def _word_counts(text: str) -> defaultdict[str, int]:
+    counts = defaultdict[str, int](int)
+    for word in WORD.findall(text):
+        counts[word] += 1
+    return counts
+
+
+@cache
+def _used_names(root: Path) -> frozenset[str]:
+    """Return the words of all code outside of docstrings, and of all other texts of the checkout."""
+    words: set[str] = set()
+    for path in root.rglob("*"):
+        if path.suffix not in CODE or NO_CODE & set(path.relative_to(root).parts) or not path.is_file():
+            continue
+        text = path.read_text()
+        if path.suffix == ".py":
+            module = ast.parse(text)
+            for node in ast.walk(module):
+                if isinstance(node, Documented) and ast.get_docstring(node):
+                    node.body[0] = ast.Pass()
+            text = ast.unparse(module)
+        words.update(WORD.findall(text))
+    return frozenset(words)
