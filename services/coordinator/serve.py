@@ -43,6 +43,11 @@ class CoordinatorHttp(H11Protocol):
         super().data_received(data)
         self._wait_for_head()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.conn.trailing_data[0]:  # the beginning of another request
+            self._wait_for_head()
+
     def _wait_for_head(self) -> None:
         is_served = self.cycle is not None and not self.cycle.response_complete
         if is_served and self._head_timer is not None:

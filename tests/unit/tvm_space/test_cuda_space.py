@@ -67,8 +67,11 @@ def dlight_sketch(name: str, text: str = HERE) -> Sketch:
     return last
 
 
+OTHER_ARCHS = [pytest.param(arch, marks=pytest.mark.long) for arch in ARCHS[:-1]]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", [*OTHER_ARCHS, ARCHS[-1]])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_first_default_of_a_task_becomes_cuda_code(name: str, arch: str) -> None:
     space = space_of(name, arch)
