@@ -173,7 +173,7 @@ NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "guarantees.md": ("Machines and installation", "Wrong devices"),
     "knowledge.md": ("Where they come from",),
     "models.md": ("Quantised models",),
-    "performance.md": ("What a job does for the whole model",),
+    "performance.md": ("What a job does for the whole model", "What a machine can do"),
     "planner.md": ("How a round is chosen", "Why did it do that?"),
     "replay.md": ("A whole job without a device",),
     "runbook.md": (
