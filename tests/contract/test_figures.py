@@ -168,7 +168,7 @@ def test_the_readme_shows_its_worst_networks_and_names_date_and_commit() -> None
 NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "README.md": ("Mallorn",),  # versions of Python
     "compatibility.md": ("TVM",),
-    "dashboard.md": ("The page",),
+    "dashboard.md": ("The web page",),
     "families.md": ("How `dynamic` decides",),
     "guarantees.md": ("Machines and installation", "Wrong devices"),
     "knowledge.md": ("Where they come from",),
