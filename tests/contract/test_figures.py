@@ -84,7 +84,7 @@ def test_figures_without_raw_data_become_fewer(page: Path) -> None:
 
 
 def test_tables_of_figures_are_found() -> None:
-    assert sum(1 for page in PAGES for _ in tables(page.read_text())) > 30
+    assert sum(1 for page in PAGES for _ in tables(page.read_text())) > 25
 
 
 def test_cost_models_that_are_called_behind_are_behind_on_every_split() -> None:
@@ -95,17 +95,21 @@ def test_cost_models_that_are_called_behind_are_behind_on_every_split() -> None:
 
 
 ARMS: Final = ("zero", "chance", "ours")
-FIGURE: Final = re.compile(r"(?:(\w+), )?([\d.]+) (ms|us) \(([\d.]+)\)")
+COLUMNS: Final = dict(zip(ARMS, ("no trials", "random trials", "Mallorn's search"), strict=True))
 
 
-def of_readme() -> Iterator[tuple[str, int, list[str]]]:
-    """Rows of README's table of engines: the network, the threads, and the other cells without marks."""
-    (table,) = (text for text in TABLE.findall((ROOT / "README.md").read_text()) if "onnxruntime |" in text)
-    for line in table.splitlines()[2:]:
-        plain = re.sub(r"\]\([^)]*\)|[*\[]", "", line.strip()[1:-1])
-        first, *rest = (cell.strip() for cell in plain.split("|"))
-        name, threads = first.split(", ")
-        yield name, int(threads), rest
+def of_readme() -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Rows of README's table of engines: the network, the threads, and cells by column, without marks."""
+    (table,) = (
+        text for text in TABLE.findall((ROOT / "README.md").read_text()) if "| onnxruntime, ms |" in text
+    )
+    header, _, *lines = (
+        [cell.strip() for cell in re.sub(r"\]\([^)]*\)|[*\[]", "", line.strip()[1:-1]).split("|")]
+        for line in table.splitlines()
+    )
+    for line in lines:
+        row = dict(zip(header, line, strict=True))
+        yield row["network"], int(row["threads"]), row
 
 
 def of_raw(name: str, threads: int) -> tuple[dict[str, float], dict[str, float]]:
@@ -126,20 +130,24 @@ def of_raw(name: str, threads: int) -> tuple[dict[str, float], dict[str, float]]
     return us, ratios
 
 
-@pytest.mark.parametrize(("name", "threads", "cells"), list(of_readme()), ids=lambda value: str(value)[:16])
-def test_the_headline_of_the_readme_is_made_of_raw_figures(name: str, threads: int, cells: list[str]) -> None:
+@pytest.mark.parametrize(("name", "threads", "row"), list(of_readme()), ids=lambda value: str(value)[:16])
+def test_the_headline_of_the_readme_is_made_of_raw_figures(
+    name: str, threads: int, row: dict[str, str]
+) -> None:
     us, ratios = of_raw(name, threads)
-    for arm, cell in zip(ARMS, cells, strict=False):
-        assert bool(cell) == (arm in us), f"{arm} of {name}"
-        for _, time, unit, ratio in FIGURE.findall(cell):
-            assert_rounded(us[arm] / {"ms": 1e3, "us": 1.0}[unit], time)
-            assert_rounded(ratios[arm], ratio)
-    for engine, time, unit, ratio in FIGURE.findall(cells[4]):
+    for arm, column in COLUMNS.items():
+        assert bool(row[column]) == (arm in us), f"{arm} of {name}"
+        if row[column]:
+            assert_rounded(ratios[arm], row[column])
+    rivals_ms = sorted(us[arm] / ratios[arm] / 1e3 for arm in ARMS if arm in us)
+    shown_ms = row["onnxruntime, ms"].split(" to ")
+    for value, text in zip((rivals_ms[0], rivals_ms[-1]), (shown_ms[0], shown_ms[-1]), strict=True):
+        assert_rounded(value, text)
+    if row["fastest other engine"]:
         others = {name: us for name, us in us.items() if name not in (*ARMS, "onnxruntime")}
         fastest = min(others, key=others.__getitem__)
-        assert fastest == f"{engine.lower()}_cpu"
-        assert_rounded(others[fastest] / {"ms": 1e3, "us": 1.0}[unit], time)
-        assert_rounded(ratios[fastest], ratio)
+        assert fastest == f"{row['fastest other engine'].lower()}_cpu"
+        assert_rounded(ratios[fastest], row["its ratio"])
 
 
 def assert_rounded(value: float, text: str) -> None:
@@ -159,14 +167,14 @@ def test_the_readme_shows_its_worst_networks_and_names_date_and_commit() -> None
 # Sections whose figures are settings, limits, goals or samples of what is printed, and no measurements.
 NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "README.md": ("Mallorn",),  # versions of Python
-    "dashboard.md": ("The page",),
+    "compatibility.md": ("TVM",),
+    "dashboard.md": ("The web page",),
     "families.md": ("How `dynamic` decides",),
+    "guarantees.md": ("Machines and installation", "Wrong devices"),
     "knowledge.md": ("Where they come from",),
-    "mishaps.md": ("Processors and clocks",),
     "models.md": ("Quantised models",),
-    "performance.md": ("What a job does for the whole model",),
+    "performance.md": ("What a job does for the whole model", "What a machine can do"),
     "planner.md": ("How a round is chosen", "Why did it do that?"),
-    "promises.md": ("Devices that lie",),
     "replay.md": ("A whole job without a device",),
     "runbook.md": (
         "Backup",
@@ -179,6 +187,7 @@ NO_MEASUREMENTS: Final[dict[str, tuple[str, ...]]] = {
     "searchers.md": ("Add one",),
     "security.md": ("Walls",),
     "stopping.md": ("Stopping rules", "Time limits"),
+    "troubleshooting.md": ("The disk is full", "Troubleshooting", "What the verdict means"),
 }
 MEASUREMENT: Final = re.compile(
     r"(?<![\w.-])\d[\d,]*(?:\.\d+)? (?:us|ns|ms|s|MB|GB|GiB|MiB|KB|seconds|GFLOP/s|times)\b"
@@ -202,7 +211,8 @@ SUMMARIES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.mark.parametrize("page", SUMMARIES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_section_with_figures_links_to_their_raw_data(page: Path) -> None:
-    assert sorted(unproven(page.read_text())) == sorted(NO_MEASUREMENTS.get(page.name, ()))
+    allowed = () if page == ROOT / "docs" / "README.md" else NO_MEASUREMENTS.get(page.name, ())
+    assert sorted(unproven(page.read_text())) == sorted(allowed)
 
 
 def test_a_section_without_raw_data_is_found() -> None:

@@ -1,4 +1,4 @@
-"""A first day in the orders that people meet; docs/first-hours/first-day.md lists them all."""
+"""A first day in the orders that people meet; docs/guarantees.md lists them."""
 
 import re
 import shutil
