@@ -57,9 +57,7 @@ RISES = {
         "db/rows.py:1: TurnOver",
     ),
     "single callers": (
-        {
-            "db/rows.py": "def _rows():\n    one = 1\n    two = 2\n    return one, two, 3\n\n\nROWS = _rows()\n"
-        },
+        {"db/rows.py": "def _rows():\n    a = 1\n    b = 2\n    return a, b, 3\n\n\nROWS = _rows()\n"},
         "db/rows.py:1 _rows",
     ),
     "lone files": (
