@@ -206,6 +206,11 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 
 def pass_table() -> list[PassEntry]:
     """Return all passes, in order of the first recipe and phase that runs them."""
+    phases_by_pass: dict[str, dict[str, None]] = {}  # ordered sets
+    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
+        for step in phase.steps:
+            if step.name in OWN_PASSES:
+                phases_by_pass.setdefault(step.name, {})[phase.name] = None
     return [
         PassEntry(
             name=pass_class.name,
@@ -214,15 +219,6 @@ def pass_table() -> list[PassEntry]:
             phases=tuple(phases),
             after=pass_class.after,
         )
-        for name, phases in _phases_by_pass().items()
+        for name, phases in phases_by_pass.items()
         for pass_class in (defined(name), *followers(name))
     ]
-
-
-def _phases_by_pass() -> dict[str, dict[str, None]]:
-    phases_by_pass: dict[str, dict[str, None]] = {}
-    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
-        for step in phase.steps:
-            if step.name in OWN_PASSES:
-                phases_by_pass.setdefault(step.name, {})[phase.name] = None
-    return phases_by_pass

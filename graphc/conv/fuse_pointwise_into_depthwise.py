@@ -3,7 +3,7 @@
 Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
 largest of such networks. So it is computed where it is read and stays in the caches. The
 schedule rule `strips` makes one parallel loop over strips of rows and groups of channels;
-`integer_products` uses the rule, too.
+`int8_depthwise_conv` uses the rule, too.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from typing import Any
 import tvm
 
 from graphc.core import graph_rewriting
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import (
     LANES,
     SUGGESTS,
@@ -24,7 +23,6 @@ from graphc.core.graph_rewriting import (
     sizes_of,
     split_in_two,
 )
-from graphc.core.reporting_pass import Leave
 
 WIDTH = "mallorn.lanes"  # annotation: float32 numbers in a vector, if fewer than LANES
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
@@ -71,7 +69,12 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         chain = g.chain(call.args[0], _BETWEEN)
         if chain.source is None or not _is_pointwise(chain.source):
             raise Leave("no pointwise convolution is before it, for it alone")
-        if not all(map(_is_simple, chain.calls)):
+        operands = [operand for between in chain.calls for operand in between.args[1:]]
+        if not all(
+            isinstance(operand, tvm.ir.GenericConst)
+            and (operand.ty.ndim == 0 or sizes_of(operand) == (1, 1, 1, channels))
+            for operand in operands
+        ):
             raise Leave("an operand before it is neither a number nor a constant by channel")
         return Pair(chain.source, chain.calls, call)
 
@@ -90,18 +93,8 @@ def _is_pointwise(call: Any) -> bool:
     if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
         return False
     attrs = call.attrs
-    ones = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
-    return all(int(number) == 1 for number in ones) and not any(map(int, attrs.padding))
-
-
-def _is_simple(call: Any) -> bool:
-    """Return whether operands after the first are constants: scalars or one per channel."""
-    channels = call.ty.shape[-1]
-    return all(
-        isinstance(second, tvm.ir.GenericConst)
-        and (second.ty.ndim == 0 or sizes_of(second) == (1, 1, 1, channels))
-        for second in call.args[1:]
-    )
+    unit_attributes = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
+    return all(int(number) == 1 for number in unit_attributes) and not any(map(int, attrs.padding))
 
 
 def _between(pair: Pair) -> str:
@@ -130,27 +123,27 @@ def _function(pair: Pair, lanes: int) -> Any:
     top, left, bottom, right = map(int, pair.depthwise.attrs.padding)
     high, wide = sizes_of(pair.depthwise.args[1])[:2]
     down, across = map(int, pair.depthwise.attrs.strides)
-    between = batch, height, width, channels
-    padded = batch, height + top + bottom, width + left + right, channels
-    inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
+    expanded_sizes = batch, height, width, channels
+    padded_sizes = batch, height + top + bottom, width + left + right, channels
+    is_inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
 {buffers}
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    e = T.sblock_alloc_buffer(({numbers(between)}), "float32")
-    p = T.sblock_alloc_buffer(({numbers(padded)}), "float32")
-    for n, i, j, c, k in T.grid({numbers((*between, inputs))}):
+    e = T.sblock_alloc_buffer(({numbers(expanded_sizes)}), "float32")
+    p = T.sblock_alloc_buffer(({numbers(padded_sizes)}), "float32")
+    for n, i, j, c, k in T.grid({numbers((*expanded_sizes, inputs))}):
         with T.sblock("pointwise"):
             vn, vi, vj, vc, vk = T.axis.remap("SSSSR", [n, i, j, c, k])
             with T.init():
                 e[vn, vi, vj, vc] = T.float32(0)
             e[vn, vi, vj, vc] = e[vn, vi, vj, vc] + x[vn, vi, vj, vk] * w[0, 0, vk, vc]
-    for n, i, j, c in T.grid({numbers(padded)}):
+    for n, i, j, c in T.grid({numbers(padded_sizes)}):
         with T.sblock("padded"):
             vn, vi, vj, vc = T.axis.remap("SSSS", [n, i, j, c])
-            p[vn, vi, vj, vc] = T.if_then_else({inside}, {_between(pair)}, T.float32(0))
+            p[vn, vi, vj, vc] = T.if_then_else({is_inside}, {_between(pair)}, T.float32(0))
     for n, i, j, c, r, s in T.grid({numbers((*sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
@@ -172,12 +165,12 @@ MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 def strips(schedule: Any, block: Any) -> list[Any]:
     """Schedule all stages inside one loop over strips of rows and groups of channel vectors."""
-    (padded,) = schedule.get_producers(block)
-    pointwise = schedule.get_producers(padded)
-    schedule = inline_all_but(schedule, [*pointwise, padded, block])
-    groups, tile = _tile_window(schedule, block, padded)
-    schedule.compute_at(padded, groups, preserve_unit_loops=True)
-    *_, rows, _, channels = schedule.get_loops(padded)
+    (padding,) = schedule.get_producers(block)
+    pointwise = schedule.get_producers(padding)
+    schedule = inline_all_but(schedule, [*pointwise, padding, block])
+    groups, tile = _tile_window(schedule, block, padding)
+    schedule.compute_at(padding, groups, preserve_unit_loops=True)
+    *_, rows, _, channels = schedule.get_loops(padding)
     schedule.split(channels, tile)
     for sums in pointwise:
         schedule.compute_at(sums, rows, preserve_unit_loops=True)
@@ -186,7 +179,7 @@ def strips(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
+def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any]]:
     """Tile the depthwise convolution and its consumer; return group loop and inner extents."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
@@ -196,7 +189,7 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
     default_factors = _three(extent_of(schedule, channels))
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, default_factors)
     groups, tiles, vectors = schedule.split(channels, factors)
-    _, high, wide, _ = schedule.get_loops(padded)
+    _, high, wide, _ = schedule.get_loops(padding)
     channel_bytes = 4 * extent_of(schedule, high) * extent_of(schedule, wide)
     strip_bytes = channel_bytes * default_factors[1] * default_factors[2] * width
     fitting = CACHE_BYTES * extent_of(schedule, rows) // strip_bytes

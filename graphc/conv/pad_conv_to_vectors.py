@@ -12,9 +12,7 @@ import tvm
 from tvm import relax
 
 from graphc.core import graph_rewriting
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
 
 LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
 
@@ -28,8 +26,8 @@ class Sizes:
     result: tuple[int, ...]
     outputs: int  # output channels as computed, padding included
     width: int  # columns as computed, padding included
-    before: tuple[int, ...]  # zeros before the data, per spatial dimension
-    after: tuple[int, ...]
+    low_padding: tuple[int, ...]  # zeros before the data, per spatial dimension
+    high_padding: tuple[int, ...]  # zeros after it
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
 
@@ -40,7 +38,7 @@ class Sizes:
     @property
     def around(self) -> tuple[int, ...]:
         """The shape of the data with its zeros."""
-        sides = zip(self.before, self.data[1:-1], self.after, strict=True)
+        sides = zip(self.low_padding, self.data[1:-1], self.high_padding, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
@@ -70,9 +68,11 @@ class PadConvToVectors(Pass[Sizes]):
 
     def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:
         weights = g.array(call.args[1])
-        filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])])
+        padded_weights = np.pad(
+            weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])]
+        )
         name = f"whole_{call.op.name.rpartition('.')[2]}"
-        return g.call_function(name, _function(facts), [call.args[0], relax.const(filled)], call.ty)
+        return g.call_function(name, _function(facts), [call.args[0], relax.const(padded_weights)], call.ty)
 
 
 def fits(call: Any) -> bool:
@@ -93,8 +93,8 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
         result=result,
         outputs=outputs,
         width=graph_rewriting.whole_rows(result[-2]),
-        before=padding[:places],
-        after=padding[places:],
+        low_padding=padding[:places],
+        high_padding=padding[places:],
         strides=tuple(map(int, attrs.strides)),
         dilation=tuple(map(int, attrs.dilation)),
     )
@@ -103,12 +103,12 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
 def _function(sizes: Sizes) -> Any:
     """Build the function that computes all padded sums in a buffer and copies the real ones."""
     places = range(len(sizes.kernel))
-    result = ["n", *(f"i{at}" for at in places), "o"]
-    summed = [*(f"r{at}" for at in places), "c"]
+    result = ["n", *(f"i{axis}" for axis in places), "o"]
+    reduced = [*(f"r{axis}" for axis in places), "c"]
     is_padded = sizes.filled != sizes.data
     source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, vc]"
     weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
-    kinds = "S" * len(result) + "R" * len(summed)
+    kinds = "S" * len(result) + "R" * len(reduced)
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -119,12 +119,12 @@ def main(
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
 {filling(sizes) if is_padded else ""}
     z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
-    for {names(result + summed)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
+    for {names(result + reduced)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
         with T.sblock("sums"):
-            {names(result + summed, "v")} = T.axis.remap("{kinds}", [{names(result + summed)}])
+            {names(result + reduced, "v")} = T.axis.remap("{kinds}", [{names(result + reduced)}])
             with T.init():
                 z[{names(result, "v")}] = T.float32(0)
-            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*summed, "o"], "v")}]
+            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*reduced, "o"], "v")}]
     for {names(result)} in T.grid{shape(sizes.result)}:
         with T.sblock("taken"):
             {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
@@ -135,14 +135,17 @@ def main(
 def read(sizes: Sizes) -> str:
     """Return the spatial indices of the data that a sum reads, as TVMScript."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
-    return ", ".join(f"{_scaled(f'vi{at}', out)} + {_scaled(f'vr{at}', tap)}" for at, (out, tap) in steps)
+    return ", ".join(
+        f"{_scaled(f'vi{axis}', stride)} + {_scaled(f'vr{axis}', dilation)}"
+        for axis, (stride, dilation) in steps
+    )
 
 
 def filling(sizes: Sizes) -> str:
     """Return the block that copies the data between zeros, as TVMScript."""
-    axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
-    where, place = inside(sizes)
-    value = f"T.if_then_else({where}, x[vn, {place}, vc], T.float32(0))"
+    axes = ["n", *(f"i{axis}" for axis in range(len(sizes.kernel))), "c"]
+    condition, place = inside_condition(sizes)
+    value = f"T.if_then_else({condition}, x[vn, {place}, vc], T.float32(0))"
     return f"""
     filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
     for {names(axes)} in T.grid{shape(sizes.filled)}:
@@ -152,18 +155,18 @@ def filling(sizes: Sizes) -> str:
 """
 
 
-def inside(sizes: Sizes) -> tuple[str, str]:
+def inside_condition(sizes: Sizes) -> tuple[str, str]:
     """Return, as TVMScript, whether a padded index lies in the data, and its index there."""
-    within, indices = [], []
-    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
-        within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
-        indices.append(f"vi{at} - {first}" if first else f"vi{at}")
-    return " and ".join(within), ", ".join(indices)
+    conditions, indices = [], []
+    for axis, (first, size) in enumerate(zip(sizes.low_padding, sizes.data[1:-1], strict=True)):
+        conditions.append(f"{first} <= vi{axis} and vi{axis} < {first + size}")
+        indices.append(f"vi{axis} - {first}" if first else f"vi{axis}")
+    return " and ".join(conditions), ", ".join(indices)
 
 
-def names(axes: list[str], before: str = "") -> str:
-    """Join axis names with commas, each with the prefix `before`."""
-    return ", ".join(before + axis for axis in axes)
+def names(axes: list[str], prefix: str = "") -> str:
+    """Join axis names with commas, each with the prefix `prefix`."""
+    return ", ".join(prefix + axis for axis in axes)
 
 
 def _scaled(axis: str, step: int) -> str:

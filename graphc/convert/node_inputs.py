@@ -14,4 +14,4 @@ def array_of(value: Any, params: Any) -> Any | None:
 
 def padded(inputs: Any, count: int) -> list[Any]:
     """Return the first `count` inputs; None for those that are missing."""
-    return [inputs[at] if at < len(inputs) else None for at in range(count)]
+    return [inputs[index] if index < len(inputs) else None for index in range(count)]

@@ -57,16 +57,15 @@ def collect(root: Any, kind: type) -> list[Any]:
 
 def known(call: Any) -> bool:
     """Return whether all sizes of a call's arguments and result are static."""
-    return all(map(_has_known_sizes, (*call.args, call)))
-
-
-def _has_known_sizes(value: Any) -> bool:
-    if isinstance(value, relax.ShapeExpr | tvm.ir.GlobalVar):
-        return True
-    tensors = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
+    values = [v for v in (*call.args, call) if not isinstance(v, relax.ShapeExpr | tvm.ir.GlobalVar)]
+    types = [
+        ty
+        for value in values
+        for ty in (value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty])
+    ]
     return all(
         ty.shape is not None and all(isinstance(size, IntImm) for size in ty.shape)
-        for ty in tensors
+        for ty in types
         if isinstance(ty, relax.TensorType)
     )
 
@@ -107,9 +106,9 @@ def mostly_whole(outputs: int, lanes: int) -> bool:
     return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
 
 
-def largest_factor(number: int, most: int) -> int:
+def largest_factor(number: int, limit: int) -> int:
     """Return the largest divisor of a number up to a limit; 1 if the limit is lower."""
-    return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
+    return max(factor for factor in range(1, max(1, limit) + 1) if number % factor == 0)
 
 
 def whole_vectors(outputs: int, lanes: int) -> int:
@@ -152,10 +151,10 @@ def extent_of(schedule: Any, loop: Any) -> int:
     return int(schedule.get(loop).extent)
 
 
-def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
-    """Split a loop by a sampled choice: by default the largest inner factor up to `wanted`."""
+def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
+    """Split a loop by a sampled choice: by default the largest inner factor up to `default`."""
     extent = extent_of(schedule, loop)
-    inner = largest_factor(extent, min(limit, wanted))
+    inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
     return list(schedule.split(loop, factors))
 
@@ -176,15 +175,15 @@ def inlines_too_much(function: Any) -> bool:
     return False
 
 
-def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
+def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """Inline all other blocks that MetaSchedule would, unless expressions get too large.
 
     TVM calls a block's own rule first, when fused operators are still separate blocks.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule
-    kept_names = {schedule.get(block).name_hint for block in kept}
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).name_hint not in kept_names:
-            (schedule,) = _INLINE.apply(schedule, block)
+    kept_names = {schedule.get(other).name_hint for other in blocks}
+    for other in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(other).name_hint not in kept_names:
+            (schedule,) = _INLINE.apply(schedule, other)
     return schedule

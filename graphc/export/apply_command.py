@@ -80,10 +80,10 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
-    from graphc.export import compile_network, onnxruntime_answers, target_machine
+    from graphc.export import compile_network, onnxruntime_answers
 
-    target = target_machine.read_target(manifest["target"])
-    cannot_run = target_machine.why_it_cannot_run(target)
+    target = compile_network.read_target(manifest["target"])
+    cannot_run = compile_network.why_it_cannot_run(target)
     if cannot_run and (args.check or not args.output):
         raise export_checks.Refused(
             cannot_run, "compile without running it here: leave --check, add -o model.so"
@@ -96,14 +96,14 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     tuned, missing = compile_network.count_hits(mods, directory, target)
     export_checks.all_found(manifest, tuned, missing, args)
     report: dict[str, object] = {"workloads_found": len(tuned), "workloads": len(tuned) + len(missing)}
-    report["threads"] = target_machine.threads()
+    report["threads"] = compile_network.threads()
     library = args.output or f"{scratch}/model.so"
     built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)
     compile_network.export(built, library, target)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
-    device = target_machine.device_of(target)
+    device = compile_network.device_of(target)
     outputs, report["latency_ms"] = compile_network.run(library, list(inputs.values()), device)
     if args.check:
         errors = [onnxruntime_answers.errors_beside(args.model, inputs, outputs)]

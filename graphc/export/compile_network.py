@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import platform
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,13 @@ from typing import Any, TypedDict
 import numpy as np
 import onnx
 import tvm
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, llvm_is_valid_cpu
 
 from graphc.convert import register_converters
 from graphc.core import graph_rewriting, pass_runner
@@ -111,7 +113,7 @@ def simplify(model: Any, shapes: Shapes) -> Any:
 
 def operators() -> frozenset[str]:
     """Return the names of the operators that the importer converts."""
-    register_converters.teach()
+    register_converters.patch_importer()
     # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
@@ -119,8 +121,8 @@ def operators() -> frozenset[str]:
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     """Convert a simplified model to a Relax module; our converters may depend on the target."""
     computes_wide = target is None or target.kind.name == "llvm"
-    register_converters.teach()
-    onnx_file.teach(widen_16bit_floats.array if computes_wide else onnx_file.array)
+    register_converters.patch_importer()
+    onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -245,3 +247,52 @@ def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
     return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
+
+
+# CPU features that TVM's vector code uses, as LLVM names them.
+VECTORS = (
+    "sse4.2", "avx", "avx2", "fma", "f16c",
+    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    "amx-tile", "amx-int8", "amx-bf16",
+)  # fmt: skip
+PROCESSORS = Path("/proc/cpuinfo")
+
+
+def read_target(attrs: dict[str, Any]) -> Any:
+    """Return the TVM target; a tag overrides other attributes. Raises Refused."""
+    mcpu = attrs.get("mcpu")
+    if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
+        raise export_checks.Refused(
+            f"the schedules are for {mcpu}, and this machine is of another kind ({platform.machine()})",
+            "compile on a machine like the one it was tuned for",
+        )
+    return tvm.target.Target(attrs.get("tag", attrs))
+
+
+def device_of(target: Any) -> Any:
+    """Return the first device of the target's kind."""
+    return tvm.runtime.device(target.get_target_device_type())
+
+
+def threads() -> int:
+    """Return the number of threads on which TVM runs a kernel."""
+    return int(tvm.runtime.num_threads())
+
+
+def why_it_cannot_run(target: Any) -> str:
+    """Return why this machine cannot run code for the target; empty if it can."""
+    if target.kind.name != "llvm":
+        return "" if device_of(target).exist else f"this machine has no device for {target.kind.name}"
+    triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
+    if triple and triple.partition("-")[0] != llvm_get_system_triple().partition("-")[0]:
+        return f"the schedules are for {triple}, and this machine is {platform.machine()}"
+    listed = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
+    flags = next((line.partition(":")[2] for line in listed.splitlines() if line.startswith("flags")), "")
+    here = set(map(_plain, flags.split()))
+    needed = {str(feature) for feature in llvm_get_cpu_features(target)}
+    lacking = [name for name in VECTORS if name in needed and here and _plain(name) not in here]
+    return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
+
+
+def _plain(feature: str) -> str:
+    return re.sub("[-._]", "", feature)

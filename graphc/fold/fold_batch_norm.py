@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import convolution
-from graphc.core.reporting_pass import Leave
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
 
 # By layouts: the axis of output channels in a convolution's result and in its weights.

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, Report, ReportingPass, operator_name
 from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave, Report, ReportingPass
 
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")

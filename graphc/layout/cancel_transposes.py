@@ -9,10 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
 
 _TRANSPOSE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 Piece = tuple[tuple[int, ...], int]  # part of an axis: its path in memory order, and its size

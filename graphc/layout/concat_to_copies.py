@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import OPERATOR, OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, nothing
 from graphc.tasks.keep_packed_weights import BY_PART
 from graphc.tasks.mark_elementwise_rows import width

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import known, sizes_of
-from graphc.core.reporting_pass import Leave
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
 _UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}

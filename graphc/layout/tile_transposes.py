@@ -7,10 +7,8 @@ cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import OPAQUE, parsed, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
 
 TILE = 16  # float32 elements in a cache line
 

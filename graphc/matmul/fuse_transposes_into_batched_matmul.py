@@ -10,11 +10,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import permutation, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.matmul.matmul_function import Product, function, tileable
+from graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, tileable
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
@@ -51,7 +49,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         return _of_result(call, g) if operator_name(call) == TRANSPOSE else _of_factors(call, g)
 
     def rewrite(self, call: Any, facts: PermutedProduct, g: Graph) -> Any:
-        return g.call_function("heads_matmul", function(facts.product), facts.arguments, call.ty)
+        return g.call_function("heads_matmul", matmul_function(facts.product), facts.arguments, call.ty)
 
 
 def _of_result(transpose: Any, g: Graph) -> PermutedProduct:

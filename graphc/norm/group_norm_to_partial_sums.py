@@ -7,10 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
 
 Shape = tuple[int, ...]
 

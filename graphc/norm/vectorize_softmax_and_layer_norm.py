@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import Any
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
 # lowest n gives zero, because denormal results for masked values would slow down products.

@@ -36,7 +36,7 @@ def read(path: str | Path) -> ModelProto:
     return model
 
 
-def teach(read_array: Callable[[TensorProto], Any]) -> None:
+def patch_importer(read_array: Callable[[TensorProto], Any]) -> None:
     """Patch TVM's importer to read tensors with `read_array`, such as `array`."""
     onnx_frontend.get_numpy = read_array
 

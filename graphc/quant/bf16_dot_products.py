@@ -12,10 +12,8 @@ import tvm
 from tvm import relax
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
 from graphc.core.graph_rewriting import channels_last, convolution, permutation, sizes_of
-from graphc.core.reporting_pass import Leave, Report, Unsupported
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout

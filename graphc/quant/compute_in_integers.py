@@ -4,22 +4,19 @@ Product instructions need unsigned data, so signed bytes are stored shifted up b
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Build, Pass
-from graphc.core.graph_rewriting import permutation
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import convolution, known, mostly_whole, permutation, sizes_of
+from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.int8_instructions import needed_instruction
-from graphc.quant.integer_products import multiply
+from graphc.quant.int8_instructions import QUAD, needed_instruction
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
-
-# Operators whose results are some of their inputs' numbers.
 
 
 def signed(value: Any) -> Any:
@@ -104,6 +101,7 @@ def decode(call: Any, g: Graph) -> Build:
     return lambda: relax.op.dequantize(bytes_, scale, relax.const(shifted_zero), axis=0, out_dtype=dtype)
 
 
+# Operators whose results are some of their inputs' numbers.
 MOVES = frozenset(
     f"relax.{name}"
     for name in (
@@ -189,6 +187,94 @@ def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
         return QuantizedValue(data, stored.scale, stored.zero, axis).decode()
 
     return build
+
+
+_EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in float32
+
+
+@dataclass(frozen=True)
+class IntegerProduct:
+    """A multiplication, its decoded data, its weights as bytes, and the scale of its sums."""
+
+    call: Any
+    data: QuantizedValue
+    weights: Any
+    scale: Any
+
+    @property
+    def convolves(self) -> bool:
+        return bool(self.call.op.name == "relax.nn.conv2d")
+
+    def sums(self) -> Any:
+        """Build the sums of integers and convert them to floats."""
+        data = self.data.data
+        if self.data.zero:
+            wide = relax.op.astype(data, "int16")
+            data = relax.op.subtract(wide, relax.const(np.array(self.data.zero, "int16")))
+        if self.convolves and _real_taps(self.call, self.weights):
+            numbers = relax.const(self.weights.astype("float32"))
+            sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
+        else:
+            multiply = partial(convolution, self.call) if self.convolves else relax.op.matmul
+            sums = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
+        return relax.op.multiply(sums, relax.const(self.scale))
+
+
+def multiply(call: Any, g: Graph) -> Build:
+    """Return a build of a byte product that the target computes well. Raises Leave."""
+    data, weights = (quantized_value(arg, g) for arg in call.args)
+    if data is None or weights is None:
+        raise Leave("one of its factors is no decoded bytes")
+    if not known(call):
+        raise Leave("its sizes are known only when it runs")
+    weight_bytes = _weights(weights)
+    if weight_bytes is None or data.dtype not in BYTES or call.ty.dtype != "float32":
+        raise Leave("its weights are computed, or its numbers are no bytes")
+    convolves = call.op.name == "relax.nn.conv2d"
+    if not data.same or (not weights.same and weights.axis % weight_bytes.ndim != (0 if convolves else 1)):
+        raise Leave("its scales lie along an axis that it sums up")
+    if not (_convolution_fits if convolves else _matmul_fits)(call, weight_bytes):
+        raise Leave("its sizes fit neither the instruction nor vectors")
+    scale = (data.scale * weights.scale).astype("float32")
+    scale = scale.reshape(1, -1, 1, 1) if convolves and scale.ndim else scale
+    return IntegerProduct(call, data, weight_bytes, scale).sums
+
+
+def _weights(stored: QuantizedValue) -> Any | None:
+    """Return constant weights minus their zero point, or None if they do not fit in int8."""
+    if not stored.constant or stored.dtype not in BYTES:
+        return None
+    zero = stored.zero.astype("int32")
+    if zero.ndim:
+        zero = zero.reshape([-1 if at == stored.axis else 1 for at in range(stored.data.ty.ndim)])
+    values = stored.data.value.numpy().astype("int32") - zero
+    fits = values.min(initial=0) >= -OFFSET and values.max(initial=0) < OFFSET
+    return values.astype("int8") if fits else None
+
+
+def _matmul_fits(call: Any, weights: Any) -> bool:
+    return weights.ndim == 2 and call.args[0].ty.ndim >= 2 and _fills_vectors(weights.shape[1])
+
+
+def _convolution_fits(call: Any, weights: Any) -> bool:
+    attrs = call.attrs
+    is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+    is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
+    is_dense = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
+    rows = weights.shape[1] % QUAD == 0 or int(attrs.dilation[1]) == 1
+    return bool(is_onnx and ((is_depthwise and weights.shape[1] == 1) or (is_dense and rows)))
+
+
+def _fills_vectors(outputs: int) -> bool:
+    """Return whether the outputs fill the instruction's vectors with little padding."""
+    return mostly_whole(outputs, needed_instruction().lanes)
+
+
+def _real_taps(call: Any, weights: Any) -> bool:
+    """Return whether `Int8DepthwiseConv` may compute it: sums are exact in float32."""
+    outputs, _, *window = weights.shape
+    each = int(call.attrs.groups) == outputs and outputs % NARROWEST == 0
+    return bool(each and np.prod(window) <= _EXACT)
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import channels_last, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
 from graphc.quant import padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, needed_instruction

@@ -7,7 +7,7 @@ pairs in 16 bits, which may overflow. Data is unsigned, weights are signed.
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Leave
 from graphc.quant import dot_product_function
 from graphc.quant.dot_product_function import DotInstruction
 

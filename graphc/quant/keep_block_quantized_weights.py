@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import mostly_whole, permutation, sizes_of, whole_vectors
-from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
 from graphc.quant.quantized_value import BYTES

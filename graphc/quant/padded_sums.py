@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
+from graphc.core.graph_pass import Graph, Leave
 from graphc.core.graph_rewriting import mostly_whole, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.quant import dot_product_function, tile_function, tiled_sums
+from graphc.quant import dot_product_function, tile_function
 from graphc.quant.dot_product_function import DotInstruction, Sums
 
 FROM_PLANES = (0, 2, 3, 1)  # the transpose from channels first to channels last
@@ -34,7 +33,7 @@ class PaddedSums:
 
     def called(self, g: Graph, by: DotInstruction, name: str, data: Any) -> Any:
         """Return the call of the sums' function with packed weights."""
-        tiled = tiled_sums.tiled(self.sums, by)
+        tiled = tile_function.tiled(self.sums, by)
         if tiled is not None:
             return tile_function.call(tiled, self.weights, name, data, g)
         laid = relax.const(dot_product_function.packed(by, self.weights))

@@ -6,9 +6,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.quant.int8_instructions import needed_instruction
 from graphc.quant.quantized_value import LIMITS
 

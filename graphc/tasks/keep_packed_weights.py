@@ -4,9 +4,8 @@ from typing import Any
 
 from tvm.s_tir import SBlock
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import OPERATOR, RULE, collect
-from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
 # The operator of blocks that read several parts of a vector; TVM would lay it out for one.

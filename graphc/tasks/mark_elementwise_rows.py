@@ -13,9 +13,8 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, collect, inline_all_but, marked
-from graphc.core.reporting_pass import Leave
 
 LINE = "mallorn_line"
 

@@ -13,7 +13,7 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, IterVar, Mul, Var
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import (
     RULE,
     SUGGESTS,
@@ -25,7 +25,6 @@ from graphc.core.graph_rewriting import (
     marked,
     split_in_two,
 )
-from graphc.core.reporting_pass import Leave
 
 FOLD = "mallorn_fold"
 VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each other

@@ -4,9 +4,8 @@ from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import collect
-from graphc.core.reporting_pass import Leave
 
 
 class WrapExternCalls(TensorFunctionPass[None]):

@@ -8,9 +8,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from graphc.core.graph_pass import NOT_THE_PASS, Unsupported
 from graphc.core.pass_registry import OWN_PASSES, defined
 from graphc.core.pass_runner import run
-from graphc.core.reporting_pass import NOT_THE_PASS, Unsupported
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe

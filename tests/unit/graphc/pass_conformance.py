@@ -7,10 +7,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Pass, Report
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
 from graphc.core.pass_runner import run as run_steps
-from graphc.core.reporting_pass import Report
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import tvm
 
+from graphc.core.graph_pass import ReportingPass
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
-from graphc.core.reporting_pass import ReportingPass
 from workers.tvm.graph_recipes import Recipe, left_out, stored_recipe
 from workers.tvm.run_recipe_passes import run_or_leave_out
 

@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Leave
 from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, copied
 from tests.unit.graphc.networks import run
 

@@ -8,9 +8,9 @@ import pytest
 import tvm
 from tvm import relax
 
+from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import make_passes
 from graphc.core.pass_runner import run as run_steps
-from graphc.core.reporting_pass import Report
 from graphc.fold.fold_constant_operators import FoldRemainingConstants
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises

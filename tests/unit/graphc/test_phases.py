@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from graphc.core.graph_pass import ReportingPass
 from graphc.core.pass_registry import OWN_PASSES, defined, followers
-from graphc.core.reporting_pass import ReportingPass
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 

@@ -17,8 +17,8 @@ import tvm
 
 from graphc.quant import tile_function
 from graphc.quant.dot_product_function import Sums
+from graphc.quant.tile_function import WIDTH, TiledSums, tiled
 from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
-from graphc.quant.tiled_sums import WIDTH, TiledSums, tiled
 from mallorn.core.targets import Target
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc.networks import TILES, random_of

@@ -1,7 +1,9 @@
-"""Read arithmetic as a sum of values with factors, and build tensor functions of such sums.
+"""Fuse the arithmetic between products of bytes, and their rounding to 8 bits, in one function.
 
-The scales and zero points after a product reduce to one factor and one summand per value. The
-functions take them as arguments, so that layers with different scales share a task.
+A product is followed by its scale, a bias, the next scale and zero points, as separate
+operators. They reduce to a sum of values with one factor each, plus a constant. One function
+from bytes to bytes (or floats) avoids storing floats between two products. It takes the
+factors as arguments, so that layers with different scales share a task.
 """
 
 from dataclasses import dataclass, field
@@ -12,8 +14,8 @@ import tvm
 from tvm import relax
 
 from graphc.core import graph_rewriting
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_rewriting import sizes_of
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import known, sizes_of
 from graphc.quant.quantized_value import BYTES
 
 ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
@@ -138,3 +140,131 @@ def main({", ".join(buffers)}) -> None:
             {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             y[{place}] = {template.format(text)}
 """)
+
+
+# Added to a small number, it leaves the nearest integer, ties to even, in the low bits.
+_WHOLE = 1.5 * 2**23
+# Operators after the rounding in an encoding; the first is missing if the zero point is zero.
+_ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
+Limits = tuple[float, ...]  # lower and upper limit
+
+
+@dataclass(frozen=True)
+class Rounded:
+    """A sum that is rounded and clamped."""
+
+    sum: Linear
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A value that is clamped, as it is or after rounding and adding a zero point."""
+
+    value: Any
+    limits: Limits
+    zero: float = 0.0
+
+
+class FuseRequantize(Pass[Rounded]):
+    """Computes everything that is rounded to bytes in one function; its arguments include the scales."""
+
+    name, match = "quant.fuse_requantize", ("relax.astype",)
+    dtype = "uint8"
+    after = ("quant.compute_in_integers",)
+
+    def check(self, call: Any, g: Graph) -> Rounded:
+        sizes = sizes_of(call)
+        rounded = _rounded(_encoded(call, g), sizes, LinearSums(g))
+        if not rounded.sum.is_of_sizes(sizes):
+            raise Leave("what it sums up has other sizes")
+        return rounded
+
+    def rewrite(self, call: Any, facts: Rounded, g: Graph) -> Any:
+        limits = f"T.float32({facts.least!r})", f"T.float32({facts.most!r})"
+        within = "T.min(T.max({{}}, {}), {})".format(*limits)
+        text = f"T.Cast('uint8', T.reinterpret('int32', {within} + T.float32({_WHOLE!r})))"
+        return call_linear("to_steps", facts.sum, text, call.ty, g)
+
+
+def _encoded(call: Any, g: Graph) -> Limited:
+    """Return what an encoding rounds, given its last operator. Raises Leave for other calls."""
+    chain = g.chain(call.args[0], _ENCODING)
+    names = tuple(map(operator_name, chain.calls))
+    if chain.source is None or operator_name(chain.source) != "relax.round":
+        raise Leave("it rounds nothing")
+    if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
+        raise Leave("what it rounds is not kept within limits")
+    numbers: list[Any] = [numbers_along_last(each.args[1]) for each in chain.calls[:-1]]
+    if any(number is None or number.ndim for number in numbers):
+        raise Leave("its zero point or limits are no single numbers")
+    *zero, least, most = map(float, numbers)
+    return Limited(chain.source.args[0], (least, most), sum(zero))
+
+
+def _rounded(encoded: Limited, sizes: tuple[int, ...], sums: LinearSums) -> Rounded:
+    """Return the rounded sum; clamps inside it become limits of the rounded values."""
+    linear, limits = sums.ending_in(encoded.value, sizes), encoded.limits
+    while (inner := _limited(linear, sums)) is not None:
+        ((_, factor),) = linear.terms
+        limits = tuple(
+            keep(limit, float(np.rint(bound * factor + linear.constant)) + encoded.zero)
+            for keep, limit, bound in zip((max, min), limits, inner.limits, strict=True)
+        )
+        linear = sums.ending_in(inner.value, sizes).times(factor) + Linear((), linear.constant)
+    return Rounded(linear + Linear((), np.float64(encoded.zero)), *limits)
+
+
+def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
+    """Return the clamp that computes the sum's only value, if it has scalar limits."""
+    if len(linear.terms) != 1 or np.ndim(linear.constant):
+        return None
+    ((value, factor),) = linear.terms
+    call = sums.inner(value, "relax.nn.relu", "relax.maximum", "relax.minimum")
+    if call is None or np.ndim(factor) or not factor > 0:
+        return None
+    if operator_name(call) == "relax.nn.relu":
+        return Limited(call.args[0], (0.0, np.inf))
+    bound = numbers_along_last(call.args[1])
+    if bound is None or bound.ndim:
+        return None
+    least = operator_name(call) == "relax.maximum"
+    return Limited(call.args[0], (float(bound), np.inf) if least else (-np.inf, float(bound)))
+
+
+_PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
+
+
+class FuseDequantize(Pass[Linear]):
+    """Converts bytes and sums of byte products to floats in one function with scales as arguments."""
+
+    name, match = "quant.fuse_dequantize", ARITHMETIC
+    after = ("quant.fuse_requantize",)
+
+    def check(self, call: Any, g: Graph) -> Linear:
+        linear = LinearSums(g).of(call)
+        if linear is None or not any(_counts(value, g) for value, _ in linear.terms):
+            raise Leave("it sums up no bytes, and no products of bytes")
+        if not linear.is_of_sizes(sizes_of(call)):
+            raise Leave("what it sums up has other sizes")
+        if _is_part(g):
+            raise Leave("it is part of a sum that is rewritten as a whole")
+        return linear
+
+    def rewrite(self, call: Any, facts: Linear, g: Graph) -> Any:
+        return call_linear("to_reals", facts, "{}", call.ty, g)
+
+
+def _is_part(g: Graph) -> bool:
+    """Return whether the sum's only reader continues it and is itself rewritten."""
+    reader = g.only_reader(g.variable, *ARITHMETIC)
+    total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
+    return total is not None and g.variable in total.inside and total.is_of_sizes(sizes_of(reader))
+
+
+def _counts(value: Any, g: Graph) -> bool:
+    """Return whether values are bytes or sums of their products, and not, say, indices."""
+    if value.ty.dtype in BYTES:
+        return True
+    return value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None

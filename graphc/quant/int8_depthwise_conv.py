@@ -1,0 +1,100 @@
+"""Compute depthwise convolutions of bytes in float32, strip by strip, reading the bytes directly."""
+
+from dataclasses import dataclass
+from math import gcd
+from typing import Any
+
+import numpy as np
+from tvm import relax
+
+from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import (
+    OUT_ELEMENTWISE_FUSABLE,
+    parsed,
+    sizes_of,
+)
+from graphc.quant.quantized_value import BYTES
+
+NARROWEST = 4  # fewest lanes that are worth a vector
+
+
+@dataclass(frozen=True)
+class DepthwiseBytes:
+    """The bytes before conversion, their zero point, and the vectors that channels fill."""
+
+    data: Any
+    zero: Any
+    width: int
+
+
+class Int8DepthwiseConv(Pass[DepthwiseBytes]):
+    """Computes depthwise convolutions from bytes if their channels fill vectors, at least narrow ones."""
+
+    name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
+    rules = (fuse_pointwise_into_depthwise.STRIPS,)
+
+    def check(self, call: Any, g: Graph) -> DepthwiseBytes:
+        if not pad_conv_to_vectors.fits(call):
+            raise Leave("its channels are not last, or its weights are computed")
+        channels = sizes_of(call)[-1]
+        if not int(call.attrs.groups) == channels == sizes_of(call.args[0])[-1]:
+            raise Leave("it is not depthwise")
+        if (width := gcd(channels, g.lanes)) < NARROWEST:
+            raise Leave(f"its channels fill no vectors of {NARROWEST}")
+        value = call.args[0]
+        data, zero = g.producer(value, "relax.astype"), np.zeros(())
+        offset = None if data is None else g.producer(data.args[0], "relax.subtract")
+        if offset is not None and g.is_constant(offset.args[1]) and offset.args[1].ty.ndim == 0:
+            data, zero = g.producer(offset.args[0], "relax.astype"), g.array(offset.args[1])
+        if data is None or data.args[0].ty.dtype not in BYTES:
+            raise Leave("its data is no bytes")
+        return DepthwiseBytes(data.args[0], zero, width)
+
+    def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
+        sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
+        text = _function(sizes, str(facts.data.ty.dtype), facts.width)
+        zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
+        arguments = [facts.data, zero, call.args[1]]
+        sums = g.call_function("taps", parsed(text), arguments, call.ty)
+        # Subtract the zero point's share of the sums, which is the same everywhere: margins
+        # hold it, too.
+        weights = g.array(call.args[1])
+        if not facts.zero:
+            return sums
+        zero_sums = weights.sum(axis=(0, 1, 2)) * float(facts.zero)
+        return relax.op.subtract(sums, relax.const(zero_sums.astype("float32")))
+
+
+def _function(sizes: Any, dtype: str, width: int) -> str:
+    """Return a function that pads a float strip with zero points and sums over the window."""
+    shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
+    axes = ["n", "i0", "i1", "c"]
+    inside, place = pad_conv_to_vectors.inside_condition(sizes)
+    every = [*axes, "r0", "r1"]
+    return f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    x: T.Buffer({shape(sizes.data)}, "{dtype}"),
+    z: T.Buffer((T.int64(1),), "float32"),
+    w: T.Buffer({shape((*sizes.kernel, 1, sizes.data[-1]))}, "float32"),
+    y: T.Buffer({shape(sizes.result)}, "float32"),
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
+    p = T.sblock_alloc_buffer({shape(sizes.around)}, "float32")
+    for {names(axes)} in T.grid{shape(sizes.around)}:
+        with T.sblock("padded"):
+            {names(axes, "v")} = T.axis.remap("SSSS", [{names(axes)}])
+            p[{names(axes, "v")}] = T.if_then_else(
+                {inside}, T.Cast("float32", x[vn, {place}, vc]), z[0]
+            )
+    for {names(every)} in T.grid{shape((*sizes.result, *sizes.kernel))}:
+        with T.sblock("depthwise"):
+            vn, vi0, vi1, vc, vr0, vr1 = T.axis.remap("SSSSRR", [{names(every)}])
+            T.sblock_attr({{{fuse_pointwise_into_depthwise.strip_rule(width)}}})
+            with T.init():
+                y[vn, vi0, vi1, vc] = T.float32(0)
+            y[vn, vi0, vi1, vc] = (
+                y[vn, vi0, vi1, vc] + p[vn, {pad_conv_to_vectors.read(sizes)}, vc] * w[vr0, vr1, 0, vc]
+            )
+"""
