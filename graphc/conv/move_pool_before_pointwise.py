@@ -10,7 +10,7 @@ from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import channels_last, convolution, sizes_of
-from graphc.fold.channel_affine import ChannelAffine, affine_chain, nothing
+from graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
 
 POOL = "relax.nn.avg_pool2d"
 
@@ -56,8 +56,8 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
     """Split a value into the per-channel constants added last and the value before them."""
     call = g.producer(value, "relax.add") if g.read_once(value) else None
-    affine, links = affine_chain(call, g) if call is not None else (nothing(value.ty.ndim), [])
+    affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
     last = value.ty.ndim - 1
     if not links or affine.is_scaled() or any(axis != last for axis in affine.channels()):
-        return nothing(value.ty.ndim), value
+        return identity(value.ty.ndim), value
     return affine, links[0].value

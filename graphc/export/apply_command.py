@@ -24,7 +24,7 @@ def main(directory: Path) -> None:
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)
-        export_checks.before_tvm_is_loaded(manifest, args)
+        export_checks.check_before_loading_tvm(manifest, args)
         report = apply(directory, manifest, args)
     except export_checks.Refused as error:
         sys.exit(f"error: {error}")
@@ -89,26 +89,31 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
             cannot_run, "compile without running it here: leave --check, add -o model.so"
         )
     model = compile_network.read_model(args.model)
-    export_checks.same_inputs(
+    export_checks.check_inputs(
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
     mods = compile_network.import_models(model, manifest, target)
-    tuned, missing = compile_network.count_hits(mods, directory, target)
-    export_checks.all_found(manifest, tuned, missing, args)
-    report: dict[str, object] = {"workloads_found": len(tuned), "workloads": len(tuned) + len(missing)}
+    found_tasks, missing_tasks = compile_network.count_hits(mods, directory, target)
+    export_checks.check_schedules(manifest, found_tasks, missing_tasks, args)
+    report: dict[str, object] = {
+        "workloads_found": len(found_tasks),
+        "workloads": len(found_tasks) + len(missing_tasks),
+    }
     report["threads"] = compile_network.threads()
     library = args.output or f"{scratch}/model.so"
-    built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)
-    compile_network.export(built, library, target)
+    executable = compile_network.build(
+        mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
+    )
+    compile_network.export(executable, library, target)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
     device = compile_network.device_of(target)
     outputs, report["latency_ms"] = compile_network.run(library, list(inputs.values()), device)
     if args.check:
-        errors = [onnxruntime_answers.errors_beside(args.model, inputs, outputs)]
+        errors = [onnxruntime_answers.errors_against_onnxruntime(args.model, inputs, outputs)]
         errors += compile_network.errors_between(model, args.model, manifest, library, device)
         report["relative_error"] = max(error for error, _ in errors)
         for error, own_error in errors:
-            export_checks.small_error(manifest, error, args.model, own_error)
+            export_checks.check_error(manifest, error, args.model, own_error)
     return report

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import numpy as np
 import onnx
 import tvm
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from tvm import relax
 from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
@@ -28,7 +28,7 @@ from graphc.core import graph_rewriting, pass_runner
 from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
 from graphc.export.code_generation import compiling, generating
-from graphc.export.onnxruntime_answers import errors_beside
+from graphc.export.onnxruntime_answers import errors_against_onnxruntime
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -63,14 +63,14 @@ def read_model(path: str) -> Any:
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
     """Return name, type and shape of the inputs in calling order, with `shapes` bound."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
-
-
-def _spec(value: Any, shapes: Shapes) -> InputSpec:
-    kind = value.type.tensor_type
-    own = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
-    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
+    specs: list[InputSpec] = []
+    for value in model.graph.input:
+        if value.name not in constants:
+            kind = value.type.tensor_type
+            declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+            dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            specs.append({"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, declared)})
+    return specs
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
@@ -89,8 +89,10 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
     """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
-    sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
-    graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
+    samples = dispatch_by_shape.samples(dynamic["ranges"], point)
+    graphs = [
+        read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
+    ]
     return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
 
 
@@ -101,14 +103,12 @@ def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
 
 def simplify(model: Any, shapes: Shapes) -> Any:
     """Inline functions, fold shapes and branches, unroll loops, expand unknown operators."""
-    current, previous = fold_shapes.fold(inline_functions.inline(model), shapes), None
-    while current is not previous:  # expanded operators may need expansion, too
-        previous, expanded = (
-            current,
-            inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators()),
-        )
-        current = current if expanded is current else fold_shapes.fold(expanded, shapes)
-    return current
+    current = fold_shapes.fold(inline_functions.inline(model), shapes)
+    while True:  # expanded operators may need expansion, too
+        expanded = inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators())
+        if expanded is current:
+            return current
+        current = fold_shapes.fold(expanded, shapes)
 
 
 def operators() -> frozenset[str]:
@@ -144,20 +144,20 @@ def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[lis
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
     """Return the tasks with loops of known sizes to schedule; a sort, for example, has none."""
-    return [task for task in extract_tasks(mod, target) if _can_be_tuned(task.dispatched[0]["main"])]
+    tasks = []
+    for task in extract_tasks(mod, target):
+        function = task.dispatched[0]["main"]
+        blocks = graph_rewriting.collect(function, SBlock)
+        if graph_rewriting.static(function) and any(block.iter_vars for block in blocks):
+            tasks.append(task)
+    return tasks
 
 
-def _can_be_tuned(function: Any) -> bool:
-    return graph_rewriting.static(function) and any(
-        block.iter_vars for block in graph_rewriting.collect(function, SBlock)
-    )
-
-
-def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+def build(mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str) -> Any:
     """Apply the schedules in `work_dir`, run the recipe's second half and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    mod = scheduled(mods, dynamic, after, target, work_dir)
+    mod = scheduled(mods, dynamic, late_steps, target, work_dir)
     # On CUDA, one graph launch replaces hundreds of kernel launches, except those with inputs
     # or outputs.
     with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
@@ -165,7 +165,7 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
 
 
 def scheduled(
-    mods: dict[str, object], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str
+    mods: dict[str, object], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
     """Return the module to compile: with its schedules applied, after the whole recipe.
 
@@ -175,9 +175,9 @@ def scheduled(
     constants = share_equal_constants.Constants()
     with target, tvm.transform.PassContext(opt_level=3):
         apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
-        tuned = [apply(mods.pop(label)) for label in list(mods)]
-    agreed = agree_on_weight_layouts.agreed(tuned)
-    ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in agreed]
+        applied_mods = [apply(mods.pop(label)) for label in list(mods)]
+    agreed = agree_on_weight_layouts.agreed(applied_mods)
+    ready = [constants.shared(pass_runner.run(mod, late_steps, target)[0]) for mod in agreed]
     (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
     return mod
 
@@ -238,7 +238,9 @@ def errors_between(
     for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:
         shapes = dispatch_by_shape.shapes_at(dynamic["inputs"], sizes)
         inputs = random_inputs(model, shapes, manifest["input_ranges"])
-        errors.append(errors_beside(path, inputs, outputs_of(library, list(inputs.values()), device)))
+        errors.append(
+            errors_against_onnxruntime(path, inputs, outputs_of(library, list(inputs.values()), device))
+        )
     return errors
 
 
@@ -286,11 +288,11 @@ def why_it_cannot_run(target: Any) -> str:
     triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
     if triple and triple.partition("-")[0] != llvm_get_system_triple().partition("-")[0]:
         return f"the schedules are for {triple}, and this machine is {platform.machine()}"
-    listed = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
-    flags = next((line.partition(":")[2] for line in listed.splitlines() if line.startswith("flags")), "")
-    here = set(map(_plain, flags.split()))
-    needed = {str(feature) for feature in llvm_get_cpu_features(target)}
-    lacking = [name for name in VECTORS if name in needed and here and _plain(name) not in here]
+    cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
+    flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
+    cpu_flags = set(map(_plain, flags.split()))
+    required = {str(feature) for feature in llvm_get_cpu_features(target)}
+    lacking = [name for name in VECTORS if name in required and cpu_flags and _plain(name) not in cpu_flags]
     return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
 
 

@@ -55,18 +55,16 @@ class FoldConstantOperators(Pass[list[Any]]):
         return [g.array(value) for value in values]
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return g.constant(_computed(_name(call), call, facts))
+        name = _name(call)
+        if name in _MOVES:
+            return g.constant(np.asarray(_MOVES[name](call, facts[0]), order="C"))
+        with np.errstate(all="ignore"):
+            result = _ELEMENTWISE[name][0](*facts)
+        return g.constant(np.asarray(result).astype(str(call.ty.dtype)))
 
 
 def _name(call: Any) -> str:
     return operator_name(call).removeprefix("relax.")
-
-
-def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
-    if name in _MOVES:
-        return np.asarray(_MOVES[name](call, values[0]), order="C")
-    with np.errstate(all="ignore"):
-        return np.asarray(_ELEMENTWISE[name][0](*values)).astype(str(call.ty.dtype))
 
 
 class FoldRemainingConstants(ReportingPass):
@@ -79,18 +77,17 @@ class FoldRemainingConstants(ReportingPass):
     name = "fold.remaining_constants"
 
     def applied(self, mod: Any) -> tuple[Any, Report]:
-        functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
-        report = Report(self.name, fired=sum(map(_has_constant_results, functions)))
+        functions = [function for function in mod.functions.values() if isinstance(function, relax.Function)]
+        fired = 0
+        for function in functions:
+            values = [binding.value for block in function.body.blocks for binding in block.bindings]
+            # An expression has only constant operands, or may in branches.
+            fired += any(
+                isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
+                for value in values
+            )
+        report = Report(self.name, fired=fired)
         return (relax.transform.FoldConstant()(mod) if report.fired else mod), report
-
-
-def _has_constant_results(function: Any) -> bool:
-    """Return whether an expression has only constant operands, or may in branches."""
-    values = [binding.value for block in function.body.blocks for binding in block.bindings]
-    return any(
-        isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
-        for value in values
-    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:

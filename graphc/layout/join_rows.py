@@ -9,6 +9,7 @@ again. One function computes both.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -37,13 +38,15 @@ class RowPart:
 def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
     """Return the call of a function that joins the parts for all indices of the outer axes."""
     tables = {part.source for part in parts if part.numbers is not None}
-    read = dict.fromkeys(each for part in parts for each in (part.source, part.numbers) if each is not None)
+    read = dict.fromkeys(
+        tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
+    )
     arguments: Arguments = {}
     values = []
-    for at, value in enumerate(read):
+    for number, value in enumerate(read):
         rows = (*outer, prod(sizes_of(value)) // prod(outer))
         shape = sizes_of(value) if value in tables else rows
-        arguments[value] = f"x{at}", shape
+        arguments[value] = f"x{number}", shape
         values.append(value if sizes_of(value) == shape else relax.op.reshape(value, shape))
     result = (*outer, sum(part.columns for part in parts))
     function = _function(parts, arguments, result, g.lanes)
@@ -53,12 +56,12 @@ def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: 
 def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int, ...], lanes: int) -> Any:
     """Build a function with a block per row, or one block if small, and a dummy last loop."""
     *outer, columns = result
-    within = outer if prod(result) <= SMALL else [1 for _ in outer]
-    extents = [size // inside for size, inside in zip(outer, within, strict=True)]
+    block_sizes = outer if prod(result) <= SMALL else [1 for _ in outer]
+    extents = [size // part for size, part in zip(outer, block_sizes, strict=True)]
     a, v, q = (", ".join(f"{letter}{axis}" for axis in range(len(outer))) for letter in "avq")
-    row = ", ".join(f"v{axis} * {inside} + q{axis}" for axis, inside in enumerate(within))
-    rows = ", ".join(f"v{axis} * {inside}:(v{axis} + 1) * {inside}" for axis, inside in enumerate(within))
-    buffers = [f'{name}: T.Buffer({shape}, "{of.ty.dtype}")' for of, (name, shape) in arguments.items()]
+    row = ", ".join(f"v{axis} * {part} + q{axis}" for axis, part in enumerate(block_sizes))
+    rows = ", ".join(f"v{axis} * {part}:(v{axis} + 1) * {part}" for axis, part in enumerate(block_sizes))
+    buffers = [f'{name}: T.Buffer({shape}, "{value.ty.dtype}")' for value, (name, shape) in arguments.items()]
     reads = [f"{name}[{', '.join(f'0:{size}' for size in shape)}]" for name, shape in arguments.values()]
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
@@ -70,7 +73,7 @@ def main({", ".join(buffers)}, y: T.Buffer({result}, "float32")) -> None:
             T.reads({", ".join(reads)})
             T.writes(y[{rows}, 0:{columns}])
             T.sblock_attr({{"{graph_rewriting.OPERATOR}": "gather"}})
-            for {q} in T.grid({graph_rewriting.numbers(within)}):
+            for {q} in T.grid({graph_rewriting.numbers(block_sizes)}):
 {_copies(parts, arguments, row, lanes)}""")
 
 
@@ -78,26 +81,23 @@ def _copies(parts: Sequence[RowPart], arguments: Arguments, row: str, lanes: int
     """Return statements that copy whole vectors of each part, then its remainder."""
     text, column = "", 0
     for part in parts:
-        source = f"{arguments[part.source][0]}[{_source_row(part, arguments, row)}"
-        vectors, rest = divmod(part.columns, lanes)
-        for start, count, width in ((0, vectors, lanes), (vectors * lanes, 1, rest)):
-            at = f"{start} + k * {width} + i"
+        source_row = row
+        if part.numbers is not None:
+            number = f"{arguments[part.numbers][0]}[{row}, {part.column}]"
+            rows, dtype = sizes_of(part.source)[0], part.numbers.ty.dtype
+            source_row = f"T.Select({number} < 0, {number} + T.{dtype}({rows}), {number})"
+        source = f"{arguments[part.source][0]}[{source_row}"
+        vectors, remainder = divmod(part.columns, lanes)
+        for start, count, width in ((0, vectors, lanes), (vectors * lanes, 1, remainder)):
+            offset = f"{start} + k * {width} + i"
             copy = f"""
                 for k in range({count}):
                     for i in T.vectorized({width}):
-                        y[{row}, {column} + {at}] = {source}, {part.first} + {at}]
+                        y[{row}, {column} + {offset}] = {source}, {part.first} + {offset}]
 """
             text += copy if count * width else ""
         column += part.columns
     return text
-
-
-def _source_row(part: RowPart, arguments: Arguments, row: str) -> str:
-    if part.numbers is None:
-        return row
-    name, _ = arguments[part.numbers]
-    number, rows = f"{name}[{row}, {part.column}]", sizes_of(part.source)[0]
-    return f"T.Select({number} < 0, {number} + T.{part.numbers.ty.dtype}({rows}), {number})"
 
 
 # Operators that TVM computes in separate functions; it fuses others with their producers.
@@ -112,7 +112,14 @@ class CopyChannelRuns(Pass[list[RowPart]]):
     def check(self, call: Any, g: Graph) -> list[RowPart]:
         if call.attrs.axis is None or not 0 < int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1:
             raise Leave("its axis is not the last of several")
-        runs = [_run(part, g) for part in g.tuple_fields(call.args[0])]
+        runs = []
+        for part in g.tuple_fields(call.args[0]):
+            cut = g.producer(part, "relax.strided_slice")
+            if cut is None or list(map(int, cut.args[1].fields)) != [cut.ty.ndim - 1] or len(cut.args) != 4:
+                runs.append(RowPart(part, sizes_of(part)[-1]))
+                continue
+            source, first = cut.args[0], int(cut.args[2].fields[0])
+            runs.append(RowPart(source, sizes_of(part)[-1], range(sizes_of(source)[-1])[first:][0]))
         if all(run.columns == sizes_of(run.source)[-1] for run in runs):
             raise Leave("none of its parts is a slice of channels")
         readers = g.readers(g.variable)
@@ -122,15 +129,6 @@ class CopyChannelRuns(Pass[list[RowPart]]):
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
         return joined_rows("copy_runs", facts, sizes_of(call)[:-1], g)
-
-
-def _run(part: Any, g: Graph) -> RowPart:
-    """Return the tensor and columns that a part is a slice of, or all columns of the part."""
-    call = g.producer(part, "relax.strided_slice")
-    if call is None or list(map(int, call.args[1].fields)) != [call.ty.ndim - 1] or len(call.args) != 4:
-        return RowPart(part, sizes_of(part)[-1])
-    first = int(call.args[2].fields[0])
-    return RowPart(call.args[0], sizes_of(part)[-1], range(sizes_of(call.args[0])[-1])[first:][0])
 
 
 _CONCAT, _TAKE, _WHERE = "relax.concat", "relax.take", "relax.where"
@@ -148,7 +146,17 @@ class FuseLookups(Pass[list[RowPart]]):
             return [_lookup(call, g)]
         if call.attrs.axis is None:
             raise Leave("it joins all numbers of its parts")
-        parts = [_joined(part, _rows(call), g) for part in g.tuple_fields(call.args[0])]
+        rows, parts = _rows(call), []
+        for part in g.tuple_fields(call.args[0]):
+            value, is_read_once = part, g.read_once(part)
+            while (view := g.producer(value, *_VIEWS)) is not None and known(view):
+                value = view.args[0]
+                is_read_once = is_read_once and g.read_once(value)
+            parts.append(RowPart(value, prod(sizes_of(value)) // rows))
+            lookup = g.producer(value, _TAKE)
+            if lookup is not None and is_read_once and known(lookup) and _rows(lookup) == rows:
+                with suppress(Leave):
+                    parts[-1] = _lookup(lookup, g)
         if sum(part.numbers is not None for part in parts) < FEW:
             raise Leave("it joins less than two look-ups")
         return parts
@@ -156,8 +164,8 @@ class FuseLookups(Pass[list[RowPart]]):
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
         rows = _rows(call)
         shape, sizes = (rows, prod(sizes_of(call)) // rows), sizes_of(call)
-        joined = joined_rows("lookup", facts, (rows,), g)
-        return joined if shape == sizes else relax.op.reshape(joined, sizes)
+        result = joined_rows("lookup", facts, (rows,), g)
+        return result if shape == sizes else relax.op.reshape(result, sizes)
 
 
 def _rows(call: Any) -> int:
@@ -166,44 +174,24 @@ def _rows(call: Any) -> int:
     return prod(sizes_of(call)[:axis])
 
 
-def _joined(part: Any, rows: int, g: Graph) -> RowPart:
-    """Return the look-up that only this part reads, or else the part before reshapes."""
-    value, is_read_once = part, g.read_once(part)
-    while (view := g.producer(value, *_VIEWS)) is not None and known(view):
-        value = view.args[0]
-        is_read_once = is_read_once and g.read_once(value)
-    call, copied_part = g.producer(value, _TAKE), RowPart(value, prod(sizes_of(value)) // rows)
-    if call is None or not is_read_once or not known(call) or _rows(call) != rows:
-        return copied_part
-    try:
-        return _lookup(call, g)
-    except Leave:
-        return copied_part
-
-
 def _lookup(call: Any, g: Graph) -> RowPart:
     """Return what a `take` looks up. Raises Leave if it does not take rows of a table."""
     table, index = call.args
     if call.attrs.axis != 0 or table.ty.ndim != 2 or index.ty.ndim == 0:
         raise Leave("it takes no rows of a table")
+    # Indices from either end are x + rows if x < 0, else x.
     choice = g.producer(index, _WHERE)
-    numbers = choice.args[2] if choice is not None else None
-    if choice is None or not _from_either_end(choice, numbers, sizes_of(table)[0], g):
+    comparison = None if choice is None else g.producer(choice.args[0], "relax.less")
+    addition = None if choice is None else g.producer(choice.args[1], "relax.add")
+    if choice is None or comparison is None or addition is None:
         raise Leave("its indices all count from the front")
+    numbers = choice.args[2]
+    for operation, number in ((comparison, 0), (addition, sizes_of(table)[0])):
+        left, right = operation.args
+        if not left.same_as(numbers) or not g.is_constant(right) or right.ty.ndim or g.array(right) != number:
+            raise Leave("its indices all count from the front")
     source, column = _column(numbers, g)
     return RowPart(table, sizes_of(table)[1], 0, source, column)
-
-
-def _from_either_end(where: Any, numbers: Any, rows: int, g: Graph) -> bool:
-    """Return whether the choice is x + rows if x < 0, else x."""
-    comparison, added = g.producer(where.args[0], "relax.less"), g.producer(where.args[1], "relax.add")
-    if comparison is None or added is None:
-        return False
-    same = comparison.args[0].same_as(numbers) and added.args[0].same_as(numbers)
-    return same and all(
-        g.is_constant(call.args[1]) and call.args[1].ty.ndim == 0 and g.array(call.args[1]) == number
-        for call, number in ((comparison, 0), (added, rows))
-    )
 
 
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:

@@ -38,8 +38,8 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         return view.args[0], [_operand(g, operand, view, channels) for operand in call.args[1:]]
 
     def rewrite(self, call: Any, facts: tuple[Any, list[Any]], g: Graph) -> Any:
-        source, others = facts
-        operands = (g.constant(each) if isinstance(each, np.ndarray) else each for each in others)
+        source, values = facts
+        operands = (g.constant(value) if isinstance(value, np.ndarray) else value for value in values)
         return relax.op.reshape(relax.Call(call.op, [source, *operands], call.attrs), call.ty.shape)
 
 
@@ -56,7 +56,7 @@ def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> An
     operand_view = g.producer(operand, RESHAPE)
     if operand_view is not None and known(operand_view):
         reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))
-        if all(sizes_of(one) == sizes_of(two) for one, two in reshapes):
+        if all(sizes_of(left) == sizes_of(right) for left, right in reshapes):
             return operand_view.args[0]
     if not g.is_constant(operand):
         raise Leave("its other operand is computed, and not reshaped alike")

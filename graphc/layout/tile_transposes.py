@@ -49,11 +49,14 @@ def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
     loops = [f"a{axis}" for axis in range(len(sizes))]
     extents = [size // TILE if axis in tiled else size for axis, size in enumerate(sizes)]
     start = [f"v{axis} * {TILE}" if axis in tiled else f"v{axis}" for axis in range(len(sizes))]
-    to = list(start)
-    to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
+    target = list(start)
+    target[across], target[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
     block = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
     source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
-    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, block))
+    place, region = (
+        ", ".join(index for _, index in sorted(zip(axes, indices, strict=True)))
+        for indices in (target, block)
+    )
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
@@ -66,5 +69,5 @@ def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "f
             T.writes(y[{", ".join(block)}])
             for i in T.unroll({TILE}):
                 for j in T.vectorized({TILE}):
-                    y[{", ".join(to)}] = x[{place}]
+                    y[{", ".join(target)}] = x[{place}]
 """)

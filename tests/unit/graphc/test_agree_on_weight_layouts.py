@@ -154,6 +154,6 @@ def test_equal_constants_are_one_and_others_are_not(weights: Any) -> None:
 def test_constants_of_the_same_bits_and_another_type_or_shape_are_not_one() -> None:
     known = Constants()
     first = relax.const(np.zeros((2, 3), "float32"))
-    assert known.one(relax.const(np.zeros((2, 3), "int32"))) is not known.one(first)
-    assert known.one(relax.const(np.zeros((3, 2), "float32"))) is not known.one(first)
-    assert known.one(relax.const(np.zeros((2, 3), "float32"))) is first
+    assert known.first_equal(relax.const(np.zeros((2, 3), "int32"))) is not known.first_equal(first)
+    assert known.first_equal(relax.const(np.zeros((3, 2), "float32"))) is not known.first_equal(first)
+    assert known.first_equal(relax.const(np.zeros((2, 3), "float32"))) is first
