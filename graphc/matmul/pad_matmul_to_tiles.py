@@ -30,8 +30,8 @@ class Product:
     x: Sequence[str]
     w: Sequence[str]
     y: Sequence[str]
-    whole: Mapping[str, int]  # size of each axis as computed, padding included
-    w_is_whole: bool = False  # whether w is a constant that is already padded
+    padded: Mapping[str, int]  # size of each axis as computed, padding included
+    has_padded_w: bool = False  # whether w is a constant that is already padded
 
     @property
     def stack(self) -> list[str]:
@@ -41,24 +41,39 @@ class Product:
 def tileable(product: Product, lanes: int) -> Product:
     """Return the product with rows and columns padded to sizes that can be tiled."""
     rows, columns = product.sizes["i"], product.sizes["j"]
-    padded = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
-    return replace(product, whole={**product.sizes, **padded})
+    padded_sizes = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
+    return replace(product, padded={**product.sizes, **padded_sizes})
 
 
 def matmul_function(product: Product) -> Any:
     """Return the tensor function; TVM can fuse element-wise operators after it."""
-    filled = {"x": product.x, "w": product.w} if not product.w_is_whole else {"x": product.x}
-    filled = {name: axes for name, axes in filled.items() if _grows(product, axes)}
+    body, factors = [], []
+    for name, axes in (("x", product.x), ("w", product.w)):
+        if not _grows(product, axes) or (name == "w" and product.has_padded_w):
+            factors.append(_element(name, axes))
+            continue
+        # Copy the factor between zeros: its stack, then rows and inputs, or inputs and columns.
+        last = ["i", "k"] if "i" in axes else ["k", "j"]
+        canonical = [*(axis for axis in product.stack if axis in axes), *last]
+        copy = _element(f"{name}_whole", canonical)
+        padded_axes = [axis for axis in axes if product.padded[axis] != product.sizes[axis]]
+        condition = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in padded_axes)
+        value = f"T.if_then_else({condition}, {_element(name, axes)}, T.float32(0))"
+        body += [
+            _buffer(product, f"{name}_whole", canonical),
+            _block(f"{name}_filled", canonical, product.padded, f"{copy} = {value}"),
+        ]
+        factors.append(copy)
+    x, w = factors
     order = [*product.stack, "i", "j"]
-    copies = [_copy(product, name, axes) for name, axes in filled.items()]
-    result = ("z", order) if _grows(product, order) else ("y", product.y)
-    y, x, w = _at(*result), *(_read(product, name, filled) for name in ("x", "w"))
+    is_result_padded = _grows(product, order)
+    y = _element("z", order) if is_result_padded else _element("y", product.y)
     total = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
-    body = [*copies, _block("product", [*order, "k"], product.whole, total)]
-    if result[0] == "z":
-        taken = _block("taken", order, product.sizes, f"{_at('y', product.y)} = {_at('z', order)}")
-        body = [_buffer(product, "z", order), *body, taken]
-    constant = product.whole if product.w_is_whole else product.sizes
+    body.append(_block("product", [*order, "k"], product.padded, total))
+    if is_result_padded:
+        copy = _block("taken", order, product.sizes, f"{_element('y', product.y)} = {y}")
+        body = [_buffer(product, "z", order), *body, copy]
+    constant = product.padded if product.has_padded_w else product.sizes
     return parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -72,27 +87,7 @@ def main(
 
 
 def _grows(product: Product, axes: Sequence[str]) -> bool:
-    return any(product.whole[axis] != product.sizes[axis] for axis in axes)
-
-
-def _canonical(product: Product, axes: Sequence[str]) -> list[str]:
-    """Return a factor's axes: the stack, then rows and inputs, or inputs and columns."""
-    last = ["i", "k"] if "i" in axes else ["k", "j"]
-    return [*(axis for axis in product.stack if axis in axes), *last]
-
-
-def _read(product: Product, name: str, filled: Mapping[str, Sequence[str]]) -> str:
-    axes = getattr(product, name)
-    return _at(f"{name}_whole", _canonical(product, axes)) if name in filled else _at(name, axes)
-
-
-def _copy(product: Product, name: str, axes: Sequence[str]) -> str:
-    order = _canonical(product, axes)
-    padded_axes = [axis for axis in axes if product.whole[axis] != product.sizes[axis]]
-    inside = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in padded_axes)
-    value = f"T.if_then_else({inside}, {_at(name, axes)}, T.float32(0))"
-    block = _block(f"{name}_filled", order, product.whole, f"{_at(f'{name}_whole', order)} = {value}")
-    return _buffer(product, f"{name}_whole", order) + block
+    return any(product.padded[axis] != product.sizes[axis] for axis in axes)
 
 
 def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) -> str:
@@ -106,7 +101,7 @@ def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) 
 
 
 def _buffer(product: Product, name: str, axes: Sequence[str]) -> str:
-    shape = numbers(product.whole[axis] for axis in axes)
+    shape = numbers(product.padded[axis] for axis in axes)
     return f'    {name} = T.sblock_alloc_buffer(({shape},), "float32")\n'
 
 
@@ -114,7 +109,7 @@ def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int]) -> str:
     return f'{name}: T.Buffer(({numbers(sizes[axis] for axis in axes)},), "float32")'
 
 
-def _at(name: str, axes: Sequence[str]) -> str:
+def _element(name: str, axes: Sequence[str]) -> str:
     return f"{name}[{', '.join(f'v{axis}' for axis in axes)}]"
 
 
@@ -132,25 +127,27 @@ class PadMatmulToTiles(Pass[Product]):
         *stack, _, outputs = sizes_of(weights)
         if stack and tuple(stack) != sizes_of(data)[:-2]:
             raise Leave("its factors are stacks of other sizes")
-        product = _product(sizes_of(data), outputs, is_stack=bool(stack))
+        *data_stack, rows, inputs = sizes_of(data)
+        stack_sizes = {f"a{axis}": size for axis, size in enumerate(data_stack)}
+        sizes = stack_sizes | {"i": rows, "j": outputs, "k": inputs}
+        product = Product(
+            sizes=sizes,
+            x=[*stack_sizes, *"ik"],
+            w=[*stack_sizes, *"kj"] if stack else ["k", "j"],
+            y=[*stack_sizes, *"ij"],
+            padded=sizes,
+            has_padded_w=True,
+        )
         tiled = tileable(product, g.lanes)
         if tiled == product:
             raise Leave("its sizes can be tiled")
-        if stack and tiled.whole["j"] == outputs:
+        if stack and tiled.padded["j"] == outputs:
             raise Leave("it is a stack whose columns fill vectors")
         return tiled
 
     def rewrite(self, call: Any, facts: Product, g: Graph) -> Any:
         weights = g.array(call.args[1])
-        columns = facts.whole["j"] - facts.sizes["j"]
-        filled = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, columns)])
+        columns = facts.padded["j"] - facts.sizes["j"]
+        padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, columns)])
         function = matmul_function(facts)
-        return g.call_function("whole_matmul", function, [call.args[0], relax.const(filled)], call.ty)
-
-
-def _product(data: tuple[int, ...], outputs: int, is_stack: bool) -> Product:
-    *stack, rows, inputs = data
-    above = {f"a{at}": size for at, size in enumerate(stack)}
-    sizes = above | {"i": rows, "j": outputs, "k": inputs}
-    weights = [*above, *"kj"] if is_stack else ["k", "j"]
-    return Product(sizes, [*above, *"ik"], weights, [*above, *"ij"], sizes, w_is_whole=True)
+        return g.call_function("whole_matmul", function, [call.args[0], relax.const(padded_weights)], call.ty)

@@ -7,7 +7,6 @@ import numpy as np
 from onnx import TensorProto
 
 from graphc.onnx import lower_contrib_attention
-from graphc.onnx.lower_contrib_attention import counted, size
 from graphc.onnx.node_rewriter import NodeRewriter
 
 
@@ -15,7 +14,7 @@ def rms_norm(form: NodeRewriter) -> None:
     """Lower SimplifiedLayerNormalization. Raises ValueError for other axes and in training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
-    if form.has(1):
+    if form.has_output(1):
         raise ValueError("its SimplifiedLayerNormalization gives what training needs")
     normalised(form, form.node.input[0], form.node.input[1])
 
@@ -23,51 +22,51 @@ def rms_norm(form: NodeRewriter) -> None:
 def skip_rms_norm(form: NodeRewriter) -> None:
     """Lower SkipSimplifiedLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip, scale, *bias = form.node.input
-    if form.has(1) or form.has(2):
+    if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
-    summed = form.write("Add", data, skip, name=form.node.output[3] if form.has(3) else "")
-    normalised(form, summed, scale)
+    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
+    normalised(form, total, scale)
 
 
 def skip_norm(form: NodeRewriter) -> None:
     """Lower SkipLayerNormalization, of a sum. Raises ValueError in training."""
     data, skip = form.node.input[:2]
-    if form.has(1) or form.has(2):
+    if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")
-    if form.given(4):
+    if form.has_input(4):
         data = form.write("Add", data, form.node.input[4])
-    summed = form.write("Add", data, skip, name=form.node.output[3] if form.has(3) else "")
-    _norm(form, summed, scale_at=2)
+    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
+    _norm(form, total, scale_at=2)
 
 
 def embedding(form: NodeRewriter) -> None:
     """Lower EmbedLayerNormalization: a layer norm of summed table rows, and mask counts."""
     ids, segments, words, places, segment_table = form.node.input[:5]
-    rows = size(form, ids, 1)
-    if form.given(8):
+    rows = form.size(ids, 1)
+    if form.has_input(8):
         position_rows = form.write("Gather", places, form.node.input[8])
     else:
-        position_rows = form.write("Gather", places, counted(form, rows))
-    summed = form.write("Add", form.write("Gather", words, ids), position_rows)
+        position_rows = form.write("Gather", places, form.counted(rows))
+    total = form.write("Add", form.write("Gather", words, ids), position_rows)
     if segments:
-        summed = form.write("Add", summed, form.write("Gather", segment_table, segments))
-    if form.has(2):
-        form.write("Identity", summed, name=form.node.output[2])
-    if form.has(1):
-        mask = form.node.input[7] if form.given(7) else form.write("Sub", ids, ids)
+        total = form.write("Add", total, form.write("Gather", segment_table, segments))
+    if form.has_output(2):
+        form.write("Identity", total, name=form.node.output[2])
+    if form.has_output(1):
+        mask = form.node.input[7] if form.has_input(7) else form.write("Sub", ids, ids)
         counts = form.write("Cast", mask, to=TensorProto.INT32)
         if form.opset < 13:
             form.write("ReduceSum", counts, axes=[1], keepdims=0, name=form.node.output[1])
         else:
-            form.write("ReduceSum", counts, form.whole(1), keepdims=0, name=form.node.output[1])
-    _norm(form, summed, scale_at=5)
+            form.write("ReduceSum", counts, form.integers(1), keepdims=0, name=form.node.output[1])
+    _norm(form, total, scale_at=5)
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
     """Write the node's result, the layer norm of `data` with scale and optional offset."""
-    scale, has_offset = form.node.input[scale_at], form.given(scale_at + 1)
+    scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
     centred = form.write("Sub", data, _mean(form, data))
     root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
     rows, result = form.write("Div", centred, root), form.node.output[0]
@@ -86,12 +85,12 @@ def normalised(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = 
 def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
     if form.opset < 18:
         return form.write("ReduceMean", data, axes=list(axes), keepdims=1)
-    return form.write("ReduceMean", data, form.whole(*axes), keepdims=1)
+    return form.write("ReduceMean", data, form.integers(*axes), keepdims=1)
 
 
-def _root(form: NodeRewriter, mean: str, epsilon: float, at: int = 0) -> str:
-    """Write sqrt(mean + epsilon); epsilon has the type of input `at`."""
-    least = form.number(form.attribute("epsilon", epsilon), at)
+def _root(form: NodeRewriter, mean: str, epsilon: float, index: int = 0) -> str:
+    """Write sqrt(mean + epsilon); epsilon has the type of input `index`."""
+    least = form.number(form.attribute("epsilon", epsilon), index)
     return form.write("Sqrt", form.write("Add", mean, least))
 
 
@@ -132,9 +131,9 @@ def _product(form: NodeRewriter) -> None:
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
     factors = []
-    for at, name in enumerate(form.node.input):
-        sizes = form.sizes(at)
-        if form.attribute(f"trans{'AB'[at]}", 0):
+    for index, name in enumerate(form.node.input):
+        sizes = form.sizes(index)
+        if form.attribute(f"trans{'AB'[index]}", 0):
             if sizes is None:
                 raise ValueError("the sizes of its FusedMatMul are not known")
             axes = list(range(len(sizes)))

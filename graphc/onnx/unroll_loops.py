@@ -50,8 +50,8 @@ def _branch(walk: Any, node: NodeProto) -> None:
     condition = walk.value(node.input[0])
     if condition is None:
         raise Unknown
-    chosen = "then_branch" if np.all(condition) else "else_branch"
-    results = _run(walk, _graph(node, chosen), node.output[0], [])
+    branch = "then_branch" if np.all(condition) else "else_branch"
+    results = _run(walk, _graph(node, branch), node.output[0], [])
     _name(walk, node.output, results)
 
 
@@ -93,10 +93,10 @@ def _scan(walk: Any, node: NodeProto) -> None:
         raise Unknown
     collected = []
     for step in range(steps):
-        at = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        index_name = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
         for name, sequence, axis in zip(slices, sequences, axes, strict=True):
-            walk.node(helper.make_node("Gather", [sequence, at], [name], axis=axis))
+            walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
         results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
@@ -112,9 +112,9 @@ def _graph(node: NodeProto, name: str) -> GraphProto:
 
 
 def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
-    named = f"{node.output[0]}_{name}"
-    walk.know(named, value)
-    return named
+    full_name = f"{node.output[0]}_{name}"
+    walk.know(full_name, value)
+    return full_name
 
 
 def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
@@ -141,12 +141,12 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
     result.input[:] = [names.get(name, name) for name in node.input]
     result.output[:] = [names.get(name, name) for name in node.output]
     for graph in graphs(result):
-        around = {name: new for name, new in names.items() if name not in _own(graph)}
-        inner = [_renamed(one, around, prefix) for one in graph.node]
+        outer_names = {name: new for name, new in names.items() if name not in _own(graph)}
+        inner = [_renamed(inner_node, outer_names, prefix) for inner_node in graph.node]
         del graph.node[:]
         graph.node.extend(inner)
         for value in graph.output:
-            value.name = around.get(value.name, value.name)
+            value.name = outer_names.get(value.name, value.name)
     return result
 
 
