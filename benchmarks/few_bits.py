@@ -66,7 +66,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
     )
     with as_tvm_target(target.text):
-        instruction = llvm_byte_dot_products.instruction()
+        instruction = llvm_byte_dot_products.best_instruction()
     if instruction is None:
         raise SystemExit("this processor has no AVX2")
     matmul = block_quantized_matmul_function.BlockQuantizedMatmul(

@@ -15,7 +15,7 @@ from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import convolution, known, mostly_whole, permutation, sizes_of
 from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.int8_instructions import QUAD, needed_instruction
+from graphc.quant.int8_instructions import QUAD, required_instruction
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
 
 
@@ -40,52 +40,38 @@ def encode(call: Any, g: Graph) -> Build:
 
     Bytes that were decoded by the same scale and zero point are returned unchanged.
     """
-    _, scale, zero = call.args
-    if all(map(g.is_constant, call.args)):
-        return _encode_weights(call, g)
-    if not all(g.is_constant(each) and each.ty.ndim == 0 for each in (scale, zero)):
+    data, scale, zero = call.args
+    if all(map(g.is_constant, call.args)):  # encode float weights at compile time
+        if str(call.ty.dtype) not in LIMITS:
+            raise Leave(f"it encodes as {call.ty.dtype}")
+        return partial(_encoded_weights, call, g)
+    if not all(g.is_constant(value) and value.ty.ndim == 0 for value in (scale, zero)):
         raise Leave("its scale or zero point is computed, or not the same for all")
     if call.ty.dtype not in BYTES:
         raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
-    return _encode_without_sign(call, g)
-
-
-def _encode_without_sign(call: Any, g: Graph) -> Build:
-    (data, scale, zero), has_sign = call.args, call.ty.dtype == "int8"
+    has_sign = call.ty.dtype == "int8"
     shifted_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
-    same_bytes = _bytes_of(data, g.array(scale), shifted_zero, g)
-    if same_bytes is not None:
-        return partial(signed, same_bytes) if has_sign else lambda: same_bytes
+    stored = quantized_value(data, g)
+    are_bytes = stored is not None and not stored.is_constant and stored.dtype == "uint8"
+    if stored is not None and are_bytes and stored.has_one_scale:
+        is_same_code = stored.scale == g.array(scale) and stored.zero == shifted_zero
+        if is_same_code and has_sign:
+            return partial(signed, stored.data)
+        if is_same_code:
+            return lambda: stored.data
     if not has_sign:
         raise Leave("it has no sign")
-
-    def build() -> Any:
-        return signed(relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8"))
-
-    return build
+    return lambda: signed(
+        relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8")
+    )
 
 
-def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
-    """Return the bytes from which this scale and zero point decoded the data, or None."""
-    stored = quantized_value(data, g)
-    if stored is None or not stored.same or stored.constant or stored.dtype != "uint8":
-        return None
-    return stored.data if stored.scale == scale and stored.zero == zero else None
-
-
-def _encode_weights(call: Any, g: Graph) -> Build:
-    """Return a build that encodes float weights at compile time. Raises Leave."""
-    if str(call.ty.dtype) not in LIMITS:
-        raise Leave(f"it encodes as {call.ty.dtype}")
-    places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
-
-    def build() -> Any:
-        values, scale, zero = map(g.array, call.args)
-        scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
-        quantized = np.rint(values / scale) + zero.astype("float32")
-        return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
-
-    return build
+def _encoded_weights(call: Any, g: Graph) -> Any:
+    shape = [-1 if dim == int(call.attrs.axis) % call.ty.ndim else 1 for dim in range(call.ty.ndim)]
+    values, scale, zero = map(g.array, call.args)
+    scale, zero = (array.reshape(shape) if array.ndim else array for array in (scale, zero))
+    quantized = np.rint(values / scale) + zero.astype("float32")
+    return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
 
 
 def decode(call: Any, g: Graph) -> Build:
@@ -129,9 +115,14 @@ def move(call: Any, g: Graph) -> Build:
     stored = quantized_value(value, g)
     if stored is None:
         raise Leave
-    if stored.constant:
-        return _transpose_weights(call, stored)
-    if not stored.same:
+    if stored.is_constant:
+        if call.op.name != "relax.permute_dims":
+            raise Leave("it moves constants")
+        axes = permutation(call)
+        weights = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))
+        axis = axes.index(stored.axis % len(axes))
+        return QuantizedValue(weights, stored.scale, stored.zero, axis).decode
+    if not stored.has_one_scale:
         raise Leave("its numbers have more than one scale")
     return lambda: QuantizedValue(_with(call, stored.data), stored.scale, stored.zero, 0).decode()
 
@@ -141,24 +132,30 @@ def limit(call: Any, g: Graph) -> Build:
     stored = quantized_value(call.args[0], g)
     if stored is None:
         raise Leave
-    if stored.constant or not stored.same or stored.dtype not in LIMITS:
+    if stored.is_constant or not stored.has_one_scale or stored.dtype not in LIMITS:
         raise Leave("it limits no bytes of one scale")
-    return partial(_limited, stored)
+
+    def build() -> Any:
+        data = stored.data
+        if stored.zero > LIMITS[stored.dtype][0]:
+            data = relax.op.maximum(data, relax.const(stored.zero.astype(stored.dtype)))
+        return QuantizedValue(data, stored.scale, stored.zero, 0).decode()
+
+    return build
 
 
 def join(call: Any, g: Graph) -> Build:
     """Return a build that concatenates the bytes and decodes the result. Raises Leave."""
-    parts = call.args[0]
-    stored = [quantized_value(part, g) for part in getattr(parts, "fields", ())]
-    decoded = [each for each in stored if each is not None]
+    parts = getattr(call.args[0], "fields", ())
+    decoded = [value for part in parts if (value := quantized_value(part, g)) is not None]
     if not decoded:
         raise Leave
-    if len(decoded) < len(stored) or not all(map(decoded[0].like, decoded)):
+    if len(decoded) < len(parts) or not all(map(decoded[0].has_same_code, decoded)):
         raise Leave("its parts have different scales, or are no bytes")
 
     def build() -> Any:
-        joined = relax.op.concat([each.data for each in decoded], axis=call.attrs.axis)
-        return QuantizedValue(joined, decoded[0].scale, decoded[0].zero, 0).decode()
+        data = relax.op.concat([value.data for value in decoded], axis=call.attrs.axis)
+        return QuantizedValue(data, decoded[0].scale, decoded[0].zero, 0).decode()
 
     return build
 
@@ -166,27 +163,6 @@ def join(call: Any, g: Graph) -> Build:
 def _with(call: Any, data: Any) -> Any:
     """Return the same call with other data."""
     return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
-
-
-def _limited(stored: QuantizedValue) -> Any:
-    data = stored.data
-    if stored.zero > LIMITS[stored.dtype][0]:
-        data = relax.op.maximum(data, relax.const(stored.zero.astype(stored.dtype)))
-    return QuantizedValue(data, stored.scale, stored.zero, 0).decode()
-
-
-def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
-    """Return a build that transposes constant weights at compile time. Raises Leave."""
-    if call.op.name != "relax.permute_dims":
-        raise Leave("it moves constants")
-    axes = permutation(call)
-
-    def build() -> Any:
-        data = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))
-        axis = axes.index(stored.axis % len(axes))
-        return QuantizedValue(data, stored.scale, stored.zero, axis).decode()
-
-    return build
 
 
 _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in float32
@@ -211,7 +187,10 @@ class IntegerProduct:
         if self.data.zero:
             wide = relax.op.astype(data, "int16")
             data = relax.op.subtract(wide, relax.const(np.array(self.data.zero, "int16")))
-        if self.convolves and _real_taps(self.call, self.weights):
+        outputs, _, *window = self.weights.shape if self.convolves else (0, 0)
+        is_depthwise = self.convolves and int(self.call.attrs.groups) == outputs
+        # `Int8DepthwiseConv` may compute it: sums are exact in float32.
+        if is_depthwise and outputs % NARROWEST == 0 and np.prod(window) <= _EXACT:
             numbers = relax.const(self.weights.astype("float32"))
             sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
         else:
@@ -227,54 +206,40 @@ def multiply(call: Any, g: Graph) -> Build:
         raise Leave("one of its factors is no decoded bytes")
     if not known(call):
         raise Leave("its sizes are known only when it runs")
-    weight_bytes = _weights(weights)
-    if weight_bytes is None or data.dtype not in BYTES or call.ty.dtype != "float32":
+    are_bytes = weights.dtype in BYTES and data.dtype in BYTES and call.ty.dtype == "float32"
+    if not weights.is_constant or not are_bytes:
         raise Leave("its weights are computed, or its numbers are no bytes")
+    zero = weights.zero.astype("int32")
+    if zero.ndim:
+        zero = zero.reshape([-1 if dim == weights.axis else 1 for dim in range(weights.data.ty.ndim)])
+    weight_bytes = weights.data.value.numpy().astype("int32") - zero
+    if weight_bytes.min(initial=0) < -OFFSET or weight_bytes.max(initial=0) >= OFFSET:
+        raise Leave("its weights are computed, or its numbers are no bytes")
+    weight_bytes = weight_bytes.astype("int8")
     convolves = call.op.name == "relax.nn.conv2d"
-    if not data.same or (not weights.same and weights.axis % weight_bytes.ndim != (0 if convolves else 1)):
+    has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if convolves else 1)
+    if not data.has_one_scale or not (weights.has_one_scale or has_scale_per_output):
         raise Leave("its scales lie along an axis that it sums up")
-    if not (_convolution_fits if convolves else _matmul_fits)(call, weight_bytes):
+    if convolves:
+        attrs, (outputs, inputs, *_) = call.attrs, weight_bytes.shape
+        is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+        is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == outputs > 1 and inputs == 1
+        has_rows = inputs % QUAD == 0 or int(attrs.dilation[1]) == 1
+        is_dense = int(attrs.groups) == 1 and _fills_vectors(outputs) and has_rows
+        fits = is_onnx and (is_depthwise or is_dense)
+    else:
+        is_matrix = weight_bytes.ndim == 2 and call.args[0].ty.ndim >= 2
+        fits = is_matrix and _fills_vectors(weight_bytes.shape[1])
+    if not fits:
         raise Leave("its sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
     scale = scale.reshape(1, -1, 1, 1) if convolves and scale.ndim else scale
     return IntegerProduct(call, data, weight_bytes, scale).sums
 
 
-def _weights(stored: QuantizedValue) -> Any | None:
-    """Return constant weights minus their zero point, or None if they do not fit in int8."""
-    if not stored.constant or stored.dtype not in BYTES:
-        return None
-    zero = stored.zero.astype("int32")
-    if zero.ndim:
-        zero = zero.reshape([-1 if at == stored.axis else 1 for at in range(stored.data.ty.ndim)])
-    values = stored.data.value.numpy().astype("int32") - zero
-    fits = values.min(initial=0) >= -OFFSET and values.max(initial=0) < OFFSET
-    return values.astype("int8") if fits else None
-
-
-def _matmul_fits(call: Any, weights: Any) -> bool:
-    return weights.ndim == 2 and call.args[0].ty.ndim >= 2 and _fills_vectors(weights.shape[1])
-
-
-def _convolution_fits(call: Any, weights: Any) -> bool:
-    attrs = call.attrs
-    is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
-    is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == weights.shape[0] > 1
-    is_dense = int(attrs.groups) == 1 and _fills_vectors(weights.shape[0])
-    rows = weights.shape[1] % QUAD == 0 or int(attrs.dilation[1]) == 1
-    return bool(is_onnx and ((is_depthwise and weights.shape[1] == 1) or (is_dense and rows)))
-
-
 def _fills_vectors(outputs: int) -> bool:
     """Return whether the outputs fill the instruction's vectors with little padding."""
-    return mostly_whole(outputs, needed_instruction().lanes)
-
-
-def _real_taps(call: Any, weights: Any) -> bool:
-    """Return whether `Int8DepthwiseConv` may compute it: sums are exact in float32."""
-    outputs, _, *window = weights.shape
-    each = int(call.attrs.groups) == outputs and outputs % NARROWEST == 0
-    return bool(each and np.prod(window) <= _EXACT)
+    return mostly_whole(outputs, required_instruction().lanes)
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
@@ -296,7 +261,7 @@ class ComputeInIntegers(Pass[Build]):
 
     def check(self, call: Any, g: Graph) -> Build:
         build = _RULES[operator_name(call)](call, g)
-        needed_instruction()
+        required_instruction()
         return build
 
     def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:

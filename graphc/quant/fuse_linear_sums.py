@@ -28,15 +28,15 @@ class Linear:
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
-    inside: frozenset[Any] = frozenset()  # inner results that only this sum reads
+    inner_values: frozenset[Any] = frozenset()  # inner results that only this sum reads
 
-    def __add__(self, other: "Linear") -> "Linear":
-        inside = self.inside | other.inside
-        return Linear((*self.terms, *other.terms), self.constant + other.constant, inside)
+    def __add__(self, addend: "Linear") -> "Linear":
+        inner_values = self.inner_values | addend.inner_values
+        return Linear((*self.terms, *addend.terms), self.constant + addend.constant, inner_values)
 
     def times(self, factor: Any) -> "Linear":
         terms = tuple((value, value_factor * factor) for value, value_factor in self.terms)
-        return Linear(terms, self.constant * factor, self.inside)
+        return Linear(terms, self.constant * factor, self.inner_values)
 
     def is_of_sizes(self, sizes: tuple[int, ...]) -> bool:
         """Return whether the sum has values and all of them have these sizes."""
@@ -62,7 +62,7 @@ class LinearSums:
         linear = None if call is None else self._expand(call, sizes)
         if linear is None:
             return Linear(((value, np.float64(1)),))
-        return Linear(linear.terms, linear.constant, linear.inside | {value})
+        return Linear(linear.terms, linear.constant, linear.inner_values | {value})
 
     def inner(self, value: Any, *operators: str) -> Any | None:
         """Return the call of these operators that computes a value with one reader."""
@@ -73,7 +73,12 @@ class LinearSums:
         if call.ty.dtype != "float32":
             return None
         if name == "relax.astype" and call.args[0].ty.dtype in _INTEGERS:
-            return self._whole(call.args[0])
+            value = call.args[0]  # integers, and the zero point that was subtracted from them
+            subtraction = self.inner(value, "relax.subtract")
+            zero = None if subtraction is None else numbers_along_last(subtraction.args[1])
+            if subtraction is None or zero is None or value.ty.dtype != "int32":
+                return Linear(((value, np.float64(1)),))
+            return Linear(((subtraction.args[0], np.float64(1)),), -zero)
         if name not in ARITHMETIC or sizes_of(call) != sizes:
             return None
         left, right = (self.ending_in(value, sizes) for value in call.args)
@@ -90,14 +95,6 @@ class LinearSums:
         constant_side, linear_side = (left, right) if right.terms else (right, left)
         return linear_side.times(constant_side.constant)
 
-    def _whole(self, value: Any) -> Linear:
-        """Return integers, and the zero point that was subtracted from them, as a sum."""
-        subtraction = self.inner(value, "relax.subtract")
-        zero = None if subtraction is None else numbers_along_last(subtraction.args[1])
-        if subtraction is None or zero is None or value.ty.dtype != "int32":
-            return Linear(((value, np.float64(1)),))
-        return Linear(((subtraction.args[0], np.float64(1)),), -zero)
-
 
 def numbers_along_last(value: Any) -> Any | None:
     """Return a constant as a scalar or as a vector along the last axis, else None."""
@@ -109,29 +106,24 @@ def numbers_along_last(value: Any) -> Any | None:
     return numbers.reshape(-1) if numbers.shape[-1] == numbers.size else None
 
 
-def call_linear(name: str, sum_: Linear, whole: str, result: Any, g: Graph) -> Any:
-    """Return the call of a function that computes a sum; `whole` formats it to the result."""
+def call_linear(name: str, sum_: Linear, template: str, result: Any, g: Graph) -> Any:
+    """Return the call of a function that computes a sum; `template` formats it to the result.
+
+    Its arguments are the values, their factors, and the constant, as vectors along the last
+    axis. TVM detects that it is element-wise and fuses it after products.
+    """
     values, sizes = [value for value, _ in sum_.terms], tuple(map(int, result.shape))
-    function = _function(name, values, whole, sizes, str(result.dtype))
-    # Factors, then the constant, are arguments: vectors along the last axis.
-    rows = *(by for _, by in sum_.terms), sum_.constant
-    factors = [relax.const(np.broadcast_to(row, sizes[-1]).astype("float32")) for row in rows]
-    return g.call_function(name, function, [*values, *factors], result)
-
-
-def _function(name: str, values: list[Any], template: str, sizes: tuple[int, ...], dtype: str) -> Any:
-    """Build the function; TVM detects that it is element-wise and fuses it after products."""
     axes, numbers = [f"i{axis}" for axis in range(len(sizes))], graph_rewriting.numbers(sizes)
     place, last = ", ".join(f"v{axis}" for axis in axes), f"v{axes[-1]}"
     text = f"k{len(values)}[{last}]"
-    for at in reversed(range(len(values))):
-        text = f'T.Cast("float32", x{at}[{place}]) * k{at}[{last}] + {text}'
+    for index in reversed(range(len(values))):
+        text = f'T.Cast("float32", x{index}[{place}]) * k{index}[{last}] + {text}'
     buffers = [
-        *(f'x{at}: T.Buffer(({numbers},), "{each.ty.dtype}")' for at, each in enumerate(values)),
-        *(f'k{at}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for at in range(len(values) + 1)),
-        f'y: T.Buffer(({numbers},), "{dtype}")',
+        *(f'x{index}: T.Buffer(({numbers},), "{value.ty.dtype}")' for index, value in enumerate(values)),
+        *(f'k{index}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for index in range(len(values) + 1)),
+        f'y: T.Buffer(({numbers},), "{result.dtype}")',
     ]
-    return graph_rewriting.parsed(f"""
+    function = graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True}})
@@ -140,13 +132,15 @@ def main({", ".join(buffers)}) -> None:
             {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             y[{place}] = {template.format(text)}
 """)
+    vectors = *(factor for _, factor in sum_.terms), sum_.constant
+    constants = [relax.const(np.broadcast_to(vector, sizes[-1]).astype("float32")) for vector in vectors]
+    return g.call_function(name, function, [*values, *constants], result)
 
 
 # Added to a small number, it leaves the nearest integer, ties to even, in the low bits.
-_WHOLE = 1.5 * 2**23
+_ROUNDING = 1.5 * 2**23
 # Operators after the rounding in an encoding; the first is missing if the zero point is zero.
 _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
-Limits = tuple[float, ...]  # lower and upper limit
 
 
 @dataclass(frozen=True)
@@ -154,17 +148,8 @@ class Rounded:
     """A sum that is rounded and clamped."""
 
     sum: Linear
-    least: float
-    most: float
-
-
-@dataclass(frozen=True)
-class Limited:
-    """A value that is clamped, as it is or after rounding and adding a zero point."""
-
-    value: Any
-    limits: Limits
-    zero: float = 0.0
+    low: float
+    high: float
 
 
 class FuseRequantize(Pass[Rounded]):
@@ -175,49 +160,40 @@ class FuseRequantize(Pass[Rounded]):
     after = ("quant.compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> Rounded:
-        sizes = sizes_of(call)
-        rounded = _rounded(_encoded(call, g), sizes, LinearSums(g))
-        if not rounded.sum.is_of_sizes(sizes):
+        chain = g.chain(call.args[0], _ENCODING)
+        names = tuple(map(operator_name, chain.calls))
+        if chain.source is None or operator_name(chain.source) != "relax.round":
+            raise Leave("it rounds nothing")
+        if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
+            raise Leave("what it rounds is not kept within limits")
+        numbers: list[Any] = [numbers_along_last(link.args[1]) for link in chain.calls[:-1]]
+        if any(number is None or number.ndim for number in numbers):
+            raise Leave("its zero point or limits are no single numbers")
+        *zeros, low, high = map(float, numbers)
+        zero = sum(zeros)
+
+        # Clamps inside the sum become limits of the rounded values.
+        sizes, sums = sizes_of(call), LinearSums(g)
+        linear = sums.ending_in(chain.source.args[0], sizes)
+        while (clamp := _clamp(linear, sums)) is not None:
+            ((_, factor),) = linear.terms
+            value, inner_low, inner_high = clamp
+            low = max(low, float(np.rint(inner_low * factor + linear.constant)) + zero)
+            high = min(high, float(np.rint(inner_high * factor + linear.constant)) + zero)
+            linear = sums.ending_in(value, sizes).times(factor) + Linear((), linear.constant)
+        rounded = linear + Linear((), np.float64(zero))
+        if not rounded.is_of_sizes(sizes):
             raise Leave("what it sums up has other sizes")
-        return rounded
+        return Rounded(rounded, low, high)
 
     def rewrite(self, call: Any, facts: Rounded, g: Graph) -> Any:
-        limits = f"T.float32({facts.least!r})", f"T.float32({facts.most!r})"
-        within = "T.min(T.max({{}}, {}), {})".format(*limits)
-        text = f"T.Cast('uint8', T.reinterpret('int32', {within} + T.float32({_WHOLE!r})))"
+        clamped = f"T.min(T.max({{}}, T.float32({facts.low!r})), T.float32({facts.high!r}))"
+        text = f"T.Cast('uint8', T.reinterpret('int32', {clamped} + T.float32({_ROUNDING!r})))"
         return call_linear("to_steps", facts.sum, text, call.ty, g)
 
 
-def _encoded(call: Any, g: Graph) -> Limited:
-    """Return what an encoding rounds, given its last operator. Raises Leave for other calls."""
-    chain = g.chain(call.args[0], _ENCODING)
-    names = tuple(map(operator_name, chain.calls))
-    if chain.source is None or operator_name(chain.source) != "relax.round":
-        raise Leave("it rounds nothing")
-    if names not in (_ENCODING, _ENCODING[1:]) or chain.calls[-1].ty.dtype != "int32":
-        raise Leave("what it rounds is not kept within limits")
-    numbers: list[Any] = [numbers_along_last(each.args[1]) for each in chain.calls[:-1]]
-    if any(number is None or number.ndim for number in numbers):
-        raise Leave("its zero point or limits are no single numbers")
-    *zero, least, most = map(float, numbers)
-    return Limited(chain.source.args[0], (least, most), sum(zero))
-
-
-def _rounded(encoded: Limited, sizes: tuple[int, ...], sums: LinearSums) -> Rounded:
-    """Return the rounded sum; clamps inside it become limits of the rounded values."""
-    linear, limits = sums.ending_in(encoded.value, sizes), encoded.limits
-    while (inner := _limited(linear, sums)) is not None:
-        ((_, factor),) = linear.terms
-        limits = tuple(
-            keep(limit, float(np.rint(bound * factor + linear.constant)) + encoded.zero)
-            for keep, limit, bound in zip((max, min), limits, inner.limits, strict=True)
-        )
-        linear = sums.ending_in(inner.value, sizes).times(factor) + Linear((), linear.constant)
-    return Rounded(linear + Linear((), np.float64(encoded.zero)), *limits)
-
-
-def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
-    """Return the clamp that computes the sum's only value, if it has scalar limits."""
+def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
+    """Return the value and scalar limits of the clamp that computes the sum's only value."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms
@@ -225,12 +201,13 @@ def _limited(linear: Linear, sums: LinearSums) -> Limited | None:
     if call is None or np.ndim(factor) or not factor > 0:
         return None
     if operator_name(call) == "relax.nn.relu":
-        return Limited(call.args[0], (0.0, np.inf))
+        return call.args[0], 0.0, np.inf
     bound = numbers_along_last(call.args[1])
     if bound is None or bound.ndim:
         return None
-    least = operator_name(call) == "relax.maximum"
-    return Limited(call.args[0], (float(bound), np.inf) if least else (-np.inf, float(bound)))
+    if operator_name(call) == "relax.maximum":
+        return call.args[0], float(bound), np.inf
+    return call.args[0], -np.inf, float(bound)
 
 
 _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
@@ -244,27 +221,22 @@ class FuseDequantize(Pass[Linear]):
 
     def check(self, call: Any, g: Graph) -> Linear:
         linear = LinearSums(g).of(call)
-        if linear is None or not any(_counts(value, g) for value, _ in linear.terms):
+        # Bytes or sums of their products, and not, say, indices.
+        is_quantized = linear is not None and any(
+            value.ty.dtype in BYTES
+            or (value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None)
+            for value, _ in linear.terms
+        )
+        if linear is None or not is_quantized:
             raise Leave("it sums up no bytes, and no products of bytes")
         if not linear.is_of_sizes(sizes_of(call)):
             raise Leave("what it sums up has other sizes")
-        if _is_part(g):
+        # The sum's only reader may continue it and be rewritten itself.
+        reader = g.only_reader(g.variable, *ARITHMETIC)
+        total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
+        if total is not None and g.variable in total.inner_values and total.is_of_sizes(sizes_of(reader)):
             raise Leave("it is part of a sum that is rewritten as a whole")
         return linear
 
     def rewrite(self, call: Any, facts: Linear, g: Graph) -> Any:
         return call_linear("to_reals", facts, "{}", call.ty, g)
-
-
-def _is_part(g: Graph) -> bool:
-    """Return whether the sum's only reader continues it and is itself rewritten."""
-    reader = g.only_reader(g.variable, *ARITHMETIC)
-    total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
-    return total is not None and g.variable in total.inside and total.is_of_sizes(sizes_of(reader))
-
-
-def _counts(value: Any, g: Graph) -> bool:
-    """Return whether values are bytes or sums of their products, and not, say, indices."""
-    if value.ty.dtype in BYTES:
-        return True
-    return value.ty.dtype == "int32" and g.producer(value, *_PRODUCTS) is not None

@@ -52,30 +52,16 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         return DepthwiseBytes(data.args[0], zero, width)
 
     def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
+        shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
         sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
-        text = _function(sizes, str(facts.data.ty.dtype), facts.width)
-        zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
-        arguments = [facts.data, zero, call.args[1]]
-        sums = g.call_function("taps", parsed(text), arguments, call.ty)
-        # Subtract the zero point's share of the sums, which is the same everywhere: margins
-        # hold it, too.
-        weights = g.array(call.args[1])
-        if not facts.zero:
-            return sums
-        zero_sums = weights.sum(axis=(0, 1, 2)) * float(facts.zero)
-        return relax.op.subtract(sums, relax.const(zero_sums.astype("float32")))
-
-
-def _function(sizes: Any, dtype: str, width: int) -> str:
-    """Return a function that pads a float strip with zero points and sums over the window."""
-    shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
-    axes = ["n", "i0", "i1", "c"]
-    inside, place = pad_conv_to_vectors.inside_condition(sizes)
-    every = [*axes, "r0", "r1"]
-    return f"""
+        axes = ["n", "i0", "i1", "c"]
+        all_axes = [*axes, "r0", "r1"]
+        condition, place = pad_conv_to_vectors.inside_condition(sizes)
+        # Pad a float strip with zero points and sum over the window.
+        function = parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer({shape(sizes.data)}, "{dtype}"),
+    x: T.Buffer({shape(sizes.data)}, "{facts.data.ty.dtype}"),
     z: T.Buffer((T.int64(1),), "float32"),
     w: T.Buffer({shape((*sizes.kernel, 1, sizes.data[-1]))}, "float32"),
     y: T.Buffer({shape(sizes.result)}, "float32"),
@@ -86,15 +72,23 @@ def main(
         with T.sblock("padded"):
             {names(axes, "v")} = T.axis.remap("SSSS", [{names(axes)}])
             p[{names(axes, "v")}] = T.if_then_else(
-                {inside}, T.Cast("float32", x[vn, {place}, vc]), z[0]
+                {condition}, T.Cast("float32", x[vn, {place}, vc]), z[0]
             )
-    for {names(every)} in T.grid{shape((*sizes.result, *sizes.kernel))}:
+    for {names(all_axes)} in T.grid{shape((*sizes.result, *sizes.kernel))}:
         with T.sblock("depthwise"):
-            vn, vi0, vi1, vc, vr0, vr1 = T.axis.remap("SSSSRR", [{names(every)}])
-            T.sblock_attr({{{fuse_pointwise_into_depthwise.strip_rule(width)}}})
+            vn, vi0, vi1, vc, vr0, vr1 = T.axis.remap("SSSSRR", [{names(all_axes)}])
+            T.sblock_attr({{{fuse_pointwise_into_depthwise.strip_rule(facts.width)}}})
             with T.init():
                 y[vn, vi0, vi1, vc] = T.float32(0)
             y[vn, vi0, vi1, vc] = (
                 y[vn, vi0, vi1, vc] + p[vn, {pad_conv_to_vectors.read(sizes)}, vc] * w[vr0, vr1, 0, vc]
             )
-"""
+""")
+        zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))
+        sums = g.call_function("taps", function, [facts.data, zero, call.args[1]], call.ty)
+        if not facts.zero:
+            return sums
+        # Subtract the zero point's share of the sums, which is the same everywhere: margins
+        # hold it, too.
+        zero_sums = g.array(call.args[1]).sum(axis=(0, 1, 2)) * float(facts.zero)
+        return relax.op.subtract(sums, relax.const(zero_sums.astype("float32")))

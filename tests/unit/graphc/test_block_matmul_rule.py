@@ -36,7 +36,7 @@ def program(case: Case, target: str) -> tuple[Any, Any]:
     rows, outputs, bits, zero = case
     with as_tvm_target(target):
         product = block_quantized_matmul_function.BlockQuantizedMatmul(
-            llvm_byte_dot_products.instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
+            llvm_byte_dot_products.best_instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
         )
     function = block_quantized_matmul_function.function(product).with_attr("global_symbol", "main")
     return product, canonical(tvm.IRModule({"main": function}))
@@ -50,11 +50,11 @@ def given(product: Any) -> tuple[list[Any], Any]:
     zeros = rng.integers(0, 1 << product.bits, scales.shape).astype("uint8")
     x = rng.standard_normal((*product.rows, BLOCKS * BLOCK)).astype("float32")
     packed = [
-        block_quantized_matmul_function.packed(product, numbers),
-        block_quantized_matmul_function.beside(product, scales),
+        block_quantized_matmul_function.pack_weights(product, numbers),
+        block_quantized_matmul_function.pack_by_block(product, scales),
     ]
     if product.zero is None:
-        packed.append(block_quantized_matmul_function.beside(product, zeros))
+        packed.append(block_quantized_matmul_function.pack_by_block(product, zeros))
     else:
         zeros[:] = product.zero
     real = (numbers - zeros[:, None].astype("float64")) * scales[:, None]
@@ -108,14 +108,14 @@ def test_the_largest_numbers_do_not_overflow(bits: int, target: str) -> None:
         pytest.skip("this processor lacks the instruction")
     with as_tvm_target(target):
         product = block_quantized_matmul_function.BlockQuantizedMatmul(
-            llvm_byte_dot_products.instruction(), (2,), 16, 1, 256, bits, 0
+            llvm_byte_dot_products.best_instruction(), (2,), 16, 1, 256, bits, 0
         )
     numbers = np.full((1, 256, 16), (1 << bits) - 1, "uint8")
     args = [
         np.stack([np.ones(256), -np.ones(256)]).astype("float32"),
-        block_quantized_matmul_function.packed(product, numbers),
+        block_quantized_matmul_function.pack_weights(product, numbers),
     ]
-    args.append(block_quantized_matmul_function.beside(product, np.ones((1, 16), "float32")))
+    args.append(block_quantized_matmul_function.pack_by_block(product, np.ones((1, 16), "float32")))
     function = block_quantized_matmul_function.function(product).with_attr("global_symbol", "main")
     out = tvm.runtime.tensor(np.zeros((2, 16), "float32"))
     built = tvm.tirx.build(tvm.IRModule({"main": function}), as_tvm_target(target))

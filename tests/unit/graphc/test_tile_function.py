@@ -189,7 +189,7 @@ def test_weights_lie_as_the_processor_reads_tiles(by: TileInstruction) -> None:
     found = product(CASES["two tiles of rows, and one row more"], by)
     data, weights = factors(found)
     laid, step = tile_function.packed(found, weights), found.step
-    height = step // by.numbers.each
+    height = step // by.numbers.terms
     columns = [
         sum(
             multiplied(data[:, at * step : at * step + step], tiles[at * height : at * height + height])
