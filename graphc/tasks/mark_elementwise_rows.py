@@ -50,8 +50,10 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 def width(row: int, lanes: int) -> int:
     """Return the largest divisor of a row, up to WIDEST, of whole or half vectors; else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
-    filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
-    return max(next((fitting for fitting in filled if fitting), [0]))
+    for unit in (lanes, max(2, lanes // 2)):
+        if fitting := [part for part in parts if part % unit == 0]:
+            return max(fitting)
+    return 0
 
 
 def _by_element(block: Any) -> bool:
@@ -60,16 +62,15 @@ def _by_element(block: Any) -> bool:
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
     if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
         return False
-    along = block.iter_vars[-1].var
-    return all(_reads_along(load, along) for load in collect(block.body, TensorLoad))
-
-
-def _reads_along(load: Any, along: Any) -> bool:
-    *others, last = load.indices or [along]
-    within = isinstance(last, Var) and last.same_as(along)
-    indices = others if within else load.indices
-    variables = (var for index in indices for var in collect(index, Var))
-    return not any(var.same_as(along) for var in variables)
+    last_axis = block.iter_vars[-1].var
+    for load in collect(block.body, TensorLoad):
+        *outer, last = load.indices or [last_axis]
+        is_along_row = isinstance(last, Var) and last.same_as(last_axis)
+        indices = outer if is_along_row else load.indices
+        variables = (var for index in indices for var in collect(index, Var))
+        if any(var.same_as(last_axis) for var in variables):
+            return False
+    return True
 
 
 def line(schedule: Any, block: Any) -> list[Any]:
