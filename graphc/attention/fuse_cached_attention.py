@@ -220,6 +220,10 @@ def cached_attention_function(
         )
         for c in parts
     ]
+    power = f"T.float32({POLYNOMIAL[0]})"  # exp(z) for z near zero, as TVM's fast exp
+    for coefficient in POLYNOMIAL[1:]:
+        power = f"({power} * z[r, i] + T.float32({coefficient}))"
+    power = f"({power} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
     return graph_rewriting.parsed(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
@@ -266,7 +270,7 @@ def main(
                     {_vector(f"z[r, i] = T.max(s[r, i] - most[r], T.float32({LEAST}))", PIECE)}
                     {_vector(f"e[r, i] = T.floor(z[r, i] * T.float32({1 / log(2)}) + T.float32(0.5))", PIECE)}
                     {_vector(f"z[r, i] = z[r, i] - e[r, i] * T.float32({log(2)})", PIECE)}
-                    {_vector(f"s[r, i] = {_polynomial()}", PIECE)}
+                    {_vector(f"s[r, i] = {power}", PIECE)}
                     {_vector(f"s[r, i] = s[r, i] * {_POWER}", PIECE)}
                     {_vector("z[r, i] = s[r, i]", PIECE)}
                     {_lines(_halves("z", PIECE, "{} + {}"), 20)}
@@ -292,14 +296,6 @@ def _masked(
     spots = [batch, f"({group}) * {heads} + ({query}) // {rows}", f"({query}) % {rows}", place]
     term = ", ".join("0" if size == 1 else spot for size, spot in zip(sizes, spots, strict=True))
     return f'm: T.Buffer(({shape}), "float32"),\n    ', f", m[{region}]", f" + m[{term}]"
-
-
-def _polynomial() -> str:
-    """Return exp(z) for z near zero, by the polynomial of TVM's fast exp."""
-    value = f"T.float32({POLYNOMIAL[0]})"
-    for factor in POLYNOMIAL[1:]:
-        value = f"({value} * z[r, i] + T.float32({factor}))"
-    return f"({value} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:

@@ -30,17 +30,10 @@ class VectorizeCacheConcat(Pass[list[Any]]):
         return parts
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return g.call_function("appended", _function(self._sizes(facts[1], 0)), facts, call.ty)
-
-    def _sizes(self, part: Any, growth: int) -> list[int]:
-        return sizes_at(part.ty.shape, self._length, self._sample + growth)
-
-
-def _function(sizes: list[int]) -> Any:
-    batch, heads, rows, numbers = sizes
-    few, all_, longer = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
-    head = f"vj // {heads}, vj % {heads}"
-    return parsed(f"""
+        batch, heads, rows, numbers = self._sizes(facts[1], 0)
+        few, all_, longer = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
+        head = f"vj // {heads}, vj % {heads}"
+        function = parsed(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -60,3 +53,7 @@ def main(
             for t in range({rows}):
                 for i in T.vectorized({numbers}): y[{head}, n + t, i] = z[{head}, t, i]
 """)
+        return g.call_function("appended", function, facts, call.ty)
+
+    def _sizes(self, part: Any, growth: int) -> list[int]:
+        return sizes_at(part.ty.shape, self._length, self._sample + growth)

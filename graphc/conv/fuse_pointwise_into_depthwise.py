@@ -42,13 +42,13 @@ class Pair:
     """A pointwise and a depthwise convolution, and the operators between them in order."""
 
     pointwise: Any
-    between: tuple[Any, ...]
+    links: tuple[Any, ...]  # operators between the two
     depthwise: Any
 
     @property
     def arguments(self) -> list[Any]:
         """Data, pointwise weights, per-channel operands in between, and depthwise weights."""
-        vectors = [second for call in self.between for second in call.args[1:] if second.ty.ndim]
+        vectors = [second for call in self.links for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
 
@@ -69,7 +69,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         chain = g.chain(call.args[0], _BETWEEN)
         if chain.source is None or not _is_pointwise(chain.source):
             raise Leave("no pointwise convolution is before it, for it alone")
-        operands = [operand for between in chain.calls for operand in between.args[1:]]
+        operands = [operand for link in chain.calls for operand in link.args[1:]]
         if not all(
             isinstance(operand, tvm.ir.GenericConst)
             and (operand.ty.ndim == 0 or sizes_of(operand) == (1, 1, 1, channels))
@@ -97,21 +97,6 @@ def _is_pointwise(call: Any) -> bool:
     return all(int(number) == 1 for number in unit_attributes) and not any(map(int, attrs.padding))
 
 
-def _between(pair: Pair) -> str:
-    top, left, _, _ = map(int, pair.depthwise.attrs.padding)
-    text, vectors = f"e[vn, vi - {top}, vj - {left}, vc]", 0
-    for call in pair.between:
-        seconds = []
-        for second in call.args[1:]:
-            if second.ty.ndim:
-                seconds.append(f"b{vectors}[0, 0, 0, vc]")
-                vectors += 1
-            else:
-                seconds.append(f"T.float32({float(second.value.numpy())!r})")
-        text = _BETWEEN[call.op.name].format(text, *seconds)
-    return text
-
-
 def _function(pair: Pair, lanes: int) -> Any:
     names = ["x", "w", *(f"b{number}" for number in range(len(pair.arguments) - 3)), "d"]
     buffers = "\n".join(
@@ -126,6 +111,16 @@ def _function(pair: Pair, lanes: int) -> Any:
     expanded_sizes = batch, height, width, channels
     padded_sizes = batch, height + top + bottom, width + left + right, channels
     is_inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
+    value, vectors = f"e[vn, vi - {top}, vj - {left}, vc]", 0
+    for call in pair.links:
+        operands = []
+        for operand in call.args[1:]:
+            if operand.ty.ndim:
+                operands.append(f"b{vectors}[0, 0, 0, vc]")
+                vectors += 1
+            else:
+                operands.append(f"T.float32({float(operand.value.numpy())!r})")
+        value = _BETWEEN[call.op.name].format(value, *operands)
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -143,7 +138,7 @@ def main(
     for n, i, j, c in T.grid({numbers(padded_sizes)}):
         with T.sblock("padded"):
             vn, vi, vj, vc = T.axis.remap("SSSS", [n, i, j, c])
-            p[vn, vi, vj, vc] = T.if_then_else({is_inside}, {_between(pair)}, T.float32(0))
+            p[vn, vi, vj, vc] = T.if_then_else({is_inside}, {value}, T.float32(0))
     for n, i, j, c, r, s in T.grid({numbers((*sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
@@ -174,7 +169,11 @@ def strips(schedule: Any, block: Any) -> list[Any]:
     schedule.split(channels, tile)
     for sums in pointwise:
         schedule.compute_at(sums, rows, preserve_unit_loops=True)
-        _tile_sums(schedule, sums, tile)
+        *_, row, channels, inputs = schedule.get_loops(sums)
+        parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
+        tiles, vectors, lanes = schedule.split(channels, tile)
+        steps, inputs = split_in_two(schedule, inputs, MAX_INPUTS, INPUTS)
+        schedule.reorder(parts, tiles, steps, inputs, row, vectors, lanes)
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 
@@ -186,7 +185,11 @@ def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any
     batch, rows, row, channels, *window = schedule.get_loops(last)
     width = int(schedule.get(block).annotations.get(WIDTH, LANES))
     channels, lanes = schedule.split(channels, [extent_of(schedule, channels) // width, width])
-    default_factors = _three(extent_of(schedule, channels))
+    # Groups, tiles per group, vectors per tile.
+    count = extent_of(schedule, channels)
+    inner = largest_factor(count, VECTORS)
+    tile_count = largest_factor(count // inner, 2)
+    default_factors = [count // inner // tile_count, tile_count, inner]
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, default_factors)
     groups, tiles, vectors = schedule.split(channels, factors)
     _, high, wide, _ = schedule.get_loops(padding)
@@ -201,21 +204,6 @@ def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any
         *_, row, lanes, high, wide = schedule.get_loops(block)
         schedule.reorder(high, wide, row, lanes)
     return groups, [*factors[1:], width]
-
-
-def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
-    *_, row, channels, inputs = schedule.get_loops(pointwise)
-    parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
-    tiles, vectors, lanes = schedule.split(channels, tile)
-    steps, inputs = split_in_two(schedule, inputs, MAX_INPUTS, INPUTS)
-    schedule.reorder(parts, tiles, steps, inputs, row, vectors, lanes)
-
-
-def _three(vectors: int) -> list[int]:
-    """Split vectors into three factors: groups, tiles per group, vectors per tile."""
-    inner = largest_factor(vectors, VECTORS)
-    tiles = largest_factor(vectors // inner, 2)
-    return [vectors // inner // tiles, tiles, inner]
 
 
 tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", strips, override=True)

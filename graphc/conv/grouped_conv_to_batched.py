@@ -43,9 +43,8 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
         name = f"{NAME}{call.op.name.rpartition('.')[2]}"
         result = relax.TensorType((*facts.result[:-1], count, outputs), "float32")
         arguments = [call.args[0], relax.const(padded_weights)]
-        return relax.op.reshape(
-            g.call_function(name, _function(facts, count), arguments, result), call.ty.shape
-        )
+        function = pad_conv_to_vectors.padded_convolution(facts, (count,))
+        return relax.op.reshape(g.call_function(name, function, arguments, result), call.ty.shape)
 
 
 class KeepJoinedGroupsApart(Pass[None]):
@@ -88,40 +87,3 @@ def _joins_groups(g: Graph, value: Any) -> bool:
     if operator_name(call) == "relax.call_tir":
         return str(call.args[0].name_hint).startswith(NAME)
     return bool(call.args) and _joins_groups(g, call.args[0])
-
-
-def _function(sizes: pad_conv_to_vectors.Sizes, count: int) -> Any:
-    """Build the function that sums all padded outputs of a group and copies the real ones."""
-    places = range(len(sizes.kernel))
-    result = ["n", *(f"i{axis}" for axis in places), "g", "o"]
-    reduced = [*(f"r{axis}" for axis in places), "c"]
-    channels, outputs = sizes.data[-1] // count, sizes.result[-1] // count
-    is_padded = sizes.filled != sizes.data
-    source = f"{'filled' if is_padded else 'x'}[vn, {pad_conv_to_vectors.read(sizes)}, vg * {channels} + vc]"
-    sums = (*sizes.sums[:-1], count, sizes.outputs)
-    names, shape = pad_conv_to_vectors.names, pad_conv_to_vectors.shape
-    kinds = "S" * len(result) + "R" * len(reduced)
-    result_shape = (*sizes.result[:-1], count, outputs)
-    return graph_rewriting.parsed(f"""
-@T.prim_func(private=True, s_tir=True)
-def main(
-    x: T.Buffer({shape(sizes.data)}, "float32"),
-    w: T.Buffer({shape((*sizes.kernel, channels, count, sizes.outputs))}, "float32"),
-    y: T.Buffer({shape(result_shape)}, "float32"),
-) -> None:
-    T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{pad_conv_to_vectors.filling(sizes) if is_padded else ""}
-    z = T.sblock_alloc_buffer({shape(sums)}, "float32")
-    for {names(result + reduced)} in T.grid{shape((*sums, *sizes.kernel, channels))}:
-        with T.sblock("sums"):
-            {names(result + reduced, "v")} = T.axis.remap("{kinds}", [{names(result + reduced)}])
-            with T.init():
-                z[{names(result, "v")}] = T.float32(0)
-            z[{names(result, "v")}] = (
-                z[{names(result, "v")}] + {source} * w[{names([*reduced, "g", "o"], "v")}]
-            )
-    for {names(result)} in T.grid{shape(result_shape)}:
-        with T.sblock("taken"):
-            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
-            y[{names(result, "v")}] = z[{names(result, "v")}]
-""")

@@ -5,6 +5,7 @@ width of 37 has no factor that makes a good register tile; 39 has one.
 """
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,9 @@ class PadConvToVectors(Pass[Sizes]):
             weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])]
         )
         name = f"whole_{call.op.name.rpartition('.')[2]}"
-        return g.call_function(name, _function(facts), [call.args[0], relax.const(padded_weights)], call.ty)
+        return g.call_function(
+            name, padded_convolution(facts), [call.args[0], relax.const(padded_weights)], call.ty
+        )
 
 
 def fits(call: Any) -> bool:
@@ -100,36 +103,39 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
     )
 
 
-def _function(sizes: Sizes) -> Any:
-    """Build the function that computes all padded sums in a buffer and copies the real ones."""
-    places = range(len(sizes.kernel))
-    result = ["n", *(f"i{axis}" for axis in places), "o"]
-    reduced = [*(f"r{axis}" for axis in places), "c"]
+def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
+    """Build the function that computes all padded sums in a buffer and copies the real ones.
+
+    With `groups`, a tuple of their number, they have an axis of their own before the outputs.
+    """
+    spatial_axes = range(len(sizes.kernel))
+    outputs = ["g", "o"] if groups else ["o"]
+    result = ["n", *(f"i{axis}" for axis in spatial_axes), *outputs]
+    terms = [*(f"r{axis}" for axis in spatial_axes), "c"]
+    channels, real_outputs = sizes.data[-1] // prod(groups), sizes.result[-1] // prod(groups)
     is_padded = sizes.filled != sizes.data
-    source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, vc]"
-    weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
-    kinds = "S" * len(result) + "R" * len(reduced)
+    channel = f"vg * {channels} + vc" if groups else "vc"
+    source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, {channel}]"
+    sums = (*sizes.sums[:-1], *groups, sizes.outputs)
+    real_sums = (*sizes.result[:-1], *groups, real_outputs)
+    kinds, z = "S" * len(result) + "R" * len(terms), f"z[{names(result, 'v')}]"
     return graph_rewriting.parsed(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({shape(sizes.data)}, "float32"),
-    w: T.Buffer({shape(weights)}, "float32"),
-    y: T.Buffer({shape(sizes.result)}, "float32"),
+    w: T.Buffer({shape((*sizes.kernel, channels, *groups, sizes.outputs))}, "float32"),
+    y: T.Buffer({shape(real_sums)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
 {filling(sizes) if is_padded else ""}
-    z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
-    for {names(result + reduced)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
+    z = T.sblock_alloc_buffer({shape(sums)}, "float32")
+    for {names(result + terms)} in T.grid{shape((*sums, *sizes.kernel, channels))}:
         with T.sblock("sums"):
-            {names(result + reduced, "v")} = T.axis.remap("{kinds}", [{names(result + reduced)}])
+            {names(result + terms, "v")} = T.axis.remap("{kinds}", [{names(result + terms)}])
             with T.init():
-                z[{names(result, "v")}] = T.float32(0)
-            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*reduced, "o"], "v")}]
-    for {names(result)} in T.grid{shape(sizes.result)}:
-        with T.sblock("taken"):
-            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
-            y[{names(result, "v")}] = z[{names(result, "v")}]
-""")
+                {z} = T.float32(0)
+            {z} = {z} + {source} * w[{names([*terms, *outputs], "v")}]
+{graph_rewriting.copy_result(real_sums)}""")
 
 
 def read(sizes: Sizes) -> str:

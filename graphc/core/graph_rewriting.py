@@ -1,6 +1,6 @@
 """Helpers of the graph passes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -135,6 +135,18 @@ def numbers(sizes: Iterable[int]) -> str:
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
+def copy_result(sizes: Sequence[int]) -> str:
+    """Return a block that copies the result from a larger buffer `z` to `y`, as TVMScript."""
+    axes = [f"i{axis}" for axis in range(len(sizes))]
+    place = ", ".join(f"v{axis}" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({numbers(sizes)}):
+        with T.sblock("taken"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = z[{place}]
+"""
+
+
 # MetaSchedule's inlining rule for CPUs.
 _INLINE = AutoInline(
     into_producer=False,
@@ -182,8 +194,8 @@ def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule
-    kept_names = {schedule.get(other).name_hint for other in blocks}
-    for other in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(other).name_hint not in kept_names:
-            (schedule,) = _INLINE.apply(schedule, other)
+    kept_names = {schedule.get(candidate).name_hint for candidate in blocks}
+    for candidate in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(candidate).name_hint not in kept_names:
+            (schedule,) = _INLINE.apply(schedule, candidate)
     return schedule

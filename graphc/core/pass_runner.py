@@ -11,12 +11,12 @@ from graphc.core.pass_registry import Step, make_passes
 
 
 def run(
-    mod: Any, steps: Sequence[Step], target: Any, excluded: Collection[str] = ()
+    mod: Any, steps: Sequence[Step], target: Any, switched_off: Collection[str] = ()
 ) -> tuple[Any, list[Report]]:
     """Return the module after the steps, and reports on each pass.
 
     Steps that the recipe leaves out are skipped, and so are optional steps that TVM refuses. A
-    pass named in `excluded` is skipped, unless the module does not lower without it.
+    pass named in `switched_off` is skipped, unless the module does not lower without it.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):
@@ -25,21 +25,23 @@ def run(
                 reports.append(Report(step["pass"], skipped=reason))
                 continue
             for pass_ in make_passes(step):
-                mod, report = _run_pass(mod, pass_, step, target, excluded)
+                mod, report = _run_pass(mod, pass_, step, target, switched_off)
                 reports.append(report)
     return mod, reports
 
 
-def _run_pass(mod: Any, pass_: Any, step: Step, target: Any, excluded: Collection[str]) -> tuple[Any, Report]:
+def _run_pass(
+    mod: Any, pass_: Any, step: Step, target: Any, switched_off: Collection[str]
+) -> tuple[Any, Report]:
     stored_name = step["pass"]
     if isinstance(pass_, ReportingPass):
-        if not pass_.must and not {pass_.name, stored_name}.isdisjoint(excluded):
+        if not pass_.must and not {pass_.name, stored_name}.isdisjoint(switched_off):
             return mod, Report(pass_.name, skipped="switched off")
         features = pass_.targets
         if features and not any(target_has_features(feature, target) for feature in features):
             return mod, Report(pass_.name, skipped=f"the target has none of {', '.join(features)}")
         return pass_.applied(mod)
-    if stored_name in excluded:
+    if stored_name in switched_off:
         return mod, Report(stored_name, skipped="switched off")
     try:
         return pass_(mod), Report(stored_name, counts=False)

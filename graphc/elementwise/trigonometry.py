@@ -111,11 +111,11 @@ def _quarter_turns(bind: Bind, word: Any) -> Any:
     words = []  # four words of 2 / pi, from the word that contains this bit
     for index in range(4):
         place = tirx.shift_right(first, tirx.const(5, "int32"))
-        selected = tirx.const(_TWO_OVER_PI[index], "uint32")
+        pi_word = tirx.const(_TWO_OVER_PI[index], "uint32")
         for offset in range(1, len(_TWO_OVER_PI) - 3):
-            later = tirx.const(_TWO_OVER_PI[index + offset], "uint32")
-            selected = tirx.Select(place >= offset, later, selected)
-        words.append(bind(selected))
+            later_word = tirx.const(_TWO_OVER_PI[index + offset], "uint32")
+            pi_word = tirx.Select(place >= offset, later_word, pi_word)
+        words.append(bind(pi_word))
     shift = bind(tirx.Cast("uint32", first & (_WORD - 1)))
     shifted = []  # by two shifts to the right, because one by 32 bits is undefined
     for current, following in pairwise(words):

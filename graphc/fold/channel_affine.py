@@ -79,7 +79,7 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
     links: list[AffineLink] = []
     link = affine_link(call, g)
     while link is not None:
-        sizes = np.broadcast_shapes(link.operand.shape, *(later.operand.shape for later in links))
+        sizes = np.broadcast_shapes(link.operand.shape, *(other_link.operand.shape for other_link in links))
         if sum(size > 1 for size in sizes) > 1:
             break
         links.insert(0, link)

@@ -60,14 +60,14 @@ def origins(value: Any, g: Graph) -> Origins:
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     """Merge contiguous channels of one variable into (source, first, end)."""
-    merged: list[tuple[Any, int, int]] = []
+    result: list[tuple[Any, int, int]] = []
     for source, channel in channels:
-        last = merged[-1] if merged else None
+        last = result[-1] if result else None
         if last is not None and last[0].same_as(source) and last[2] == channel:
-            merged[-1] = (source, last[1], channel + 1)
+            result[-1] = (source, last[1], channel + 1)
         else:
-            merged.append((source, channel, channel + 1))
-    return merged
+            result.append((source, channel, channel + 1))
+    return result
 
 
 def gathered(channels: Sequence[Origin]) -> Any:

@@ -78,39 +78,31 @@ class PrepareConvertLayout(Pass[Build]):
     dtype = ""
 
     def check(self, call: Any, g: Graph) -> Build:
+        data = call.args[0]
+        if operator_name(call) == LEAKY:
+            if float(call.attrs.alpha) > 1:
+                raise Leave("its slope is above one")
+            slope = relax.const(float(call.attrs.alpha), call.ty.dtype)
+            return lambda: relax.op.maximum(data, relax.op.multiply(data, slope))
         if operator_name(call) in CONVOLUTIONS:
-            return _padding(call, g)
-        if operator_name(call) != LEAKY:
-            return _constant(call, g)
-        if float(call.attrs.alpha) > 1:
-            raise Leave("its slope is above one")
-        data, slope = call.args[0], relax.const(float(call.attrs.alpha), call.ty.dtype)
-        return lambda: relax.op.maximum(data, relax.op.multiply(data, slope))
+            source = g.producer(data, "relax.call_tir")
+            if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
+                raise Leave("no tensor function is before it, or its layout is not ONNX's")
+            margins = zero_margins(g.tensor_function(source))
+            if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
+                raise Leave("what is before it does more than put zeros around images")
+            zeros = [*margins[0][2:], *margins[1][2:]]
+            padding = [own + extra for own, extra in zip(map(int, call.attrs.padding), zeros, strict=True)]
+            return partial(convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
+        operand = call.args[1]
+        if not g.is_constant(operand):
+            raise Leave("its second operand is computed")
+        if call.ty.ndim != IMAGE_AXES or not 0 < operand.ty.ndim < IMAGE_AXES:
+            raise Leave("it is of no image, or its constant has all axes or none")
+        values = g.array(operand)
+        constant = g.constant(values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape))
+        operator = getattr(relax.op, call.op.name.removeprefix("relax."))
+        return lambda: operator(data, constant)
 
     def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:
         return facts()
-
-
-def _constant(call: Any, g: Graph) -> Build:
-    operand = call.args[1]
-    if not g.is_constant(operand):
-        raise Leave("its second operand is computed")
-    if call.ty.ndim != IMAGE_AXES or not 0 < operand.ty.ndim < IMAGE_AXES:
-        raise Leave("it is of no image, or its constant has all axes or none")
-    values = g.array(operand)
-    wide = values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape)
-    constant, operator = g.constant(wide), getattr(relax.op, call.op.name.removeprefix("relax."))
-    return lambda: operator(call.args[0], constant)
-
-
-def _padding(call: Any, g: Graph) -> Build:
-    source = g.producer(call.args[0], "relax.call_tir")
-    if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
-        raise Leave("no tensor function is before it, or its layout is not ONNX's")
-    margins = zero_margins(g.tensor_function(source))
-    if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
-        raise Leave("what is before it does more than put zeros around images")
-    own, zeros = map(int, call.attrs.padding), [*margins[0][2:], *margins[1][2:]]
-    padding = [mine + extra for mine, extra in zip(own, zeros, strict=True)]
-    data = source.args[1].fields[0]
-    return partial(convolution, call, data, call.args[1], padding=padding)

@@ -35,10 +35,10 @@ def grouped_query_attention(form: NodeRewriter) -> None:
             for name, count in zip(form.node.input[:3], counts, strict=True)
         ]
     else:
-        packed = form.write("Reshape", form.node.input[0], form.integers(0, 0, heads + 2 * groups, -1))
+        heads_in_one = form.write("Reshape", form.node.input[0], form.integers(0, 0, heads + 2 * groups, -1))
         ends = (0, heads, heads + groups, heads + 2 * groups)
         parts = [
-            form.write("Slice", packed, form.integers(low), form.integers(high), form.integers(2))
+            form.write("Slice", heads_in_one, form.integers(low), form.integers(high), form.integers(2))
             for low, high in pairwise(ends)
         ]
     query, key, value = (form.write("Transpose", part, perm=[0, 2, 1, 3]) for part in parts)

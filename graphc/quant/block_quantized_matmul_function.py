@@ -16,7 +16,6 @@ import tvm
 from graphc.core import graph_rewriting
 from graphc.core.graph_rewriting import SUGGESTS, extent_of, inline_all_but, split_in_two
 from graphc.quant import llvm_byte_dot_products
-from graphc.quant.dot_product_function import copy_result
 
 RULE = "mallorn_blocks"
 
@@ -157,7 +156,7 @@ def main(
                 T.address_of(w[vj, vk, 0]),
                 {inputs}1),
             )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
-{"" if is_full else copy_result((*product.rows, outputs))}""")
+{"" if is_full else graph_rewriting.copy_result((*product.rows, outputs))}""")
 
 
 MAX_ROWS, ROWS = 16, 8  # rows of a tile

@@ -51,14 +51,14 @@ def encode(call: Any, g: Graph) -> Build:
         raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
     has_sign = call.ty.dtype == "int8"
     shifted_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
-    stored = quantized_value(data, g)
-    are_bytes = stored is not None and not stored.is_constant and stored.dtype == "uint8"
-    if stored is not None and are_bytes and stored.has_one_scale:
-        is_same_code = stored.scale == g.array(scale) and stored.zero == shifted_zero
+    quantized = quantized_value(data, g)
+    are_bytes = quantized is not None and not quantized.is_constant and quantized.dtype == "uint8"
+    if quantized is not None and are_bytes and quantized.has_one_scale:
+        is_same_code = quantized.scale == g.array(scale) and quantized.zero == shifted_zero
         if is_same_code and has_sign:
-            return partial(signed, stored.data)
+            return partial(signed, quantized.data)
         if is_same_code:
-            return lambda: stored.data
+            return lambda: quantized.data
     if not has_sign:
         raise Leave("it has no sign")
     return lambda: signed(
@@ -112,34 +112,34 @@ def move(call: Any, g: Graph) -> Build:
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
         return lambda: signed(_with(call, bytes_))
-    stored = quantized_value(value, g)
-    if stored is None:
+    quantized = quantized_value(value, g)
+    if quantized is None:
         raise Leave
-    if stored.is_constant:
+    if quantized.is_constant:
         if call.op.name != "relax.permute_dims":
             raise Leave("it moves constants")
         axes = permutation(call)
-        weights = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))
-        axis = axes.index(stored.axis % len(axes))
-        return QuantizedValue(weights, stored.scale, stored.zero, axis).decode
-    if not stored.has_one_scale:
+        weights = relax.const(np.ascontiguousarray(quantized.data.value.numpy().transpose(axes)))
+        axis = axes.index(quantized.axis % len(axes))
+        return QuantizedValue(weights, quantized.scale, quantized.zero, axis).decode
+    if not quantized.has_one_scale:
         raise Leave("its numbers have more than one scale")
-    return lambda: QuantizedValue(_with(call, stored.data), stored.scale, stored.zero, 0).decode()
+    return lambda: QuantizedValue(_with(call, quantized.data), quantized.scale, quantized.zero, 0).decode()
 
 
 def limit(call: Any, g: Graph) -> Build:
     """Return a build that applies ReLU to the bytes, with unchanged scale. Raises Leave."""
-    stored = quantized_value(call.args[0], g)
-    if stored is None:
+    quantized = quantized_value(call.args[0], g)
+    if quantized is None:
         raise Leave
-    if stored.is_constant or not stored.has_one_scale or stored.dtype not in LIMITS:
+    if quantized.is_constant or not quantized.has_one_scale or quantized.dtype not in LIMITS:
         raise Leave("it limits no bytes of one scale")
 
     def build() -> Any:
-        data = stored.data
-        if stored.zero > LIMITS[stored.dtype][0]:
-            data = relax.op.maximum(data, relax.const(stored.zero.astype(stored.dtype)))
-        return QuantizedValue(data, stored.scale, stored.zero, 0).decode()
+        data = quantized.data
+        if quantized.zero > LIMITS[quantized.dtype][0]:
+            data = relax.op.maximum(data, relax.const(quantized.zero.astype(quantized.dtype)))
+        return QuantizedValue(data, quantized.scale, quantized.zero, 0).decode()
 
     return build
 

@@ -151,16 +151,4 @@ def main(
             with T.init():
                 {z} = T.{instruction.sums}(0)
             {z} = {z} + T.Cast("{instruction.sums}", {x}) * T.Cast("{instruction.sums}", {w})
-{"" if is_full else copy_result(sums.result)}""")
-
-
-def copy_result(result: tuple[int, ...]) -> str:
-    """Return a block that copies the result from the larger buffer `z`, as TVMScript."""
-    axes = [f"i{axis}" for axis in range(len(result))]
-    place = ", ".join(f"v{axis}" for axis in axes)
-    return f"""
-    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(result)}):
-        with T.sblock("taken"):
-            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = z[{place}]
-"""
+{"" if is_full else graph_rewriting.copy_result(sums.result)}""")

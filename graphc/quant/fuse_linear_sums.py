@@ -181,10 +181,10 @@ class FuseRequantize(Pass[Rounded]):
             low = max(low, float(np.rint(inner_low * factor + linear.constant)) + zero)
             high = min(high, float(np.rint(inner_high * factor + linear.constant)) + zero)
             linear = sums.ending_in(value, sizes).times(factor) + Linear((), linear.constant)
-        rounded = linear + Linear((), np.float64(zero))
-        if not rounded.is_of_sizes(sizes):
+        total = linear + Linear((), np.float64(zero))
+        if not total.is_of_sizes(sizes):
             raise Leave("what it sums up has other sizes")
-        return Rounded(rounded, low, high)
+        return Rounded(total, low, high)
 
     def rewrite(self, call: Any, facts: Rounded, g: Graph) -> Any:
         clamped = f"T.min(T.max({{}}, T.float32({facts.low!r})), T.float32({facts.high!r}))"

@@ -45,11 +45,11 @@ class BlockQuantizedWeights:
 def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
     """Return the stored weights that a matrix is decoded from. Raises Leave."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
-        stored = block_quantized_weights(call.args[0], g)
-        return stored.transposed if permutation(call) == (1, 0) else stored
+        quantized = block_quantized_weights(call.args[0], g)
+        return quantized.transposed if permutation(call) == (1, 0) else quantized
     if (call := g.producer(matrix, "relax.reshape")) is not None:
-        stored = _decoded(call.args[0], 3, g)
-        matrix, sizes, shape = sizes_of(call), stored.data.shape, stored.scale.shape
+        quantized = _decoded(call.args[0], 3, g)
+        matrix, sizes, shape = sizes_of(call), quantized.data.shape, quantized.scale.shape
         if matrix == (sizes[0] * sizes[1], sizes[2]) and shape[1] == 1:
             axis, shape = 0, (sizes[0], 1, sizes[2])
         elif matrix == (sizes[0], sizes[1] * sizes[2]) and shape[2] == 1:
@@ -57,9 +57,9 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
         else:
             raise Leave(_UNEVEN)
         scale, zero = (
-            np.broadcast_to(values, shape).squeeze(axis + 1) for values in (stored.scale, stored.zero)
+            np.broadcast_to(values, shape).squeeze(axis + 1) for values in (quantized.scale, quantized.zero)
         )
-        return BlockQuantizedWeights(stored.data.reshape(matrix), scale, zero, axis)
+        return BlockQuantizedWeights(quantized.data.reshape(matrix), scale, zero, axis)
     return _decoded(matrix, 2, g)
 
 
@@ -191,22 +191,22 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
     return KeptWeights(weights, product)
 
 
-def _decoded_rows(stored: BlockQuantizedWeights, places: Any) -> Any:
+def _decoded_rows(quantized: BlockQuantizedWeights, places: Any) -> Any:
     """Look up rows of a table, then decode them."""
-    op, columns, sizes = relax.op, stored.data.shape[1], sizes_of(places)
-    scale, zero = map(relax.const, (stored.scale, stored.zero))
-    if stored.axis:
+    op, columns, sizes = relax.op, quantized.data.shape[1], sizes_of(places)
+    scale, zero = map(relax.const, (quantized.scale, quantized.zero))
+    if quantized.axis:
         scale, zero = (op.take(values, places, 0) for values in (scale, zero))
-    table, half = stored.data, columns // 2
+    table, half = quantized.data, columns // 2
     if table.max(initial=0) >= FEW or columns % 2:
         rows = op.take(relax.const(table), places, 0)
     else:  # store the halves of 4-bit rows in the nibbles of bytes
         nibbles = op.take(relax.const(table[:, :half] | (table[:, half:] << 4)), places, 0)
         lower = op.bitwise_and(nibbles, relax.const(np.uint8(FEW - 1)))
         rows = op.concat([lower, op.right_shift(nibbles, relax.const(np.uint8(4)))], axis=-1)
-    blocks = stored.scale.shape[1]
+    blocks = quantized.scale.shape[1]
     by_block = (*sizes, blocks, columns // blocks)
-    shape = (*sizes, blocks, 1) if stored.axis else (*[1] * len(sizes), columns, 1)
+    shape = (*sizes, blocks, 1) if quantized.axis else (*[1] * len(sizes), columns, 1)
     numbers = op.astype(op.reshape(rows, by_block), "float32")
     numbers = op.subtract(numbers, op.reshape(op.astype(zero, "float32"), shape))
     return op.reshape(op.multiply(numbers, op.reshape(scale, shape)), (*sizes, columns))

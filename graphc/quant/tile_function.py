@@ -146,7 +146,7 @@ def function(tiled: TiledSums, name: str) -> Any:
     axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
     values = [f"v{axis}" for axis in axes]
     is_full = tiled.summed == sums.result
-    data, result, computed = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.summed))
+    data, result, all_sums = map(graph_rewriting.numbers, (sums.data, sums.result, tiled.summed))
     packed_sizes = (
         tiled.summed[-1] // dot.lanes,
         *sums.kernel,
@@ -156,7 +156,7 @@ def function(tiled: TiledSums, name: str) -> Any:
     )
     weights = graph_rewriting.numbers(packed_sizes)
     target, shape = "y" if is_full else "z", _block(tiled)
-    written = _written(target, tiled)
+    region = _written(target, tiled)
     strides = [f"s{axis}" for axis in range(len(shape) - 1)]
     declared = "".join(f"            {stride} = T.int64()\n" for stride in strides)
     block_sizes = graph_rewriting.numbers(shape)
@@ -168,12 +168,12 @@ def main(
     y: T.Buffer(({result}), "{dot.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if is_full else f'z = T.sblock_alloc_buffer(({computed}), "{dot.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({all_sums}), "{dot.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(tiled.loops)}):
         with T.sblock("tiles"):
             {", ".join(values)} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
             T.reads(x[{_all(sums.data)}], w[{_part("vj", FACTORS)}, {_all(packed_sizes[1:])}])
-            T.writes({written})
+            T.writes({region})
             T.sblock_attr({{
                 "{graph_rewriting.RULE}": "{RULE}",
                 "{graph_rewriting.OPERATOR}": "{name}",
@@ -182,7 +182,7 @@ def main(
             }})
 
 {declared}
-            t = T.match_buffer({written}, ({block_sizes}), "{dot.sums}",
+            t = T.match_buffer({region}, ({block_sizes}), "{dot.sums}",
                 strides=[{", ".join(strides)}, 1], offset_factor=1)
             T.attr(0, "pragma_import_llvm", {tiled.instruction.text!r})
             if T.call_extern("int32", "{ALLOWED}") != 0:
@@ -190,7 +190,7 @@ def main(
             else:
 {_loops(tiled)}
 
-{"" if is_full else dot_product_function.copy_result(sums.result)}""")
+{"" if is_full else graph_rewriting.copy_result(sums.result)}""")
 
 
 def _block(tiled: TiledSums) -> tuple[int, ...]:

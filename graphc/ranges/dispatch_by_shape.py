@@ -95,7 +95,7 @@ def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
         if len(set(lengths)) == 1:
             dims.append(lengths[0])
             continue
-        sums = [f"{name}{PLUS}{other}" for index, name in enumerate(names) for other in names[:index]]
+        sums = [f"{name}{PLUS}{addend}" for index, name in enumerate(names) for addend in names[:index]]
         excess = {name: lengths[0] - sizes[0][name] for name in names}
         offsets = [f"{name}{PLUS}{count}" for name, count in excess.items() if count > 0]
         matches = (
