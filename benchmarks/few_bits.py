@@ -73,7 +73,7 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         instruction, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
     )
     mod = tvm.IRModule(
-        {"main": block_quantized_matmul_function.function(matmul).with_attr("global_symbol", "main")}
+        {"main": block_quantized_matmul_function.build_function(matmul).with_attr("global_symbol", "main")}
     )
     tir = tvm.ir.save_json(mod)
     first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, instruction.lanes), 1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
-from graphc.core.pass_registry import OWN_PASSES, defined, followers
+from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 
 
 @dataclass(frozen=True)
@@ -220,5 +220,5 @@ def pass_table() -> list[PassEntry]:
             after=pass_class.after,
         )
         for name, phases in phases_by_pass.items()
-        for pass_class in (defined(name), *followers(name))
+        for pass_class in (resolve_pass(name), *following_passes(name))
     ]

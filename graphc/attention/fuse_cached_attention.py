@@ -224,7 +224,7 @@ def cached_attention_function(
     for coefficient in POLYNOMIAL[1:]:
         power = f"({power} * z[r, i] + T.float32({coefficient}))"
     power = f"({power} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(

@@ -6,7 +6,7 @@ TVM's own form selects the part for every number, in plain loops.
 from typing import Any
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parsed, sizes_at
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes_at
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
@@ -33,7 +33,7 @@ class VectorizeCacheConcat(Pass[list[Any]]):
         batch, heads, rows, numbers = self._sizes(facts[1], 0)
         few, all_, longer = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
         head = f"vj // {heads}, vj % {heads}"
-        function = parsed(f"""
+        function = parse_tvmscript(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(

@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import channels_last, parsed, sizes_of
+from graphc.core.graph_rewriting import is_channels_last, parse_tvmscript, sizes_of
 
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]
@@ -160,7 +160,7 @@ class WinogradPlan:
         return saved_operations - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
-def best(shape: Shape) -> WinogradPlan | None:
+def best_plan(shape: Shape) -> WinogradPlan | None:
     """Return the plan with the largest gain, or None if direct convolution is cheaper."""
     plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
     return plan if plan.gain > 0 else None
@@ -179,7 +179,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         attrs = call.attrs
         if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
             raise Leave("it has strides, dilation or groups")
-        if not channels_last(call):
+        if not is_channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
         if sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
             raise Leave("its kernel is not 3 x 3")
@@ -187,7 +187,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         top, left = map(int, list(attrs.padding)[:2])
         _, out_height, out_width, out_channels = sizes_of(call)
         has_pairs = channels % PAIR == 0 and out_channels % LANES == 0
-        plan = best(
+        plan = best_plan(
             Shape(
                 batch=batch,
                 height=height,
@@ -276,7 +276,7 @@ def _function(
     body = "\n".join(f"            {line}" for line in lines)
     # The full range of every dimension except the channels.
     all_inputs, all_outputs = (", ".join(f"0:{size}" for size in sizes[:-1]) for sizes in (inputs, outputs))
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True}})

@@ -2,7 +2,7 @@
 
 Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
 largest of such networks. So it is computed where it is read and stays in the caches. The
-schedule rule `strips` makes one parallel loop over strips of rows and groups of channels;
+schedule rule `schedule_strips` makes one parallel loop over strips of rows and groups of channels;
 `int8_depthwise_conv` uses the rule, too.
 """
 
@@ -62,7 +62,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         channels, attrs = sizes_of(call)[-1], call.attrs
         if not int(attrs.groups) == channels == sizes_of(call.args[0])[-1]:
             raise Leave("it is not depthwise")
-        if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.channels_last(call):
+        if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.is_channels_last(call):
             raise Leave("it is dilated, its channels are not last, or its weights are computed")
         if channels % g.lanes:
             raise Leave(f"its channels fill no vectors of {g.lanes}")
@@ -83,14 +83,14 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
 
 
 def strip_rule(lanes: int) -> str:
-    """Return the block attributes, as TVMScript, that select the schedule rule `strips`."""
+    """Return the block attributes, as TVMScript, that select the schedule rule `schedule_strips`."""
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
     )
 
 
 def _is_pointwise(call: Any) -> bool:
-    if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
+    if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.is_channels_last(call):
         return False
     attrs = call.attrs
     unit_attributes = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
@@ -121,7 +121,7 @@ def _function(pair: Pair, lanes: int) -> Any:
             else:
                 operands.append(f"T.float32({float(operand.value.numpy())!r})")
         value = _BETWEEN[call.op.name].format(value, *operands)
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
 {buffers}
@@ -158,7 +158,7 @@ MAX_VECTORS, VECTORS = 8, 2  # vectors of channels that are summed with them
 MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 
-def strips(schedule: Any, block: Any) -> list[Any]:
+def schedule_strips(schedule: Any, block: Any) -> list[Any]:
     """Schedule all stages inside one loop over strips of rows and groups of channel vectors."""
     (padding,) = schedule.get_producers(block)
     pointwise = schedule.get_producers(padding)
@@ -206,4 +206,4 @@ def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any
     return groups, [*factors[1:], width]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", strips, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", schedule_strips, override=True)

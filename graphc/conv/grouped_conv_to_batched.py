@@ -22,7 +22,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
 
     def check(self, call: Any, g: Graph) -> pad_conv_to_vectors.Sizes:
-        if not pad_conv_to_vectors.fits(call):
+        if not pad_conv_to_vectors.is_supported(call):
             raise Leave("its channels are not last, or its weights are computed")
         if int(call.attrs.groups) == 1:
             raise Leave("it has one group")
@@ -31,8 +31,8 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
         outputs = int(call.ty.shape[-1]) // int(call.attrs.groups)
         # Round up to whole vectors, or to a power of two below one, if little is padding.
         vector = min(g.lanes, 1 << (outputs - 1).bit_length())
-        if graph_rewriting.mostly_whole(outputs, vector):
-            outputs = graph_rewriting.whole_vectors(outputs, vector)
+        if graph_rewriting.is_worth_padding(outputs, vector):
+            outputs = graph_rewriting.round_up_to_vectors(outputs, vector)
         return pad_conv_to_vectors.sizes_of(call, outputs)
 
     def rewrite(self, call: Any, facts: pad_conv_to_vectors.Sizes, g: Graph) -> Any:
@@ -60,11 +60,11 @@ class KeepJoinedGroupsApart(Pass[None]):
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
         groups, sizes = map(graph_rewriting.sizes_of, (call.args[0], call))
-        shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
+        shape, names = pad_conv_to_vectors.buffer_shape, pad_conv_to_vectors.join_names
         axes = [f"i{axis}" for axis in range(len(sizes))]
         *outer, last = (f"v{axis}" for axis in axes)
         source = ", ".join([*outer, f"{last} // {groups[-1]}", f"{last} % {groups[-1]}"])
-        function = graph_rewriting.parsed(f"""
+        function = graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({shape(groups)}, "float32"),

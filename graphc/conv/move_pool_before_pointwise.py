@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import channels_last, convolution, sizes_of
+from graphc.core.graph_rewriting import convolution, is_channels_last, sizes_of
 from graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
 
 POOL = "relax.nn.avg_pool2d"
@@ -36,11 +36,11 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
         if pooled[1] * pooled[2] >= sizes[1] * sizes[2]:
             raise Leave("it leaves as many pixels")
         affine, value = _split_added_constants(call.args[0], g)
-        source = g.producer(value, "relax.nn.conv2d") if g.read_once(value) else None
+        source = g.producer(value, "relax.nn.conv2d") if g.has_one_reader(value) else None
         if source is not None:
             unit_attributes = (*source.attrs.strides, *sizes_of(source.args[1])[:2])
             is_pointwise = all(int(number) == 1 for number in unit_attributes)
-            if is_pointwise and channels_last(source) and not any(map(int, source.attrs.padding)):
+            if is_pointwise and is_channels_last(source) and not any(map(int, source.attrs.padding)):
                 return PooledConvolution(source, affine)
         raise Leave("no pointwise convolution is before it, for it alone")
 
@@ -55,7 +55,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
 def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
     """Split a value into the per-channel constants added last and the value before them."""
-    call = g.producer(value, "relax.add") if g.read_once(value) else None
+    call = g.producer(value, "relax.add") if g.has_one_reader(value) else None
     affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
     last = value.ty.ndim - 1
     if not links or affine.is_scaled() or any(axis != last for axis in affine.channels()):

@@ -57,12 +57,12 @@ class PadConvToVectors(Pass[Sizes]):
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
-        if not fits(call):
+        if not is_supported(call):
             raise Leave("its channels are not last, or its weights are computed")
         if int(call.attrs.groups) > 1:
             raise Leave("it has groups")
         result = graph_rewriting.sizes_of(call)
-        sizes = sizes_of(call, graph_rewriting.whole_columns(result[-1], g.lanes))
+        sizes = sizes_of(call, graph_rewriting.round_up_columns(result[-1], g.lanes))
         if sizes.sums == result:
             raise Leave("its sizes fill vectors and tiles")
         return sizes
@@ -78,7 +78,7 @@ class PadConvToVectors(Pass[Sizes]):
         )
 
 
-def fits(call: Any) -> bool:
+def is_supported(call: Any) -> bool:
     """Return whether a convolution is channels-last and float32 with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
@@ -95,7 +95,7 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
         kernel=graph_rewriting.sizes_of(call.args[1])[:places],
         result=result,
         outputs=outputs,
-        width=graph_rewriting.whole_rows(result[-2]),
+        width=graph_rewriting.round_up_rows(result[-2]),
         low_padding=padding[:places],
         high_padding=padding[places:],
         strides=tuple(map(int, attrs.strides)),
@@ -115,30 +115,30 @@ def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
     channels, real_outputs = sizes.data[-1] // prod(groups), sizes.result[-1] // prod(groups)
     is_padded = sizes.filled != sizes.data
     channel = f"vg * {channels} + vc" if groups else "vc"
-    source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, {channel}]"
+    source = f"{'filled' if is_padded else 'x'}[vn, {data_indices(sizes)}, {channel}]"
     sums = (*sizes.sums[:-1], *groups, sizes.outputs)
     real_sums = (*sizes.result[:-1], *groups, real_outputs)
-    kinds, z = "S" * len(result) + "R" * len(terms), f"z[{names(result, 'v')}]"
-    return graph_rewriting.parsed(f"""
+    kinds, z = "S" * len(result) + "R" * len(terms), f"z[{join_names(result, 'v')}]"
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer({shape(sizes.data)}, "float32"),
-    w: T.Buffer({shape((*sizes.kernel, channels, *groups, sizes.outputs))}, "float32"),
-    y: T.Buffer({shape(real_sums)}, "float32"),
+    x: T.Buffer({buffer_shape(sizes.data)}, "float32"),
+    w: T.Buffer({buffer_shape((*sizes.kernel, channels, *groups, sizes.outputs))}, "float32"),
+    y: T.Buffer({buffer_shape(real_sums)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{filling(sizes) if is_padded else ""}
-    z = T.sblock_alloc_buffer({shape(sums)}, "float32")
-    for {names(result + terms)} in T.grid{shape((*sums, *sizes.kernel, channels))}:
+{padding_block(sizes) if is_padded else ""}
+    z = T.sblock_alloc_buffer({buffer_shape(sums)}, "float32")
+    for {join_names(result + terms)} in T.grid{buffer_shape((*sums, *sizes.kernel, channels))}:
         with T.sblock("sums"):
-            {names(result + terms, "v")} = T.axis.remap("{kinds}", [{names(result + terms)}])
+            {join_names(result + terms, "v")} = T.axis.remap("{kinds}", [{join_names(result + terms)}])
             with T.init():
                 {z} = T.float32(0)
-            {z} = {z} + {source} * w[{names([*terms, *outputs], "v")}]
+            {z} = {z} + {source} * w[{join_names([*terms, *outputs], "v")}]
 {graph_rewriting.copy_result(real_sums)}""")
 
 
-def read(sizes: Sizes) -> str:
+def data_indices(sizes: Sizes) -> str:
     """Return the spatial indices of the data that a sum reads, as TVMScript."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
     return ", ".join(
@@ -147,17 +147,17 @@ def read(sizes: Sizes) -> str:
     )
 
 
-def filling(sizes: Sizes) -> str:
+def padding_block(sizes: Sizes) -> str:
     """Return the block that copies the data between zeros, as TVMScript."""
     axes = ["n", *(f"i{axis}" for axis in range(len(sizes.kernel))), "c"]
     condition, place = inside_condition(sizes)
     value = f"T.if_then_else({condition}, x[vn, {place}, vc], T.float32(0))"
     return f"""
-    filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
-    for {names(axes)} in T.grid{shape(sizes.filled)}:
+    filled = T.sblock_alloc_buffer({buffer_shape(sizes.filled)}, "float32")
+    for {join_names(axes)} in T.grid{buffer_shape(sizes.filled)}:
         with T.sblock("fill"):
-            {names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{names(axes)}])
-            filled[{names(axes, "v")}] = {value}
+            {join_names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{join_names(axes)}])
+            filled[{join_names(axes, "v")}] = {value}
 """
 
 
@@ -170,7 +170,7 @@ def inside_condition(sizes: Sizes) -> tuple[str, str]:
     return " and ".join(conditions), ", ".join(indices)
 
 
-def names(axes: list[str], prefix: str = "") -> str:
+def join_names(axes: list[str], prefix: str = "") -> str:
     """Join axis names with commas, each with the prefix `prefix`."""
     return ", ".join(prefix + axis for axis in axes)
 
@@ -179,6 +179,6 @@ def _scaled(axis: str, step: int) -> str:
     return axis if step == 1 else f"{axis} * {step}"
 
 
-def shape(sizes: tuple[int, ...]) -> str:
+def buffer_shape(sizes: tuple[int, ...]) -> str:
     """Return sizes as the shape of a buffer in TVMScript."""
     return f"({graph_rewriting.numbers(sizes)})"

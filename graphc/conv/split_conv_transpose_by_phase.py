@@ -14,7 +14,13 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
+from graphc.core.graph_rewriting import (
+    OUT_ELEMENTWISE_FUSABLE,
+    has_known_sizes,
+    numbers,
+    parse_tvmscript,
+    sizes_of,
+)
 
 # Arithmetic operations that a processor does while it writes and reads one number.
 OPERATIONS_A_NUMBER = 40
@@ -127,7 +133,7 @@ def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) 
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
     extents = *sizes.images, high.taps, wide.taps, channels
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(sizes.data)}), "{dtype}"),
@@ -159,7 +165,7 @@ def sums_function(sizes: Deconvolution, dtype: str) -> Any:
         conditions = " and ".join([*row_conditions, *column_conditions])
         terms.append(f"T.Select({conditions}, {value}, T.{dtype}(0))")
     products = sizes.batch, high.size, wide.size, high.kernel * wide.kernel * sizes.outputs
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(products)}), "{dtype}"),
@@ -206,7 +212,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
         """Return how to compute the call and its sizes; None to restore TVM's layout."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
-        if not known(call) or not g.is_constant(call.args[1]):
+        if not has_known_sizes(call) or not g.is_constant(call.args[1]):
             return None
         attrs = call.attrs
         batch, *size, inputs = sizes_of(call.args[0])

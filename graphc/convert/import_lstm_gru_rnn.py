@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.convert.node_inputs import array_of, padded
+from graphc.convert.node_inputs import constant_array, first_inputs
 from graphc.core import vector_lanes
 from graphc.rnn import scan_function
 
@@ -17,13 +17,13 @@ _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 
 
 def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    inputs = padded(inputs, _PEEPHOLES + 1)
+    inputs = first_inputs(inputs, _PEEPHOLES + 1)
     data = inputs[0]
-    weights, recurrent, bias = (array_of(value, params) for value in inputs[1:4])
+    weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
     if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
     scan = _scan(kind, data, recurrent, attrs)
-    lengths = array_of(inputs[_SEQUENCE_LENGTHS], params)
+    lengths = constant_array(inputs[_SEQUENCE_LENGTHS], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
     defaults = _PLAIN[scan.kind] * len(scan.backwards)
     has_lengths = inputs[_SEQUENCE_LENGTHS] is not None
@@ -60,7 +60,7 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     if kind == "GRU":
         factors.append(relax.const(scan.pack(state_bias)[0].astype("float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
-    function = builder.add_func(scan_function.function(scan), f"{kind.lower()}_scan")
+    function = builder.add_func(scan_function.build_function(scan), f"{kind.lower()}_scan")
     results = builder.emit(relax.call_tir(function, factors, result))
     return relax.Tuple([builder.emit(relax.TupleGetItem(results, index)) for index in range(len(result))])
 

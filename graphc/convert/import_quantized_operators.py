@@ -13,13 +13,13 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert.node_inputs import array_of, padded
+from graphc.convert.node_inputs import constant_array, first_inputs
 
 _BYTE = 8
 _NIBBLE = 4
 
 
-def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
+def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
     """Decode bytes with a scale and zero point per block. Raises ValueError if uneven."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
@@ -36,13 +36,13 @@ def decoded(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert a blocked DequantizeLinear. Raises ValueError unless its inputs are constant."""
-    data, scale, zero = (array_of(value, params) for value in padded(inputs, 3))
-    if data is None or scale is None or (zero is None and padded(inputs, 3)[2] is not None):
+    data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
+    if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
     axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
     padding = scale.shape[axis] * block - data.shape[axis]
     padded_data = np.pad(data, [(0, padding if dim == axis else 0) for dim in range(data.ndim)])
-    numbers = decoded(builder, padded_data, scale, zero, axis)
+    numbers = decode_blocks(builder, padded_data, scale, zero, axis)
     if not padding:
         return numbers
     return builder.emit(relax.op.strided_slice(numbers, [axis], [0], [data.shape[axis]]))
@@ -50,8 +50,8 @@ def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulNBits. Raises ValueError unless weights are constant, of 4 or 8 bits."""
-    x, *constants = padded(inputs, 6)
-    values = [array_of(value, params) for value in constants]
+    x, *constants = first_inputs(inputs, 6)
+    values = [constant_array(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
         raise ValueError("its weights are not constant")
     weights, scale, zero, order, bias = values
@@ -79,7 +79,7 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
         x = builder.emit(relax.op.nn.pad(x, (*[0] * (2 * int(x.ty.ndim) - 1), padding)))
     if dtype != "float32":
         x = builder.emit(relax.op.astype(x, "float32"))
-    result = builder.emit(relax.op.matmul(x, decoded(builder, numbers, scale, zero, 0)))
+    result = builder.emit(relax.op.matmul(x, decode_blocks(builder, numbers, scale, zero, 0)))
     if bias is not None:
         result = builder.emit(relax.op.add(result, relax.const(bias.astype("float32"))))
     return result if dtype == "float32" else builder.emit(relax.op.astype(result, dtype))
@@ -99,8 +99,8 @@ def _halves(numbers: Any) -> Any:
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
-    data, indices, scale, zero = padded(inputs, 4)
-    table, scales, zeros = (array_of(value, params) for value in (data, scale, zero))
+    data, indices, scale, zero = first_inputs(inputs, 4)
+    table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
     if table is None or scales is None or (zeros is None and zero is not None):
         raise ValueError("its table is not constant")
@@ -113,7 +113,7 @@ def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
         raise ValueError("its blocks are not of one size")
     if zeros is None and (is_packed or bits == _BYTE):
         zeros = np.full(scales.shape, 1 << (bits - 1), "float32")
-    rows = decoded(builder, table, scales, zeros, axis % table.ndim)
+    rows = decode_blocks(builder, table, scales, zeros, axis % table.ndim)
     return builder.emit(relax.op.take(rows, indices, int(attrs.get("gather_axis", 0))))
 
 
@@ -133,9 +133,9 @@ class Node:
         return self.builder.emit(call)
 
     def array(self, value: Any) -> Any | None:
-        return array_of(value, self.params)
+        return constant_array(value, self.params)
 
-    def converted(self, kind: str, inputs: Sequence[Any]) -> Any:
+    def convert(self, kind: str, inputs: Sequence[Any]) -> Any:
         """Convert the inputs by the importer's converter for the float operator `kind`."""
         convert = onnx_frontend._get_convert_map()[kind].get_converter(_NEWEST)
         result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
@@ -148,16 +148,16 @@ class Node:
             return relax.const(array.reshape(()) if array.size == 1 else array)
         return value
 
-    def decoded(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
+    def dequantize(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
         scale = self.scalar(scale)
         zero = relax.const(np.zeros((), _type(data))) if zero is None else self.scalar(zero)
         return self.emit(_coded(relax.op.dequantize, data, scale, zero, axis, "float32"))
 
-    def encoded(self, data: Any, scale: Any, zero: Any) -> Any:
+    def quantize(self, data: Any, scale: Any, zero: Any) -> Any:
         zero = relax.const(np.zeros((), "uint8")) if zero is None else self.scalar(zero)
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
-    def shifted(self, data: Any, zero: Any, *, column: bool = False) -> Any:
+    def subtract_zero_point(self, data: Any, zero: Any, *, column: bool = False) -> Any:
         """Subtract the zero point from bytes: a scalar, or one per row or column."""
         zeros, values = self.array(zero), self.array(data)
         if zero is None or (zeros is not None and not zeros.any()):
@@ -195,7 +195,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return dequantize(builder, inputs, node.attrs, params)
-    data, scale, zero = padded(inputs, 3)
+    data, scale, zero = first_inputs(inputs, 3)
     scale, zero = node.scalar(scale), None if zero is None else node.scalar(zero)
     node.attrs.setdefault("axis", axis)
     if not scale.ty.ndim:
@@ -230,11 +230,11 @@ def _byte(node: Node, value: Any) -> Any:
 def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QLinearConv; its bias is stored in the scale of the sums."""
     node = Node(builder, attrs, params)
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = padded(inputs, 9)
-    factors = [node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero)]
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = first_inputs(inputs, 9)
+    factors = [node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero)]
     if bias is not None:
-        factors.append(node.decoded(bias, relax.const(_product(node, x_scale, w_scale)), None))
-    return node.encoded(node.converted("Conv", factors), y_scale, y_zero)
+        factors.append(node.dequantize(bias, relax.const(_product(node, x_scale, w_scale)), None))
+    return node.quantize(node.convert("Conv", factors), y_scale, y_zero)
 
 
 def _product(node: Node, *scales: Any) -> Any:
@@ -249,9 +249,9 @@ def _product(node: Node, *scales: Any) -> Any:
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QLinearMatMul: one scale per tensor, or one per column of the weights."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = padded(inputs, 8)
-    left, right = node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, _last(b))
-    return node.encoded(node.emit(relax.op.matmul(left, right)), y_scale, y_zero)
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = first_inputs(inputs, 8)
+    left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last(b))
+    return node.quantize(node.emit(relax.op.matmul(left, right)), y_scale, y_zero)
 
 
 def _last(value: Any) -> int:
@@ -261,59 +261,59 @@ def _last(value: Any) -> int:
 def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QGemm; without a scale for the output its result is float."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = padded(inputs, 9)
+    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = first_inputs(inputs, 9)
     alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
-    factors = [node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, across)]
+    factors = [node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, across)]
     if c is not None:
         scale = _product(node, a_scale, b_scale) * np.float32(alpha)
-        factors.append(node.decoded(c, relax.const(scale), None, _last(c)))
-    result = node.converted("Gemm", factors)
-    return result if y_scale is None else node.encoded(result, y_scale, y_zero)
+        factors.append(node.dequantize(c, relax.const(scale), None, _last(c)))
+    result = node.convert("Gemm", factors)
+    return result if y_scale is None else node.quantize(result, y_scale, y_zero)
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert unary QLinear operators: data, its scale and zero point, and the output's."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
-    x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)
-    return node.encoded(node.converted(kind, [node.decoded(x, x_scale, x_zero)]), y_scale, y_zero)
+    x, x_scale, x_zero, y_scale, y_zero = first_inputs(inputs, 5)
+    return node.quantize(node.convert(kind, [node.dequantize(x, x_scale, x_zero)]), y_scale, y_zero)
 
 
 def _of_two(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    parameters = padded(inputs, 8)
-    factors = node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
-    return node.encoded(node.converted(kind, factors), *parameters[6:])
+    parameters = first_inputs(inputs, 8)
+    factors = node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
+    return node.quantize(node.convert(kind, factors), *parameters[6:])
 
 
 def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    scale, zero, *triples = padded(inputs, len(inputs))
-    parts = [node.decoded(*triples[start : start + 3]) for start in range(0, len(triples), 3)]
-    return node.encoded(node.converted("Concat", parts), scale, zero)
+    scale, zero, *triples = first_inputs(inputs, len(inputs))
+    parts = [node.dequantize(*triples[start : start + 3]) for start in range(0, len(triples), 3)]
+    return node.quantize(node.convert("Concat", parts), scale, zero)
 
 
 def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    condition, *parameters = padded(inputs, 9)
-    factors = condition, node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
-    return node.encoded(node.converted("Where", factors), *parameters[6:])
+    condition, *parameters = first_inputs(inputs, 9)
+    factors = condition, node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
+    return node.quantize(node.convert("Where", factors), *parameters[6:])
 
 
 def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulInteger: a 32-bit sum of products of integers."""
-    return _integers(Node(builder, attrs, params), *padded(inputs, 4))
+    return _integers(Node(builder, attrs, params), *first_inputs(inputs, 4))
 
 
 def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
-    left, right = node.shifted(a, a_zero), node.shifted(b, b_zero, column=True)
+    left, right = node.subtract_zero_point(a, a_zero), node.subtract_zero_point(b, b_zero, column=True)
     return node.emit(relax.op.matmul(left, right, out_dtype="int32"))
 
 
 def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert ConvInteger in int32, since TVM's convolution sums in the type of its factors."""
     node = Node(builder, attrs, params)
-    x, w, x_zero, w_zero = padded(inputs, 4)
+    x, w, x_zero, w_zero = first_inputs(inputs, 4)
     if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
         # One zero point per output: reshape them so that they broadcast along outputs.
         shape, zeros = (-1, *[1] * _last(w)), node.array(w_zero)
@@ -321,13 +321,13 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
             w_zero = node.emit(relax.op.reshape(w_zero, shape))
         else:
             w_zero = relax.const(zeros.reshape(shape))
-    factors = node.shifted(x, x_zero), node.shifted(w, w_zero)
-    return node.converted("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
+    factors = node.subtract_zero_point(x, x_zero), node.subtract_zero_point(w, w_zero)
+    return node.convert("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulIntegerToFloat."""
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = padded(inputs, 7)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = first_inputs(inputs, 7)
     node = Node(builder, attrs, params)
     return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
 
@@ -340,7 +340,7 @@ def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -
 
 def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert DynamicQuantizeMatMul: the data is quantised by its own range."""
-    a, b, b_scale, b_zero, bias = padded(inputs, 5)
+    a, b, b_scale, b_zero, bias = first_inputs(inputs, 5)
     node = Node(builder, attrs, params)
     data, a_scale, a_zero = _measured(node, a)
     return _real(node, _integers(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
@@ -348,13 +348,13 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QAttention: the product with its weights is quantised, the rest is float."""
-    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = padded(inputs, 9)
+    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = first_inputs(inputs, 9)
     node = Node(builder, attrs, params)
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):
         if node.attrs.get(name) == 0:
             del node.attrs[name]
-    factors = node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero, 1)
-    return node.converted("Attention", [*factors, bias, mask, past])
+    factors = node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero, 1)
+    return node.convert("Attention", [*factors, bias, mask, past])
 
 
 CONVERTERS: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {

@@ -12,7 +12,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from graphc.core.graph_rewriting import LANES, known, static
+from graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_shapes
 
 
 class Leave(Exception):
@@ -75,10 +75,10 @@ class ReportingPass(ABC):
 
     def __call__(self, mod: Any) -> Any:
         """Return the rewritten module."""
-        return self.applied(mod)[0]
+        return self.apply(mod)[0]
 
     @abstractmethod
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         """Return the rewritten module, and a report on everything that matches."""
 
 
@@ -139,18 +139,18 @@ class Graph:
         """Return the calls that read a variable; None for a reader that is no call."""
         return [self.producer(reader) for reader in self._readers.get(value, ())]
 
-    def read_once(self, value: Any) -> bool:
+    def has_one_reader(self, value: Any) -> bool:
         """Return whether exactly one call reads a value, and it is no output of the network."""
         return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
 
     def only_reader(self, value: Any, *operators: str) -> Any | None:
         """Return a variable's only reader if it is a call of these operators, else None."""
-        return self.producer(*self._readers[value], *operators) if self.read_once(value) else None
+        return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:
         """Return the chain of calls of the operators `through` that ends in a value."""
         calls: list[Any] = []
-        while self.read_once(value) and (call := self.producer(value)) is not None:
+        while self.has_one_reader(value) and (call := self.producer(value)) is not None:
             if operator_name(call) not in through:
                 return Chain(tuple(calls), call)
             calls.insert(0, call)
@@ -250,7 +250,7 @@ class Pass(ReportingPass, Generic[Facts]):
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
         """Return the call's replacement: the same numbers, type and shape."""
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         """Return the rewritten module, and a report on every matching call."""
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
@@ -282,7 +282,7 @@ class Pass(ReportingPass, Generic[Facts]):
         return relax.analysis.remove_all_unused(walk.visit_expr(function))
 
     def _facts(self, call: Any, graph: Graph) -> Facts:
-        if not self.any_size and not known(call):
+        if not self.any_size and not has_known_sizes(call):
             raise Leave("its sizes are known only when it runs")
         if not self.any_size and call.ty.ndim == 0:
             raise Leave("its result is a single number")
@@ -305,7 +305,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
     def rewrite(self, function: Any, facts: Facts) -> Any:
         """Return the function's replacement: the same numbers and parameters."""
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)
         functions = {
             var: self._rewritten(function, report) if isinstance(function, PrimFunc) else function
@@ -315,7 +315,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
 
     def _rewritten(self, function: Any, report: Report) -> Any:
         try:
-            if not static(function):
+            if not has_static_shapes(function):
                 raise Leave("its sizes are known only when it runs")
             replacement = self.rewrite(function, self.check(function))
         except Leave as reason:

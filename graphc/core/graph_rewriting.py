@@ -25,18 +25,18 @@ OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 
 @lru_cache(maxsize=1024)
-def parsed(text: str) -> Any:
+def parse_tvmscript(text: str) -> Any:
     """Return a tensor function from TVMScript, cached for equal layers: parsing is slow."""
     return tvm.script.from_source(text)
 
 
-def static(function: Any) -> bool:
+def has_static_shapes(function: Any) -> bool:
     """Return whether all of a tensor function's tensors have known sizes."""
     tensors = [param.ty for param in function.params]
     return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
 
 
-def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
+def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
     """Return the function with blocks annotated by a schedule rule and their vectors' width."""
     schedule = Schedule(function, debug_mask="none")
     for block in blocks:
@@ -55,7 +55,7 @@ def collect(root: Any, kind: type) -> list[Any]:
     return nodes
 
 
-def known(call: Any) -> bool:
+def has_known_sizes(call: Any) -> bool:
     """Return whether all sizes of a call's arguments and result are static."""
     values = [v for v in (*call.args, call) if not isinstance(v, relax.ShapeExpr | tvm.ir.GlobalVar)]
     types = [
@@ -70,7 +70,7 @@ def known(call: Any) -> bool:
     )
 
 
-def channels_last(convolution: Any) -> bool:
+def is_channels_last(convolution: Any) -> bool:
     """Return whether data, weights and result are channels-last and the weights constant."""
     attrs = convolution.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
@@ -101,9 +101,9 @@ def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
     return [int(analyzer.simplify(size)) for size in shape]
 
 
-def mostly_whole(outputs: int, lanes: int) -> bool:
+def is_worth_padding(outputs: int, lanes: int) -> bool:
     """Return whether at most a third of the padded vectors is padding."""
-    return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
+    return 2 * round_up_to_vectors(outputs, lanes) <= 3 * outputs
 
 
 def largest_factor(number: int, limit: int) -> int:
@@ -111,12 +111,12 @@ def largest_factor(number: int, limit: int) -> int:
     return max(factor for factor in range(1, max(1, limit) + 1) if number % factor == 0)
 
 
-def whole_vectors(outputs: int, lanes: int) -> int:
+def round_up_to_vectors(outputs: int, lanes: int) -> int:
     """Round up a number of outputs to whole vectors."""
     return -(-outputs // lanes) * lanes
 
 
-def whole_rows(rows: int) -> int:
+def round_up_rows(rows: int) -> int:
     """Round up to a number with a divisor that makes good register tiles; keep few rows."""
     padded_rows = rows
     while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
@@ -124,10 +124,10 @@ def whole_rows(rows: int) -> int:
     return padded_rows
 
 
-def whole_columns(columns: int, lanes: int) -> int:
+def round_up_columns(columns: int, lanes: int) -> int:
     """Round up to whole vectors if at most a third of them is padding."""
-    pays = columns > lanes and mostly_whole(columns, lanes)
-    return whole_vectors(columns, lanes) if pays else columns
+    pays = columns > lanes and is_worth_padding(columns, lanes)
+    return round_up_to_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:

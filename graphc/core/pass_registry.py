@@ -72,10 +72,10 @@ FOLLOWED_BY: Mapping[str, str] = {
 
 def make_passes(step: Step) -> list[Any]:
     """Return the passes of a recipe's step, in order. Raises ValueError for unknown names."""
-    return [make_pass(step), *(follower() for follower in followers(step["pass"]))]
+    return [make_pass(step), *(follower() for follower in following_passes(step["pass"]))]
 
 
-def followers(name: str) -> list[Any]:
+def following_passes(name: str) -> list[Any]:
     """Return the classes of the passes that run after the named pass in the same step."""
     return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
@@ -86,10 +86,10 @@ def make_pass(step: Step) -> Any:
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])
     ]
-    return defined(name)(*args)
+    return resolve_pass(name)(*args)
 
 
-def defined(name: str) -> Any:
+def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     if name in OWN_PASSES:
         return _imported(OWN_PASSES[name])

@@ -40,7 +40,7 @@ def _run_pass(
         features = pass_.targets
         if features and not any(target_has_features(feature, target) for feature in features):
             return mod, Report(pass_.name, skipped=f"the target has none of {', '.join(features)}")
-        return pass_.applied(mod)
+        return pass_.apply(mod)
     if stored_name in switched_off:
         return mod, Report(stored_name, skipped="switched off")
     try:

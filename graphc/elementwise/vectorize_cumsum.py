@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed, sizes_of
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript, sizes_of
 
 VECTORS, ROWS = 4, 8  # vectors, or rows, that are summed at the same time
 _TYPES = ("float32", "int32", "int64")
@@ -51,7 +51,7 @@ class VectorizeCumsum(Pass[Blocks]):
         addition = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]"
         store = f"y[{place}] = a[r * {wide} + i]"
         first, second = (store, addition) if call.attrs.exclusive else (addition, store)
-        function = parsed(f"""
+        function = parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({facts.shape}, "{dtype}"), y: T.Buffer({facts.shape}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})

@@ -79,21 +79,23 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
         reads = {
-            dispatch_by_shape.label(p): partial(read_point, model, dynamic, p, target)
+            dispatch_by_shape.point_suffix(p): partial(read_point, model, dynamic, p, target)
             for p in dynamic["points"]
         }
     else:
         reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
-    return {name: constants.shared(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
+    return {name: constants.share(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
     """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
-    samples = dispatch_by_shape.samples(dynamic["ranges"], point)
+    samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
     graphs = [
         read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
     ]
-    return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
+    return generalize_two_lengths.generalize(
+        *graphs, *dispatch_by_shape.growing_dimensions(dynamic["ranges"])
+    )
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -126,7 +128,7 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return from_onnx(widen_16bit_floats.widened(model) if computes_wide else model, shape_dict=shapes)
+        return from_onnx(widen_16bit_floats.widen(model) if computes_wide else model, shape_dict=shapes)
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
@@ -148,7 +150,7 @@ def tasks_of(mod: Any, target: Any) -> list[Any]:
     for task in extract_tasks(mod, target):
         function = task.dispatched[0]["main"]
         blocks = graph_rewriting.collect(function, SBlock)
-        if graph_rewriting.static(function) and any(block.iter_vars for block in blocks):
+        if graph_rewriting.has_static_shapes(function) and any(block.iter_vars for block in blocks):
             tasks.append(task)
     return tasks
 
@@ -176,9 +178,9 @@ def scheduled(
     with target, tvm.transform.PassContext(opt_level=3):
         apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
         applied_mods = [apply(mods.pop(label)) for label in list(mods)]
-    agreed = agree_on_weight_layouts.agreed(applied_mods)
-    ready = [constants.shared(pass_runner.run(mod, late_steps, target)[0]) for mod in agreed]
-    (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
+    agreed = agree_on_weight_layouts.agree_on_layouts(applied_mods)
+    ready = [constants.share(pass_runner.run(mod, late_steps, target)[0]) for mod in agreed]
+    (mod,) = [dispatch_by_shape.join_points(ready, dynamic)] if dynamic else ready
     return mod
 
 
@@ -235,7 +237,7 @@ def errors_between(
     """Return errors at a range's least sizes and between points; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
-    for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:
+    for sizes in dispatch_by_shape.sizes_to_check(dynamic) if dynamic else []:
         shapes = dispatch_by_shape.shapes_at(dynamic["inputs"], sizes)
         inputs = random_inputs(model, shapes, manifest["input_ranges"])
         errors.append(

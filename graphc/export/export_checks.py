@@ -175,7 +175,7 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
         if _any_named(operators, _NARROW):
             return LARGEST_ERROR_NARROW
         try:  # 16-bit results
-            places = list(protobuf_fields.inside(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
+            places = list(protobuf_fields.nested_fields(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
             kinds = [protobuf_fields.number_of(view, start, end, _ELEMENTS) for start, end in places]
         except protobuf_fields.NoMessage:
             return 0.0
@@ -211,7 +211,7 @@ def _operators(view: memoryview) -> set[bytes]:
     try:
         nodes: tuple[int, ...]
         for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
-            while places := list(protobuf_fields.inside(view, *nodes, _OPERATOR)):
+            while places := list(protobuf_fields.nested_fields(view, *nodes, _OPERATOR)):
                 operators.update(bytes(view[start:end]) for start, end in places)
                 nodes = *nodes, *_BRANCH_NODES
     except protobuf_fields.NoMessage:

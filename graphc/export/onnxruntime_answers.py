@@ -16,19 +16,19 @@ def errors_against_onnxruntime(
     path: str, inputs: Mapping[str, object], outputs: list[Any]
 ) -> tuple[float, float | None]:
     """Return the outputs' error and, for quantised files, that of fused onnxruntime."""
-    expected_outputs = answers(path, inputs)
+    expected_outputs = run_onnxruntime(path, inputs)
     if not is_quantised(Path(path)):
         return worst_error(outputs, expected_outputs), None
-    truth = answers(path, inputs, fused=False)
+    truth = run_onnxruntime(path, inputs, fused=False)
     return worst_error(outputs, truth), worst_error(expected_outputs, truth)
 
 
-def answers(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
+def run_onnxruntime(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
     """Return onnxruntime's outputs, either optimised or operator by operator."""
-    return list(session(path, fused=fused).run(None, dict(inputs)))
+    return list(make_session(path, fused=fused).run(None, dict(inputs)))
 
 
-def session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
+def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
     """Return an onnxruntime session for a model; 0 threads lets onnxruntime choose."""
     import onnxruntime
 

@@ -83,7 +83,7 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
         if sum(size > 1 for size in sizes) > 1:
             break
         links.insert(0, link)
-        link = affine_link(g.producer(link.value), g) if g.read_once(link.value) else None
+        link = affine_link(g.producer(link.value), g) if g.has_one_reader(link.value) else None
     is_tuple = isinstance(call.ty, relax.TupleType)  # as the result of a split
     affine = identity(0 if is_tuple else call.ty.ndim)
     for link in links:

@@ -54,7 +54,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
             raise Leave("it is a factor and a summand at most")
         value = links[0].value
         # The convolution or matmul that can take the scale, if only the chain reads it.
-        linear = g.producer(value) if affine.is_scaled() and g.read_once(value) else None
+        linear = g.producer(value) if affine.is_scaled() and g.has_one_reader(value) else None
         if linear is None or len(linear.args) != 2 or not g.is_constant(linear.args[1]):
             return AffineOfLinear(affine, value, None)
         axes = _output_axes(linear)

@@ -30,7 +30,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def copied(function: Any, inputs: Sequence[Any]) -> list[Any]:
+def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs, the function's last buffers. Raises Leave if it not only copies."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
@@ -103,7 +103,7 @@ class FoldConstantCopies(Pass[list[Any]]):
             raise Leave("an argument is computed")
         if sum(prod(sizes_of(argument)) for argument in arguments) > MOST_NUMBERS:
             raise Leave("compiled code moves so many numbers faster")
-        return copied(g.tensor_function(call), [g.array(argument) for argument in arguments])
+        return run_copies(g.tensor_function(call), [g.array(argument) for argument in arguments])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
         constants = [g.constant(array) for array in facts]

@@ -7,7 +7,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, Report, ReportingPass, operator_name
-from graphc.core.graph_rewriting import known, permutation, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")
@@ -50,7 +50,7 @@ class FoldConstantOperators(Pass[list[Any]]):
             raise Leave("an argument is computed")
         if not {str(value.ty.dtype) for value in (*values, call)} <= set(_TYPES[_name(call)]):
             raise Leave("numpy may round its type otherwise")
-        if not known(call):
+        if not has_known_sizes(call):
             raise Leave("its sizes are known only when it runs")
         return [g.array(value) for value in values]
 
@@ -76,7 +76,7 @@ class FoldRemainingConstants(ReportingPass):
 
     name = "fold.remaining_constants"
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         functions = [function for function in mod.functions.values() if isinstance(function, relax.Function)]
         fired = 0
         for function in functions:

@@ -15,7 +15,7 @@ class Constants:
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def shared(self, mod: Any) -> Any:
+    def share(self, mod: Any) -> Any:
         """Return the module with each constant replaced by the first equal one seen."""
         functions = {
             var: _Sharing(self).visit_expr(function) if isinstance(function, relax.Function) else function

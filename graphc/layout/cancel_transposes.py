@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import known, permutation, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _TRANSPOSE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 Piece = tuple[tuple[int, ...], int]  # part of an axis: its path in memory order, and its size
@@ -32,7 +32,7 @@ class CancelTransposes(Pass[Any]):
             if transposes > 1 and _in_order(source, chain):
                 reshaped = source
             producer = g.producer(source, _TRANSPOSE, _RESHAPE)
-            if producer is None or not known(producer):
+            if producer is None or not has_known_sizes(producer):
                 break
             chain.append(producer)
             transposes += operator_name(producer) == _TRANSPOSE

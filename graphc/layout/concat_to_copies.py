@@ -12,7 +12,14 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import OPERATOR, OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
+from graphc.core.graph_rewriting import (
+    OPERATOR,
+    OUT_ELEMENTWISE_FUSABLE,
+    has_known_sizes,
+    numbers,
+    parse_tvmscript,
+    sizes_of,
+)
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
 from graphc.tasks.keep_packed_weights import BY_PART
 from graphc.tasks.mark_elementwise_rows import width
@@ -46,7 +53,7 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
         value = call.args[0]
         if joins_rows(g.producer(value)):
             return FollowedConcat(g.producer(value), identity(value.ty.ndim), tuple(limits))
-        call = g.producer(value) if g.read_once(value) else None
+        call = g.producer(value) if g.has_one_reader(value) else None
     if call is not None and joins_rows(call):
         return FollowedConcat(call, identity(call.ty.ndim))
     affine, links = affine_chain(call, g) if call is not None else (identity(1), [])
@@ -58,7 +65,12 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
 
 def joins_rows(call: Any) -> bool:
     """Return whether a call concatenates float32 tensors of known sizes along the last axis."""
-    if call is None or operator_name(call) != CONCAT or call.ty.dtype != "float32" or not known(call):
+    if (
+        call is None
+        or operator_name(call) != CONCAT
+        or call.ty.dtype != "float32"
+        or not has_known_sizes(call)
+    ):
         return False
     return bool(call.ty.ndim > 1 and int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1)
 
@@ -140,7 +152,7 @@ def concat_function(shape: ConcatShape) -> Any:
             ]
         start += part
     body = "\n".join(f"            {line}" for line in lines)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {REDUCTION}}})

@@ -16,7 +16,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import known, permutation, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 Origin = tuple[Any, int]  # a variable, and one of its channels
 Places = tuple[Any, Sequence[int]]  # a tensor and its channels; (None, ()) if they are computed
@@ -42,12 +42,12 @@ def origins(value: Any, g: Graph) -> Origins:
     call = g.bound(value)
     if isinstance(call, relax.TupleGetItem):
         split = g.producer(call.tuple_value, _SPLIT)
-        if split is None or not known(split) or int(split.attrs.axis) != CHANNELS:
+        if split is None or not has_known_sizes(split) or int(split.attrs.axis) != CHANNELS:
             return _own(value)
         sizes = [int(field.shape[CHANNELS]) for field in split.ty.fields]
         first = sum(sizes[: call.index])
         return origins(split.args[0], g).taken(range(first, first + sizes[call.index]), shuffled=False)
-    if not isinstance(call, relax.Call) or not known(call):
+    if not isinstance(call, relax.Call) or not has_known_sizes(call):
         return _own(value)
     if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
         parts = [origins(part, g) for part in g.tuple_fields(call.args[0])]
@@ -70,7 +70,7 @@ def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     return result
 
 
-def gathered(channels: Sequence[Origin]) -> Any:
+def concat_runs(channels: Sequence[Origin]) -> Any:
     """Concatenate the runs of channels into one value."""
     parts = []
     for source, first, end in runs(channels):
@@ -100,7 +100,7 @@ def _source_places(call: Any, g: Graph) -> Places:
     # A shuffle consists of a reshape, a transpose and a reshape.
     transpose = g.producer(call.args[0], _TRANSPOSE)
     grouped = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
-    if grouped is None or not known(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
+    if grouped is None or not has_known_sizes(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
         return None, ()
     batch, channels, *image = sizes_of(call)
     sizes, axes = sizes_of(grouped), permutation(transpose)
@@ -176,7 +176,7 @@ class FoldChannelShuffles(Pass[Shuffled]):
         return Shuffled(channels, order, sums=groups == 1)
 
     def rewrite(self, call: Any, facts: Shuffled, g: Graph) -> Any:
-        data = gathered(facts.channels)
+        data = concat_runs(facts.channels)
         constants = []  # with channels in memory order
         for value in call.args[1:]:
             values = g.array(value)

@@ -18,7 +18,7 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import known, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, sizes_of
 
 Arguments = dict[Any, tuple[str, tuple[int, ...]]]  # name and shape of each tensor that is read
 SMALL = 1 << 14  # numbers that one core copies before a second core could start
@@ -63,7 +63,7 @@ def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int,
     rows = ", ".join(f"v{axis} * {part}:(v{axis} + 1) * {part}" for axis, part in enumerate(block_sizes))
     buffers = [f'{name}: T.Buffer({shape}, "{value.ty.dtype}")' for value, (name, shape) in arguments.items()]
     reads = [f"{name}[{', '.join(f'0:{size}' for size in shape)}]" for name, shape in arguments.values()]
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}, y: T.Buffer({result}, "float32")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}}})
@@ -148,13 +148,13 @@ class FuseLookups(Pass[list[RowPart]]):
             raise Leave("it joins all numbers of its parts")
         rows, parts = _rows(call), []
         for part in g.tuple_fields(call.args[0]):
-            value, is_read_once = part, g.read_once(part)
-            while (view := g.producer(value, *_VIEWS)) is not None and known(view):
+            value, is_read_once = part, g.has_one_reader(part)
+            while (view := g.producer(value, *_VIEWS)) is not None and has_known_sizes(view):
                 value = view.args[0]
-                is_read_once = is_read_once and g.read_once(value)
+                is_read_once = is_read_once and g.has_one_reader(value)
             parts.append(RowPart(value, prod(sizes_of(value)) // rows))
             lookup = g.producer(value, _TAKE)
-            if lookup is not None and is_read_once and known(lookup) and _rows(lookup) == rows:
+            if lookup is not None and is_read_once and has_known_sizes(lookup) and _rows(lookup) == rows:
                 with suppress(Leave):
                     parts[-1] = _lookup(lookup, g)
         if sum(part.numbers is not None for part in parts) < FEW:
@@ -197,7 +197,7 @@ def _lookup(call: Any, g: Graph) -> RowPart:
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
     """Return the tensor whose rows contain the indices, and the column of the indices."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
-    if call is None or not known(call):
+    if call is None or not has_known_sizes(call):
         return numbers, 0
     if operator_name(call) in _VIEWS:
         return _column(call.args[0], g)

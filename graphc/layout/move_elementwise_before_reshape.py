@@ -7,7 +7,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import known, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, sizes_of
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
 _UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
@@ -25,7 +25,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
         """Return the value that is reshaped, and the other operands before the reshape."""
         view = g.producer(call.args[0], RESHAPE)
-        if view is None or not known(view):
+        if view is None or not has_known_sizes(view):
             raise Leave("no reshape of known sizes is before it")
         # The source axes that become the last axis: the last one, or groups and channels.
         sizes, last = sizes_of(view.args[0]), sizes_of(view)[-1:]
@@ -54,7 +54,7 @@ def _from_function(g: Graph, value: Any) -> bool:
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
     """Return the other operand before the reshape, as an array if it is a constant vector."""
     operand_view = g.producer(operand, RESHAPE)
-    if operand_view is not None and known(operand_view):
+    if operand_view is not None and has_known_sizes(operand_view):
         reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))
         if all(sizes_of(left) == sizes_of(right) for left, right in reshapes):
             return operand_view.args[0]

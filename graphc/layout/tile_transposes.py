@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, parsed, permutation, sizes_of
+from graphc.core.graph_rewriting import OPAQUE, parse_tvmscript, permutation, sizes_of
 
 TILE = 16  # float32 elements in a cache line
 
@@ -54,7 +54,7 @@ class TileTransposes(Pass[Permutation]):
             [value for _, value in sorted(zip(axes, by_axis, strict=True))] for by_axis in lists
         )
         # A block per tile, and a dummy last loop for MetaSchedule.
-        function = parsed(f"""
+        function = parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(source_sizes)}, "float32"), y: T.Buffer({sizes}, "float32")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})

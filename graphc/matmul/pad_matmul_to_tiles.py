@@ -15,10 +15,10 @@ from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import (
     OUT_ELEMENTWISE_FUSABLE,
     numbers,
-    parsed,
+    parse_tvmscript,
+    round_up_columns,
+    round_up_rows,
     sizes_of,
-    whole_columns,
-    whole_rows,
 )
 
 
@@ -41,7 +41,7 @@ class Product:
 def tileable(product: Product, lanes: int) -> Product:
     """Return the product with rows and columns padded to sizes that can be tiled."""
     rows, columns = product.sizes["i"], product.sizes["j"]
-    padded_sizes = {"i": whole_rows(rows), "j": whole_columns(columns, lanes)}
+    padded_sizes = {"i": round_up_rows(rows), "j": round_up_columns(columns, lanes)}
     return replace(product, padded={**product.sizes, **padded_sizes})
 
 
@@ -74,7 +74,7 @@ def matmul_function(product: Product) -> Any:
         copy = _block("taken", order, product.sizes, f"{_element('y', product.y)} = {y}")
         body = [_buffer(product, "z", order), *body, copy]
     constant = product.padded if product.has_padded_w else product.sizes
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     {_parameter("x", product.x, product.sizes)},

@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parsed, sizes_of
+from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parse_tvmscript, sizes_of
 
 Shape = tuple[int, ...]
 
@@ -100,7 +100,7 @@ def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
     leading_loops = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
     axes, loops = ", ".join(f"v{loop}" for loop in leading_loops), ", ".join(leading_loops)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
@@ -125,7 +125,7 @@ def apply_function(sizes: Shape) -> Any:
     """Build the function that applies scale and shift; TVM can fuse operators after it."""
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(sizes)}), "float32"),

@@ -10,7 +10,7 @@ from textwrap import dedent, indent
 from typing import Any
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
+from graphc.core.graph_rewriting import LANES, OPAQUE, parse_tvmscript, sizes_of
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
 # lowest n gives zero, because denormal results for masked values would slow down products.
@@ -175,7 +175,7 @@ def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: 
     regions = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in regions.items() if name != "y")
     text = body.format(row=row, chunks=size // width, lanes=width, **terms)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})

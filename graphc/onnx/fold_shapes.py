@@ -97,9 +97,9 @@ class Folding:
         """Add the node's results to the known values, or keep the node."""
         if node.op_type in unroll_loops.KINDS and unroll_loops.unroll(self, node):
             return
-        if sequences_to_tensors.follow(self, node):
+        if sequences_to_tensors.process_sequence_operator(self, node):
             return
-        self._construct(unroll_loops.reads(node))
+        self._construct(unroll_loops.names_read(node))
         types = self._infer(node)
         results = self._compute(node, types)
         if results is None:
@@ -107,14 +107,14 @@ class Folding:
             self._kept.append(node)
         else:
             for name, value in zip(node.output, results, strict=False):
-                self.know(name, value)
+                self.set_value(name, value)
 
     def _construct(self, names: Iterable[str]) -> None:
         """Add nodes that construct these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
-            self._kept.append(sequences_to_tensors.construct(name, self.sequences.pop(name)))
+            self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
-    def know(self, name: str, value: Any) -> None:
+    def set_value(self, name: str, value: Any) -> None:
         """Record that `name` has this value."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
@@ -132,11 +132,11 @@ class Folding:
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
-    def mark(self) -> int:
+    def kept_count(self) -> int:
         """Return the number of kept nodes, to which `back` can return."""
         return len(self._kept)
 
-    def back(self, mark: int) -> None:
+    def drop_kept(self, mark: int) -> None:
         """Drop the nodes kept since the mark."""
         del self._kept[mark:]
 
@@ -148,7 +148,7 @@ class Folding:
         for node in reversed(self._kept):
             if not needed_names.isdisjoint(node.output):
                 nodes.append(node)
-                needed_names.update(unroll_loops.reads(node))
+                needed_names.update(unroll_loops.names_read(node))
         result: ModelProto = _without(self._model, "graph")
         graph = _without(self._model.graph, *_REBUILT_FIELDS)
         graph.node.extend(reversed(nodes))
@@ -204,7 +204,7 @@ class Folding:
         if (
             node.domain not in inline_functions.DOMAINS
             or node.op_type in _KEPT
-            or any(unroll_loops.graphs(node))
+            or any(unroll_loops.inner_graphs(node))
         ):
             return None
         if node.op_type in ("Shape", "Size"):

@@ -16,7 +16,7 @@ def rms_norm(form: NodeRewriter) -> None:
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):
         raise ValueError("its SimplifiedLayerNormalization gives what training needs")
-    normalised(form, form.node.input[0], form.node.input[1])
+    write_rms_norm(form, form.node.input[0], form.node.input[1])
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
@@ -27,7 +27,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])
     total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
-    normalised(form, total, scale)
+    write_rms_norm(form, total, scale)
 
 
 def skip_norm(form: NodeRewriter) -> None:
@@ -76,7 +76,7 @@ def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
         form.write("Mul", rows, scale, name=result)
 
 
-def normalised(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
+def write_rms_norm(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
     """Write the node's result, the RMS norm of `data` along some axes, times a scale."""
     root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])

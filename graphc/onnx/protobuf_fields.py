@@ -45,7 +45,7 @@ def varint(view: memoryview, offset: int, end: int) -> tuple[int, int]:
     raise NoMessage
 
 
-def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
+def nested_fields(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
     """Yield offsets of nested messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
     for field_number in path:

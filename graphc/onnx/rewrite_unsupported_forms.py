@@ -300,7 +300,7 @@ def _norm_over_all_axes(form: NodeRewriter) -> None:
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
     if sizes is not None and not axis % len(sizes):
         data, scale = form.node.input
-        lower_contrib_operators.normalised(form, data, scale, range(len(sizes)))
+        lower_contrib_operators.write_rms_norm(form, data, scale, range(len(sizes)))
 
 
 _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {

@@ -11,13 +11,13 @@ import numpy as np
 from onnx import NodeProto, helper
 
 
-def follow(walk: Any, node: NodeProto) -> bool:
+def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
     """Process a sequence operator; return False if its effect depends on the data."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 
 
-def construct(name: str, tensors: Sequence[str]) -> NodeProto:
+def construct_sequence(name: str, tensors: Sequence[str]) -> NodeProto:
     """Return a node that constructs the sequence, for a reader that needs it whole."""
     return helper.make_node("SequenceConstruct" if tensors else "SequenceEmpty", list(tensors), [name])
 
@@ -27,7 +27,7 @@ def unsqueeze(walk: Any, tensor: str, axis: int, result: str) -> None:
     if walk.opset < 13:
         walk.node(helper.make_node("Unsqueeze", [tensor], [result], axes=[axis]))
         return
-    walk.know(f"{result}/axis", np.array([axis], "int64"))
+    walk.set_value(f"{result}/axis", np.array([axis], "int64"))
     walk.node(helper.make_node("Unsqueeze", [tensor, f"{result}/axis"], [result]))
 
 
@@ -88,7 +88,7 @@ def _element(walk: Any, node: NodeProto) -> bool:
 def _length(walk: Any, node: NodeProto) -> bool:
     tensors = _known_sequence(walk, node)
     if tensors is not None:
-        walk.know(node.output[0], np.array(len(tensors), "int64"))
+        walk.set_value(node.output[0], np.array(len(tensors), "int64"))
     return tensors is not None
 
 
@@ -121,7 +121,7 @@ def _split(walk: Any, node: NodeProto) -> bool:
     parts = [f"{node.output[0]}/part_{index}" for index in range(len(sizes))]
     for part, start, length in zip(parts, (0, *accumulate(sizes)), sizes, strict=False):
         places = np.arange(start, start + length, dtype="int64")
-        walk.know(f"{part}/places", places[0] if is_flat else places)
+        walk.set_value(f"{part}/places", places[0] if is_flat else places)
         walk.node(helper.make_node("Gather", [node.input[0], f"{part}/places"], [part], axis=axis))
     walk.sequences[node.output[0]] = parts
     return True

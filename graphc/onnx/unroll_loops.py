@@ -19,16 +19,16 @@ class Unknown(Exception):
 
 def unroll(walk: Any, node: NodeProto) -> bool:
     """Walk the nodes that the node would run; return False if they are unknown or too many."""
-    mark = walk.mark()
+    mark = walk.kept_count()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
     except Unknown:
-        walk.back(mark)
+        walk.drop_kept(mark)
         return False
     return True
 
 
-def graphs(node: NodeProto) -> Iterator[GraphProto]:
+def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs inside a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
@@ -36,13 +36,13 @@ def graphs(node: NodeProto) -> Iterator[GraphProto]:
             yield attribute.g
 
 
-def reads(node: NodeProto) -> set[str]:
+def names_read(node: NodeProto) -> set[str]:
     """Return every name that a node reads, also inside its graphs."""
     names = {*node.input}
-    for graph in graphs(node):
+    for graph in inner_graphs(node):
         names.update(value.name for value in graph.output)
         for inner in graph.node:
-            names |= reads(inner)
+            names |= names_read(inner)
     return names
 
 
@@ -113,7 +113,7 @@ def _graph(node: NodeProto, name: str) -> GraphProto:
 
 def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
     full_name = f"{node.output[0]}_{name}"
-    walk.know(full_name, value)
+    walk.set_value(full_name, value)
     return full_name
 
 
@@ -140,7 +140,7 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
     result.name = f"{prefix}/{node.name}" if node.name else ""
     result.input[:] = [names.get(name, name) for name in node.input]
     result.output[:] = [names.get(name, name) for name in node.output]
-    for graph in graphs(result):
+    for graph in inner_graphs(result):
         outer_names = {name: new for name, new in names.items() if name not in _own(graph)}
         inner = [_renamed(inner_node, outer_names, prefix) for inner_node in graph.node]
         del graph.node[:]

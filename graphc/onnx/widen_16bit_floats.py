@@ -20,7 +20,7 @@ def array(tensor: TensorProto) -> Any:
     return numbers.astype("float32") if tensor.data_type in NARROW else numbers
 
 
-def widened(model: ModelProto) -> ModelProto:
+def widen(model: ModelProto) -> ModelProto:
     """Return the model with 16-bit floats only at its ends, or itself if it has branches."""
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
     kinds = {tensor.data_type for tensor in model.graph.initializer}

@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.target.codegen import target_has_features
 
 from graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
-from graphc.core.graph_rewriting import channels_last, convolution, permutation, sizes_of
+from graphc.core.graph_rewriting import convolution, is_channels_last, permutation, sizes_of
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
@@ -54,12 +54,12 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     after = ("conv.winograd",)
     rules = (DOT,)
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
-        return super().applied(mod)
+        return super().apply(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:
         data, weights = call.args
@@ -71,7 +71,7 @@ class Bf16DotProducts(Pass[RoundedProduct]):
             if data.ty.dtype != NARROW or not weights.ty.ndim == data.ty.ndim == 3:
                 padded_sums.check_rows(call)
             return RoundedProduct(data, padded_sums.of_rows)
-        if not channels_last(call):
+        if not is_channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
         groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
         if 1 < groups == channels:

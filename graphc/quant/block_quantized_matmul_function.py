@@ -35,7 +35,8 @@ class BlockQuantizedMatmul:
     @property
     def vectors(self) -> int:
         return int(
-            graph_rewriting.whole_vectors(self.outputs, self.instruction.lanes) // self.instruction.lanes
+            graph_rewriting.round_up_to_vectors(self.outputs, self.instruction.lanes)
+            // self.instruction.lanes
         )
 
     @property
@@ -71,7 +72,7 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
     return np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, padding)]) if padding else numbers
 
 
-def function(product: BlockQuantizedMatmul) -> Any:
+def build_function(product: BlockQuantizedMatmul) -> Any:
     """Build the tensor function, which quantises inputs to bytes; TVM can fuse operators after
     it.
     """
@@ -100,7 +101,7 @@ def function(product: BlockQuantizedMatmul) -> Any:
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
     beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({row_sizes}, T.int64({product.blocks * block})), "float32"),
@@ -165,7 +166,7 @@ PARTS = 16  # least number of parts, so that all cores have work
 SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisation
 
 
-def blocks(schedule: Any, block: Any) -> list[Any]:
+def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
     """Schedule parts of columns, tiles of rows, vectors of columns, blocks, rows."""
     (split,) = (producer for producer in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
@@ -191,4 +192,4 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", blocks, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", schedule_blocks, override=True)

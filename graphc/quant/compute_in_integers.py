@@ -12,7 +12,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import convolution, known, mostly_whole, permutation, sizes_of
+from graphc.core.graph_rewriting import convolution, has_known_sizes, is_worth_padding, permutation, sizes_of
 from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
 from graphc.quant.int8_instructions import QUAD, required_instruction
@@ -204,7 +204,7 @@ def multiply(call: Any, g: Graph) -> Build:
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
-    if not known(call):
+    if not has_known_sizes(call):
         raise Leave("its sizes are known only when it runs")
     are_bytes = weights.dtype in BYTES and data.dtype in BYTES and call.ty.dtype == "float32"
     if not weights.is_constant or not are_bytes:
@@ -239,7 +239,7 @@ def multiply(call: Any, g: Graph) -> Build:
 
 def _fills_vectors(outputs: int) -> bool:
     """Return whether the outputs fill the instruction's vectors with little padding."""
-    return mostly_whole(outputs, required_instruction().lanes)
+    return is_worth_padding(outputs, required_instruction().lanes)
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {

@@ -105,7 +105,7 @@ class Sums:
 def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
     """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
     *kernel, inputs, outputs = weights.shape
-    padding = graph_rewriting.whole_vectors(outputs, instruction.lanes) - outputs
+    padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
     padded_weights = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)])
     split = padded_weights.reshape(
         *kernel, inputs // instruction.terms, instruction.terms, -1, instruction.lanes
@@ -122,7 +122,7 @@ def dot(instruction: DotInstruction, sums: Sums) -> Any:
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
     steps = sums.inputs // instruction.terms
-    vectors = graph_rewriting.whole_vectors(outputs, instruction.lanes) // instruction.lanes
+    vectors = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) // instruction.lanes
     extents = [*sizes, vectors, instruction.lanes, *sums.kernel[: len(sums.window)], steps, instruction.terms]
     kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
     values = [f"v{axis}" for axis in axes]
@@ -130,12 +130,12 @@ def dot(instruction: DotInstruction, sums: Sums) -> Any:
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
     is_full = outputs % instruction.lanes == 0
-    every = graph_rewriting.numbers((*sizes, graph_rewriting.whole_vectors(outputs, instruction.lanes)))
+    every = graph_rewriting.numbers((*sizes, graph_rewriting.round_up_to_vectors(outputs, instruction.lanes)))
     z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {instruction.lanes} + vji]"
     packed_sizes = graph_rewriting.numbers(
         (vectors, *sums.kernel, steps, instruction.lanes, instruction.terms)
     )
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({graph_rewriting.numbers(sums.data)}), "{instruction.data}"),

@@ -15,7 +15,7 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import known, sizes_of
+from graphc.core.graph_rewriting import has_known_sizes, sizes_of
 from graphc.quant.quantized_value import BYTES
 
 ARITHMETIC = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
@@ -66,7 +66,7 @@ class LinearSums:
 
     def inner(self, value: Any, *operators: str) -> Any | None:
         """Return the call of these operators that computes a value with one reader."""
-        return self._g.producer(value, *operators) if self._g.read_once(value) else None
+        return self._g.producer(value, *operators) if self._g.has_one_reader(value) else None
 
     def _expand(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
         name = operator_name(call)
@@ -123,7 +123,7 @@ def call_linear(name: str, sum_: Linear, template: str, result: Any, g: Graph) -
         *(f'k{index}: T.Buffer((T.int64({sizes[-1]}),), "float32")' for index in range(len(values) + 1)),
         f'y: T.Buffer(({numbers},), "{result.dtype}")',
     ]
-    function = graph_rewriting.parsed(f"""
+    function = graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True}})
@@ -233,7 +233,7 @@ class FuseDequantize(Pass[Linear]):
             raise Leave("what it sums up has other sizes")
         # The sum's only reader may continue it and be rewritten itself.
         reader = g.only_reader(g.variable, *ARITHMETIC)
-        total = LinearSums(g).of(reader) if reader is not None and known(reader) else None
+        total = LinearSums(g).of(reader) if reader is not None and has_known_sizes(reader) else None
         if total is not None and g.variable in total.inner_values and total.is_of_sizes(sizes_of(reader)):
             raise Leave("it is part of a sum that is rewritten as a whole")
         return linear

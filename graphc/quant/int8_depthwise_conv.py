@@ -11,7 +11,7 @@ from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
 from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import (
     OUT_ELEMENTWISE_FUSABLE,
-    parsed,
+    parse_tvmscript,
     sizes_of,
 )
 from graphc.quant.quantized_value import BYTES
@@ -35,7 +35,7 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
     rules = (fuse_pointwise_into_depthwise.STRIPS,)
 
     def check(self, call: Any, g: Graph) -> DepthwiseBytes:
-        if not pad_conv_to_vectors.fits(call):
+        if not pad_conv_to_vectors.is_supported(call):
             raise Leave("its channels are not last, or its weights are computed")
         channels = sizes_of(call)[-1]
         if not int(call.attrs.groups) == channels == sizes_of(call.args[0])[-1]:
@@ -52,13 +52,14 @@ class Int8DepthwiseConv(Pass[DepthwiseBytes]):
         return DepthwiseBytes(data.args[0], zero, width)
 
     def rewrite(self, call: Any, facts: DepthwiseBytes, g: Graph) -> Any:
-        shape, names = pad_conv_to_vectors.shape, pad_conv_to_vectors.names
+        shape, names = pad_conv_to_vectors.buffer_shape, pad_conv_to_vectors.join_names
         sizes = pad_conv_to_vectors.sizes_of(call, facts.width)
         axes = ["n", "i0", "i1", "c"]
         all_axes = [*axes, "r0", "r1"]
         condition, place = pad_conv_to_vectors.inside_condition(sizes)
+        window = f"p[vn, {pad_conv_to_vectors.data_indices(sizes)}, vc]"
         # Pad a float strip with zero points and sum over the window.
-        function = parsed(f"""
+        function = parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer({shape(sizes.data)}, "{facts.data.ty.dtype}"),
@@ -81,7 +82,7 @@ def main(
             with T.init():
                 y[vn, vi0, vi1, vc] = T.float32(0)
             y[vn, vi0, vi1, vc] = (
-                y[vn, vi0, vi1, vc] + p[vn, {pad_conv_to_vectors.read(sizes)}, vc] * w[vr0, vr1, 0, vc]
+                y[vn, vi0, vi1, vc] + {window} * w[vr0, vr1, 0, vc]
             )
 """)
         zero = relax.const(np.reshape(facts.zero, 1).astype("float32"))

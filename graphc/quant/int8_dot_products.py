@@ -11,7 +11,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import channels_last, permutation, sizes_of
+from graphc.core.graph_rewriting import is_channels_last, permutation, sizes_of
 from graphc.quant import padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, required_instruction
@@ -67,7 +67,7 @@ class Int8DotProducts(Pass[ByteProduct]):
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
-            if not channels_last(call):
+            if not is_channels_last(call):
                 raise Leave("its channels are not last, or its weights are computed")
             if int(call.attrs.groups) != 1:
                 raise Leave("it has groups")

@@ -10,7 +10,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
-from graphc.core.graph_rewriting import mostly_whole, permutation, sizes_of, whole_vectors
+from graphc.core.graph_rewriting import is_worth_padding, permutation, round_up_to_vectors, sizes_of
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
 from graphc.quant.quantized_value import BYTES
@@ -152,7 +152,7 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
             block_quantized_matmul_function.pack_weights(product, split),
             *(block_quantized_matmul_function.pack_by_block(product, values) for values in repeated),
         ]
-        function = block_quantized_matmul_function.function(product)
+        function = block_quantized_matmul_function.build_function(product)
         arguments = [data, *map(relax.const, constants)]
         return g.call_function(f"int{product.bits}_blocks", function, arguments, call.ty)
 
@@ -164,7 +164,7 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
         raise Leave("its factors are no float32 numbers")
     if not matrix.ty.ndim == 2 <= data.ty.ndim:
         raise Leave("it multiplies no rows with a matrix")
-    if not mostly_whole(int(call.ty.shape[-1]), instruction.lanes):
+    if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
         raise Leave("its outputs fill too little of a vector")
     if g.producer(data, "relax.dequantize") is not None:
         raise Leave("its data is decoded from bytes, too")
@@ -175,7 +175,7 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
     stored_blocks = len(weights.scale)
     stored_block = block = inputs // stored_blocks
     if stored_blocks == 1 or block > _LONGEST:
-        block = min(_LONG, whole_vectors(block, _STEP))
+        block = min(_LONG, round_up_to_vectors(block, _STEP))
     if block % _STEP or (stored_blocks > 1 and stored_block % block):
         raise Leave("its blocks have odd sizes")
     first_zero = weights.zero.flat[0]

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax
 
 from graphc.core.graph_pass import Graph, Leave
-from graphc.core.graph_rewriting import mostly_whole, sizes_of
+from graphc.core.graph_rewriting import is_worth_padding, sizes_of
 from graphc.quant import dot_product_function, tile_function
 from graphc.quant.dot_product_function import DotInstruction, Sums
 
@@ -33,9 +33,9 @@ class PaddedSums:
 
     def call(self, g: Graph, instruction: DotInstruction, name: str, data: Any) -> Any:
         """Return the call of the sums' function with packed weights."""
-        tiled = tile_function.tiled(self.sums, instruction)
+        tiled = tile_function.divide_into_tiles(self.sums, instruction)
         if tiled is not None:
-            return tile_function.call(tiled, self.weights, name, data, g)
+            return tile_function.call_tiles(tiled, self.weights, name, data, g)
         laid = relax.const(dot_product_function.pack_weights(instruction, self.weights))
         function = dot_product_function.dot(instruction, self.sums)
         return g.call_function(
@@ -52,7 +52,7 @@ def check_weights(call: Any, instruction: DotInstruction, g: Graph) -> None:
     weights = call.args[1]
     if not g.is_constant(weights) or weights.ty.ndim < 2:
         raise Leave("its weights are computed, or a vector")
-    if not mostly_whole(int(call.ty.shape[-1]), instruction.lanes):
+    if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
         raise Leave("its outputs fill too little of a vector")
 
 

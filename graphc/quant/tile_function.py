@@ -18,7 +18,7 @@ from tvm import relax
 
 from graphc.core import graph_rewriting
 from graphc.core.graph_pass import Graph
-from graphc.core.graph_rewriting import mostly_whole, whole_vectors
+from graphc.core.graph_rewriting import is_worth_padding, round_up_to_vectors
 from graphc.quant import dot_product_function, tile_instructions
 from graphc.quant.dot_product_function import DotInstruction, Sums
 from graphc.quant.tile_instructions import ALLOWED, BYTES, COLUMNS, FACTORS, ROWS, RULE, TileInstruction
@@ -89,9 +89,9 @@ class TiledSums:
         """Sizes of what is computed, including unused rows and columns."""
         *outer, rows, columns = self.sums.result
         if self.is_paired:
-            outer[-1] = whole_vectors(outer[-1], FACTORS)
+            outer[-1] = round_up_to_vectors(outer[-1], FACTORS)
         padded_rows = rows if self.is_paired else self.blocks * self.block
-        return *outer, padded_rows, whole_vectors(columns, WIDTH)
+        return *outer, padded_rows, round_up_to_vectors(columns, WIDTH)
 
     @property
     def loops(self) -> tuple[int, ...]:
@@ -115,32 +115,34 @@ class TiledSums:
         return re.sub(r"\bv\w+", lambda match: indices.get(match[0], match[0]), ", ".join(self.sums.read))
 
 
-def tiled(sums: Sums, dot: DotInstruction) -> TiledSums | None:
+def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
     """Return the sums as tiles, or None if the target lacks them or they are too empty."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
     tiling = TiledSums(instruction, sums)
     rows = tiling.block * (FACTORS if tiling.is_paired else 1)
-    columns = mostly_whole(sums.result[-1], WIDTH)
+    columns = is_worth_padding(sums.result[-1], WIDTH)
     return tiling if tiling.step and rows >= LEAST_ROWS and columns else None
 
 
-def packed(tiled: TiledSums, weights: Any) -> Any:
+def pack_weights(tiled: TiledSums, weights: Any) -> Any:
     """Pack [..., inputs, outputs] for tiles, padded to an even number of tile columns."""
     padding = tiled.summed[-1] - weights.shape[-1]
     padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, padding)])
     return dot_product_function.pack_weights(tiled.instruction.numbers, padded_weights)
 
 
-def call(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
+def call_tiles(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
     """Return the call of the product's function with packed weights."""
-    packed_weights = relax.const(packed(tiled, weights))
+    packed_weights = relax.const(pack_weights(tiled, weights))
     result = relax.TensorType(tiled.sums.result, tiled.instruction.numbers.sums)
-    return g.call_function(name, function(tiled, name.partition("_")[2]), [data, packed_weights], result)
+    return g.call_function(
+        name, build_function(tiled, name.partition("_")[2]), [data, packed_weights], result
+    )
 
 
-def function(tiled: TiledSums, name: str) -> Any:
+def build_function(tiled: TiledSums, name: str) -> Any:
     """Build the tensor function; TVM can fuse element-wise operators after it."""
     sums, dot = tiled.sums, tiled.instruction.numbers
     axes = [f"i{axis}" for axis in range(len(sums.result) - 1)] + ["j"]
@@ -160,7 +162,7 @@ def function(tiled: TiledSums, name: str) -> Any:
     strides = [f"s{axis}" for axis in range(len(shape) - 1)]
     declared = "".join(f"            {stride} = T.int64()\n" for stride in strides)
     block_sizes = graph_rewriting.numbers(shape)
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({data}), "{dot.data}"),
@@ -207,7 +209,13 @@ def _arguments(tiled: TiledSums) -> str:
     weights = (f"w[{_joined(f'vj * {FACTORS} + {tile}', place_of, '0, 0, 0')}]" for tile in (0, 1))
     data = (f"x[{tiled.data(**first_terms, **tiled.row(tile, '0'))}]" for tile in "01")
     results = ("t[0, 0, 0]", "t[1, 0, 0]") if tiled.is_paired else ("t[0, 0]", f"t[{tiled.above}, 0]")
-    numbers = (row, place, tiled.places, tiled.run // tiled.step, tiled.step * tiled.size)
+    numbers = (
+        row,
+        place,
+        tiled.places,
+        tiled.run // tiled.step,
+        tiled.step * tiled.size,
+    )
     sizes = [f"T.int64({number})" for number in numbers]
     x, w, t = (
         ", ".join(f"T.address_of({element})" for element in elements) for elements in (data, weights, results)

@@ -183,7 +183,7 @@ def without_tiles(text: str) -> str:
 MAX_ROWS = 1 << 20  # most blocks of rows that read the same columns in succession
 
 
-def tiles(schedule: Any, block: Any) -> list[Any]:
+def schedule_tiles(schedule: Any, block: Any) -> list[Any]:
     """Schedule parts of rows, then columns, then rows, in one parallel loop."""
     schedule = inline_all_but(schedule, [block])
     followers = schedule.get_consumers(block)
@@ -202,4 +202,4 @@ def tiles(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", tiles, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", schedule_tiles, override=True)

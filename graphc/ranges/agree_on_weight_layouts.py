@@ -38,7 +38,7 @@ class Relaid(NamedTuple):
     layout: Layout  # digits with neighbours merged, which only differ in shape
 
 
-def agreed(mods: Sequence[Any]) -> list[Any]:
+def agree_on_layouts(mods: Sequence[Any]) -> list[Any]:
     """Return the modules with as few layouts per weight as keep vector reads contiguous."""
     relaid_by_place = {
         (place, var.name_hint, param): relaid
@@ -60,7 +60,7 @@ def agreed(mods: Sequence[Any]) -> list[Any]:
         layouts: list[Layout] = []
         for place in sorted(group, key=lambda place: (-widths[place], place)):
             own = relaid_by_place[place].layout
-            layout = next((layout for layout in layouts if fits(own, layout)), None)
+            layout = next((layout for layout in layouts if keeps_runs_contiguous(own, layout)), None)
             if layout is None:
                 layouts.append(own)
             new_layouts[place] = layout or own
@@ -93,7 +93,7 @@ def _value(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
     return index % target.high // target.low
 
 
-def joined(digits: Layout) -> Layout:
+def merge_digits(digits: Layout) -> Layout:
     """Remove digits of a single value, and merge adjacent digits of the same index."""
     result: list[Digit] = []
     for digit in digits:
@@ -104,7 +104,7 @@ def joined(digits: Layout) -> Layout:
     return tuple(result)
 
 
-def fits(own: Layout, layout: Layout) -> bool:
+def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
     """Return whether numbers that are contiguous in the layout `own` are so in `layout`."""
     if not own or own == layout:
         return own == layout
@@ -132,7 +132,7 @@ def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
             continue
         digits = tuple(d for index in store.indices if (d := _digit(index, axes, shape)) is not None)
         if digits and len(digits) == len(store.indices) and _cover(digits, shape):
-            yield params[hash(weights)], Relaid(block.name_hint, digits, joined(digits))
+            yield params[hash(weights)], Relaid(block.name_hint, digits, merge_digits(digits))
 
 
 def _cover(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:

@@ -61,23 +61,23 @@ def names_of(dim: Any) -> list[str]:
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
-def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the dimensions whose sizes points leave open."""
     return [name for name, (low, _) in ranges.items() if low == 0]
 
 
-def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
+def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
     """Return the sizes at which a point is imported: two if it leaves a length open."""
-    if not (open_ := grows(ranges)):
+    if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
-def some_sizes(dynamic: Range) -> list[dict[str, int]]:
+def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
     """Return sizes to check: the least ones, and those just above half of each point's."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
-    long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
+    long = {name: bounds[name][1] // 2 + 1 for name in growing_dimensions(bounds)}
     result = [least]
     for point in dynamic["points"]:
         half = {name: size // 2 + 1 for name, size in point.items()}
@@ -87,7 +87,7 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     return result
 
 
-def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
+def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
     """Express a tensor's axes by dimensions, given shapes at some sizes; None if impossible."""
     names = list(sizes[0])
     dims: Dims = []
@@ -107,21 +107,24 @@ def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
     return dims
 
 
-def label(sizes: Sizes) -> str:
+def point_suffix(sizes: Sizes) -> str:
     """Return the suffix of the names of a point's functions."""
     return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
 
 
-def joined(mods: Sequence[Any], dynamic: Range) -> Any:
+def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
     """Return the modules of a range's points as one, with a `main` for all sizes."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
-    open_ = grows(dynamic["ranges"])
-    parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
+    open_ = growing_dimensions(dynamic["ranges"])
+    parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     entries = [pair for mod, point in zip(mods, points, strict=True) for pair in _results(mod, point, open_)]
     sizes = [point for point, _ in entries]
-    results = [follows(shapes, sizes) for shapes in zip(*(shapes for _, shapes in entries), strict=True)]
+    results = [
+        express_by_dimensions(shapes, sizes)
+        for shapes in zip(*(shapes for _, shapes in entries), strict=True)
+    ]
     _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
     return relax.transform.Normalize()(builder.finalize())
 
@@ -138,7 +141,7 @@ class _Dispatcher:
     ) -> None:
         self._builder, self._points, self._open = builder, points, open_
         self._inputs, self._results = ends
-        self._of_point = [builder.get().get_global_var(f"main{label(point)}") for point in points]
+        self._of_point = [builder.get().get_global_var(f"main{point_suffix(point)}") for point in points]
         point_function = builder.get()[self._of_point[0]]
         self._many = isinstance(point_function.ret_ty, relax.TupleType)
         self._dtypes = [str(param.ty.dtype) for param in point_function.params]
@@ -177,7 +180,7 @@ class _Dispatcher:
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
-        with builder.function(f"run{label(point_sizes)}{_plain(first)}", params, private=True):
+        with builder.function(f"run{point_suffix(point_sizes)}{_plain(first)}", params, private=True):
             padded_inputs = [
                 param if all(map(_is, param.ty.shape, shape)) else builder.emit_te(_filled, param, shape)
                 for param, shape in zip(params, shapes, strict=True)
@@ -205,7 +208,7 @@ class _Dispatcher:
         """Add the function for exactly a point's sizes, without copies."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
-        with builder.function(f"fits{label(point_sizes)}", params, private=True):
+        with builder.function(f"fits{point_suffix(point_sizes)}", params, private=True):
             pairs = zip(params, self._inputs, self._dtypes, strict=True)
             own_sizes = self._opened(point_sizes, sizes)
             cast = [

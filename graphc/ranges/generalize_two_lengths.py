@@ -21,7 +21,7 @@ LENGTHS = (11, 18)
 MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
-def grown(first: Any, second: Any = None, name: str = "") -> Any:
+def generalize(first: Any, second: Any = None, name: str = "") -> Any:
     """Return the module for every length, given those at two; a single one as it is.
 
     Raises ValueError if their differences do not follow evenly from the length.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
 
 # Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}
@@ -87,13 +87,13 @@ class Scan:
         return {"Y": (self.steps, state[0], *state[1:]), **last}
 
 
-def function(scan: Scan) -> Any:
+def build_function(scan: Scan) -> Any:
     """Build the function of a layer, with a block per direction and group of sequences."""
     shapes = {**scan.shapes, **scan.results}
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
@@ -103,7 +103,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"}})
-{indent(body(scan), " " * 12)}
+{indent(scan_body(scan), " " * 12)}
 """)
 
 
@@ -137,7 +137,7 @@ for i in T.vectorized({lanes}):
 """
 
 
-def body(scan: Any) -> str:
+def scan_body(scan: Any) -> str:
     """Return the code of all steps; `h` is the state, `w` the next state."""
     states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes

@@ -1,7 +1,7 @@
 """Mark element-wise functions whose rows do not fill TVM's vectors.
 
 TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
-index is computed and each number is loaded separately. The schedule rule `line` makes vectors
+index is computed and each number is loaded separately. The schedule rule `schedule_line` makes vectors
 that end where a row does.
 """
 
@@ -14,7 +14,7 @@ from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
 from graphc.core.graph_pass import Leave, TensorFunctionPass
-from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, collect, inline_all_but, marked
+from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, annotate_blocks, collect, inline_all_but
 
 LINE = "mallorn_line"
 
@@ -44,7 +44,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
         return VectorRow(blocks[-1], width(row, self.lanes))
 
     def rewrite(self, function: Any, facts: VectorRow) -> Any:
-        return marked(function, [facts.block], LINE, facts.width)
+        return annotate_blocks(function, [facts.block], LINE, facts.width)
 
 
 def width(row: int, lanes: int) -> int:
@@ -73,7 +73,7 @@ def _by_element(block: Any) -> bool:
     return True
 
 
-def line(schedule: Any, block: Any) -> list[Any]:
+def schedule_line(schedule: Any, block: Any) -> list[Any]:
     """Schedule the function as one loop over parts of rows, without any choices."""
     width = int(schedule.get(block).annotations[WIDTH])
     schedule = inline_all_but(schedule, [block])
@@ -87,4 +87,4 @@ def line(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{LINE}", line, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{LINE}", schedule_line, override=True)

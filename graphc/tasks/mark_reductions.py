@@ -19,10 +19,10 @@ from graphc.core.graph_rewriting import (
     SUGGESTS,
     WIDEST,
     WIDTH,
+    annotate_blocks,
     collect,
     extent_of,
     largest_factor,
-    marked,
     split_in_two,
 )
 
@@ -60,7 +60,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
         return fitting
 
     def rewrite(self, function: Any, facts: list[Any]) -> Any:
-        return marked(function, facts, FOLD, self.lanes)
+        return annotate_blocks(function, facts, FOLD, self.lanes)
 
 
 def contiguous_axis(block: Any) -> int:
@@ -77,7 +77,7 @@ UNLIMITED = -1  # zero would make TVM draw for ever
 PARTS, FEW, MANY = 16, 64, 1 << 14
 
 
-def fold(schedule: Any, block: Any) -> list[Any]:
+def schedule_fold(schedule: Any, block: Any) -> list[Any]:
     """Split the terms in parts if results are few, then vectorise terms or results."""
     width = VECTORS * int(schedule.get(block).annotations[WIDTH])
     # The outer loops are over results, the inner ones over terms.
@@ -123,4 +123,4 @@ def _vectorize_terms(schedule: Any, block: Any, results: int, axis: int, width: 
         schedule.reorder(*outer_terms, inner)
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{FOLD}", fold, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{FOLD}", schedule_fold, override=True)

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from graphc.core.graph_pass import NOT_THE_PASS, Unsupported
-from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_registry import OWN_PASSES, resolve_pass
 from graphc.core.pass_runner import run
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
@@ -81,7 +81,7 @@ def run_or_leave_out(
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:
-        names = [failed.name, *getattr(defined(failed.name), "needed_by", ())]
+        names = [failed.name, *getattr(resolve_pass(failed.name), "needed_by", ())]
         recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
         return run_or_leave_out(mod, recipe, target)
 

@@ -36,7 +36,7 @@ def calls(mod: Any) -> list[str]:
 
 
 def applied(mod: Any) -> tuple[Any, Report]:
-    return FoldRemainingConstants().applied(mod)
+    return FoldRemainingConstants().apply(mod)
 
 
 @pytest.mark.parametrize("made", LEFT.values(), ids=LEFT)
