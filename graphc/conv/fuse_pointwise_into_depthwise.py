@@ -27,6 +27,8 @@ from graphc.core.graph_rewriting import (
 WIDTH = "mallorn.lanes"  # annotation: float32 numbers in a vector, if fewer than LANES
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
 
+NO_POINTWISE = "no pointwise convolution is before it, for it alone"
+
 # Operators allowed between the two convolutions, as TVMScript.
 _BETWEEN = {
     "relax.add": "({} + {})",
@@ -67,8 +69,14 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         if channels % g.lanes:
             raise Leave(f"its channels fill no vectors of {g.lanes}")
         chain = g.chain(call.args[0], _BETWEEN)
-        if chain.source is None or not _is_pointwise(chain.source):
-            raise Leave("no pointwise convolution is before it, for it alone")
+        source = chain.source
+        is_convolution = source is not None and operator_name(source) == "relax.nn.conv2d"
+        if source is None or not is_convolution or not graph_rewriting.is_channels_last(source):
+            raise Leave(NO_POINTWISE)
+        unit_attributes = (*source.attrs.strides, *source.attrs.dilation, source.attrs.groups)
+        unit_sizes = (*unit_attributes, *sizes_of(source.args[1])[:2])
+        if any(int(size) != 1 for size in unit_sizes) or any(map(int, source.attrs.padding)):
+            raise Leave(NO_POINTWISE)
         operands = [operand for link in chain.calls for operand in link.args[1:]]
         if not all(
             isinstance(operand, tvm.ir.GenericConst)
@@ -87,14 +95,6 @@ def strip_rule(lanes: int) -> str:
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
     )
-
-
-def _is_pointwise(call: Any) -> bool:
-    if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.is_channels_last(call):
-        return False
-    attrs = call.attrs
-    unit_attributes = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
-    return all(int(number) == 1 for number in unit_attributes) and not any(map(int, attrs.padding))
 
 
 def _function(pair: Pair, lanes: int) -> Any:

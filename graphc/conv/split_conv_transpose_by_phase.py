@@ -206,7 +206,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
-    must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
+    is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
         """Return how to compute the call and its sizes; None to restore TVM's layout."""

@@ -29,7 +29,7 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     has_lengths = inputs[_SEQUENCE_LENGTHS] is not None
     is_ragged = has_lengths and (lengths is None or np.any(lengths != scan.steps))
     unsupported = {
-        "activations " + ", ".join(functions): functions != defaults and not scan.rectified,
+        "activations " + ", ".join(functions): functions != defaults and not scan.is_rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
         "peepholes": inputs[_PEEPHOLES] is not None,
@@ -38,12 +38,12 @@ def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> A
     if wrong := [feature for feature, is_used in unsupported.items() if is_used]:
         raise ValueError(f"its {scan.kind} has {wrong[0]}")
     if bias is None:
-        bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
+        bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.units), "float32")
     input_bias, state_bias = np.split(bias[:, :, None], 2, axis=1)
 
     # The inputs' contribution to all gates, for all steps at once.
     offsets = scan.pack(input_bias) + scan.pack(state_bias)
-    if scan.kind == "GRU" and scan.late:  # the scan adds the hidden gate's bias
+    if scan.kind == "GRU" and scan.resets_late:  # the scan adds the hidden gate's bias
         offsets[..., 2 :: scan.gates, :] -= scan.pack(state_bias)[..., 2 :: scan.gates, :]
     width = int(data.ty.shape[-1])
     rows = relax.op.reshape(data, (scan.steps * scan.batch, width))
@@ -74,10 +74,18 @@ def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
     steps, batch, _ = map(int, shape)
     direction = _word(attrs.get("direction", b"forward"))
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
-    late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
-    rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
-    hidden = int(recurrent.shape[-1])
-    return scan_function.Scan(kind, steps, batch, hidden, backwards, vector_lanes.lanes(), late, rectified)
+    resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
+    is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
+    return scan_function.Scan(
+        kind,
+        steps=steps,
+        batch=batch,
+        units=int(recurrent.shape[-1]),
+        backwards=backwards,
+        lanes=vector_lanes.lanes(),
+        resets_late=resets_late,
+        is_rectified=is_rectified,
+    )
 
 
 def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:

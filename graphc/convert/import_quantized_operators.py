@@ -157,17 +157,17 @@ class Node:
         zero = relax.const(np.zeros((), "uint8")) if zero is None else self.scalar(zero)
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
-    def subtract_zero_point(self, data: Any, zero: Any, *, column: bool = False) -> Any:
+    def subtract_zero_point(self, data: Any, zero: Any, *, is_column: bool = False) -> Any:
         """Subtract the zero point from bytes: a scalar, or one per row or column."""
         zeros, values = self.array(zero), self.array(data)
         if zero is None or (zeros is not None and not zeros.any()):
             return data
         if zeros is not None and values is not None:
-            difference = values.astype("int16") - _broadcastable(zeros, column)
+            difference = values.astype("int16") - _broadcastable(zeros, is_column)
             fits = difference.min(initial=0) >= -128 and difference.max(initial=0) <= 127
             return relax.const(difference.astype("int8") if fits else difference)
         if zeros is not None:
-            zero = relax.const(_broadcastable(zeros, column))
+            zero = relax.const(_broadcastable(zeros, is_column))
         wide = (self.emit(relax.op.astype(value, _AFTER_ZERO_POINT)) for value in (data, zero))
         return self.emit(relax.op.subtract(*wide))
 
@@ -182,10 +182,10 @@ def _type(value: Any) -> str:
     return str(value.ty.dtype)
 
 
-def _broadcastable(zero: Any, column: bool) -> Any:
+def _broadcastable(zero: Any, is_column: bool) -> Any:
     """Reshape zero points as int16 to broadcast along rows, or along columns if asked."""
     steps = zero.astype("int16")
-    if zero.ndim == 1 < zero.size and not column:
+    if zero.ndim == 1 < zero.size and not is_column:
         return steps[:, None]
     return steps.reshape(() if zero.size == 1 else zero.shape)
 
@@ -306,7 +306,7 @@ def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
-    left, right = node.subtract_zero_point(a, a_zero), node.subtract_zero_point(b, b_zero, column=True)
+    left, right = node.subtract_zero_point(a, a_zero), node.subtract_zero_point(b, b_zero, is_column=True)
     return node.emit(relax.op.matmul(left, right, out_dtype="int32"))
 
 

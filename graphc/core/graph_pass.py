@@ -58,7 +58,7 @@ class ReportingPass(ABC):
     rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
     targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
     after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
-    must: ClassVar[bool] = False  # whether the module cannot be lowered without it
+    is_required: ClassVar[bool] = False  # whether the module cannot be lowered without it
     needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM can lower only after it
 
     def __init__(self, lanes: int = LANES) -> None:
@@ -66,7 +66,7 @@ class ReportingPass(ABC):
 
     def leave_after(self, error: Exception, report: Report) -> None:
         """Count a match left after an error. Raises the error if the pass must run."""
-        if self.must or isinstance(error, NOT_THE_PASS):
+        if self.is_required or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")
         description = f"{type(error).__name__}: {first_line}"

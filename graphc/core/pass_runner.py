@@ -35,7 +35,7 @@ def _run_pass(
 ) -> tuple[Any, Report]:
     stored_name = step["pass"]
     if isinstance(pass_, ReportingPass):
-        if not pass_.must and not {pass_.name, stored_name}.isdisjoint(switched_off):
+        if not pass_.is_required and not {pass_.name, stored_name}.isdisjoint(switched_off):
             return mod, Report(pass_.name, skipped="switched off")
         features = pass_.targets
         if features and not any(target_has_features(feature, target) for feature in features):

@@ -170,9 +170,9 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
     """
     with _mapped(model) as view:
         operators = _operators(view)
-        if _any_named(operators, _QUANTISED):
+        if _has_any(operators, _QUANTISED):
             return LARGEST_ERROR_INT8 if own_error is None else LARGEST_SHARE_INT8 * own_error + STEP_INT8
-        if _any_named(operators, _NARROW):
+        if _has_any(operators, _NARROW):
             return LARGEST_ERROR_NARROW
         try:  # 16-bit results
             places = list(protobuf_fields.nested_fields(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
@@ -185,7 +185,7 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
 def is_quantised(model: Path) -> bool:
     """Return whether a file contains quantised operators."""
     with _mapped(model) as view:
-        return _any_named(_operators(view), _QUANTISED)
+        return _has_any(_operators(view), _QUANTISED)
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def _mapped(model: Path) -> Iterator[memoryview]:
         yield view
 
 
-def _any_named(operators: Set[bytes], words: Sequence[bytes]) -> bool:
+def _has_any(operators: Set[bytes], words: Sequence[bytes]) -> bool:
     return any(word in name for name in operators for word in words)
 
 

@@ -29,7 +29,7 @@ class CancelTransposes(Pass[Any]):
         chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]
-            if transposes > 1 and _in_order(source, chain):
+            if transposes > 1 and _keeps_order(source, chain):
                 reshaped = source
             producer = g.producer(source, _TRANSPOSE, _RESHAPE)
             if producer is None or not has_known_sizes(producer):
@@ -44,7 +44,7 @@ class CancelTransposes(Pass[Any]):
         return facts if sizes_of(facts) == sizes_of(call) else relax.op.reshape(facts, call.ty.shape)
 
 
-def _in_order(source: Any, chain: Sequence[Any]) -> bool:
+def _keeps_order(source: Any, chain: Sequence[Any]) -> bool:
     """Return whether the calls, last first, leave the source's numbers in order."""
     axes: Axes = [[((number,), size)] for number, size in enumerate(sizes_of(source))]
     for call in reversed(chain):

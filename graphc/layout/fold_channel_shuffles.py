@@ -30,11 +30,11 @@ class Origins:
     """The origin of each channel of a value, and whether a shuffle was applied on the way."""
 
     channels: list[Origin]
-    shuffled: bool = False
+    is_shuffled: bool = False
 
-    def taken(self, places: Sequence[int], shuffled: bool) -> "Origins":
+    def taken(self, places: Sequence[int], is_shuffled: bool) -> "Origins":
         """Return the origins of the channels at `places`, in that order."""
-        return Origins([self.channels[place] for place in places], self.shuffled or shuffled)
+        return Origins([self.channels[place] for place in places], self.is_shuffled or is_shuffled)
 
 
 def origins(value: Any, g: Graph) -> Origins:
@@ -46,13 +46,13 @@ def origins(value: Any, g: Graph) -> Origins:
             return _own(value)
         sizes = [int(field.shape[CHANNELS]) for field in split.ty.fields]
         first = sum(sizes[: call.index])
-        return origins(split.args[0], g).taken(range(first, first + sizes[call.index]), shuffled=False)
+        return origins(split.args[0], g).taken(range(first, first + sizes[call.index]), is_shuffled=False)
     if not isinstance(call, relax.Call) or not has_known_sizes(call):
         return _own(value)
     if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
         parts = [origins(part, g) for part in g.tuple_fields(call.args[0])]
         return Origins(
-            [channel for part in parts for channel in part.channels], any(p.shuffled for p in parts)
+            [channel for part in parts for channel in part.channels], any(p.is_shuffled for p in parts)
         )
     source, places = _source_places(call, g)
     return origins(source, g).taken(places, operator_name(call) != _SLICE) if places else _own(value)
@@ -149,7 +149,7 @@ class FoldChannelShuffles(Pass[Shuffled]):
         if not isinstance(data, relax.Var) or not CHANNELS + 1 < data.ty.ndim == call.ty.ndim:
             raise Leave("it is of no image")
         source = origins(data, g)
-        if not source.shuffled:
+        if not source.is_shuffled:
             raise Leave("no shuffle is before it")
         channel_origins = source.channels
         # Sort channels by variable, in order of first use, and by channel.

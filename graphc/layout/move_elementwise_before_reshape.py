@@ -33,7 +33,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         channels = next((end for end in ends if last == (prod(end),)), ())
         if not channels:
             raise Leave("the reshape changes what a channel is")
-        if not _from_function(g, view.args[0]):
+        if not _is_from_function(g, view.args[0]):
             raise Leave("what is reshaped comes from no tensor function")
         return view.args[0], [_operand(g, operand, view, channels) for operand in call.args[1:]]
 
@@ -43,12 +43,12 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         return relax.op.reshape(relax.Call(call.op, [source, *operands], call.attrs), call.ty.shape)
 
 
-def _from_function(g: Graph, value: Any) -> bool:
+def _is_from_function(g: Graph, value: Any) -> bool:
     """Return whether a tensor function computes the value, before any moved operators."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)
-    return call is not None and _from_function(g, call.args[0])
+    return call is not None and _is_from_function(g, call.args[0])
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:

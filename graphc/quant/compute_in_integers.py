@@ -178,7 +178,7 @@ class IntegerProduct:
     scale: Any
 
     @property
-    def convolves(self) -> bool:
+    def is_convolution(self) -> bool:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
     def sums(self) -> Any:
@@ -187,14 +187,14 @@ class IntegerProduct:
         if self.data.zero:
             wide = relax.op.astype(data, "int16")
             data = relax.op.subtract(wide, relax.const(np.array(self.data.zero, "int16")))
-        outputs, _, *window = self.weights.shape if self.convolves else (0, 0)
-        is_depthwise = self.convolves and int(self.call.attrs.groups) == outputs
+        outputs, _, *window = self.weights.shape if self.is_convolution else (0, 0)
+        is_depthwise = self.is_convolution and int(self.call.attrs.groups) == outputs
         # `Int8DepthwiseConv` may compute it: sums are exact in float32.
         if is_depthwise and outputs % NARROWEST == 0 and np.prod(window) <= _EXACT:
             numbers = relax.const(self.weights.astype("float32"))
             sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
         else:
-            multiply = partial(convolution, self.call) if self.convolves else relax.op.matmul
+            multiply = partial(convolution, self.call) if self.is_convolution else relax.op.matmul
             sums = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
         return relax.op.multiply(sums, relax.const(self.scale))
 
@@ -216,11 +216,11 @@ def multiply(call: Any, g: Graph) -> Build:
     if weight_bytes.min(initial=0) < -OFFSET or weight_bytes.max(initial=0) >= OFFSET:
         raise Leave("its weights are computed, or its numbers are no bytes")
     weight_bytes = weight_bytes.astype("int8")
-    convolves = call.op.name == "relax.nn.conv2d"
-    has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if convolves else 1)
+    is_convolution = call.op.name == "relax.nn.conv2d"
+    has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if is_convolution else 1)
     if not data.has_one_scale or not (weights.has_one_scale or has_scale_per_output):
         raise Leave("its scales lie along an axis that it sums up")
-    if convolves:
+    if is_convolution:
         attrs, (outputs, inputs, *_) = call.attrs, weight_bytes.shape
         is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
         is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == outputs > 1 and inputs == 1
@@ -233,7 +233,7 @@ def multiply(call: Any, g: Graph) -> Build:
     if not fits:
         raise Leave("its sizes fit neither the instruction nor vectors")
     scale = (data.scale * weights.scale).astype("float32")
-    scale = scale.reshape(1, -1, 1, 1) if convolves and scale.ndim else scale
+    scale = scale.reshape(1, -1, 1, 1) if is_convolution and scale.ndim else scale
     return IntegerProduct(call, data, weight_bytes, scale).sums
 
 

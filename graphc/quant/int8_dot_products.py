@@ -71,7 +71,7 @@ class Int8DotProducts(Pass[ByteProduct]):
                 raise Leave("its channels are not last, or its weights are computed")
             if int(call.attrs.groups) != 1:
                 raise Leave("it has groups")
-            if not _quads(call) and int(call.attrs.dilation[1]) != 1:
+            if not _has_quads(call) and int(call.attrs.dilation[1]) != 1:
                 raise Leave("its channels are no quads, and its window has gaps")
         padded_sums.check_weights(call, instruction, g)
 
@@ -100,7 +100,7 @@ class Int8DotProducts(Pass[ByteProduct]):
         layout: Layout = padded_sums.of_window_rows
         if operator_name(call) == "relax.matmul":
             layout = padded_sums.of_rows
-        elif _quads(call):
+        elif _has_quads(call):
             layout = padded_sums.of_channels
         elif product.axes == FROM_PLANES:
             layout = padded_sums.of_planes
@@ -132,5 +132,5 @@ def _wide(g: Graph, value: Any) -> Any:
     return _wide(g, cast.args[0])
 
 
-def _quads(call: Any) -> bool:
+def _has_quads(call: Any) -> bool:
     return sizes_of(call.args[0])[-1] % QUAD == 0

@@ -36,10 +36,10 @@ class PaddedSums:
         tiled = tile_function.divide_into_tiles(self.sums, instruction)
         if tiled is not None:
             return tile_function.call_tiles(tiled, self.weights, name, data, g)
-        laid = relax.const(dot_product_function.pack_weights(instruction, self.weights))
+        packed_weights = relax.const(dot_product_function.pack_weights(instruction, self.weights))
         function = dot_product_function.dot(instruction, self.sums)
         return g.call_function(
-            name, function, [data, laid], relax.TensorType(self.sums.result, instruction.sums)
+            name, function, [data, packed_weights], relax.TensorType(self.sums.result, instruction.sums)
         )
 
 

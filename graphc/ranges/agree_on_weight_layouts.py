@@ -128,14 +128,14 @@ def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
         # The digits of each axis of the re-laid weights, if every index is a digit.
         axes, shape = [axis.var for axis in block.iter_vars], store.value.source.shape
         indices = store.value.indices
-        if len(indices) != len(axes) or not all(map(_same, indices, axes)):
+        if len(indices) != len(axes) or not all(map(_is_same, indices, axes)):
             continue
         digits = tuple(d for index in store.indices if (d := _digit(index, axes, shape)) is not None)
-        if digits and len(digits) == len(store.indices) and _cover(digits, shape):
+        if digits and len(digits) == len(store.indices) and _is_whole_index(digits, shape):
             yield params[hash(weights)], Relaid(block.name_hint, digits, merge_digits(digits))
 
 
-def _cover(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
+def _is_whole_index(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
     """Return whether the digits of every axis together cover its whole index exactly once."""
     for axis, extent in enumerate(map(int, shape)):
         place = 1
@@ -148,7 +148,7 @@ def _cover(digits: Sequence[Digit], shape: Sequence[Any]) -> bool:
     return True
 
 
-def _same(index: Any, var: Any) -> bool:
+def _is_same(index: Any, var: Any) -> bool:
     return isinstance(index, tirx.Var) and index.same_as(var)
 
 
@@ -156,7 +156,7 @@ def _digit(index: Any, axes: Sequence[Any], shape: Sequence[Any]) -> Digit | Non
     if isinstance(index, tirx.IntImm) and int(index) == 0:
         return Digit(0, 1, 1)
     if isinstance(index, tirx.Var):
-        axis = next(n for n, var in enumerate(axes) if _same(index, var))
+        axis = next(n for n, var in enumerate(axes) if _is_same(index, var))
         return Digit(axis, 1, int(shape[axis]))
     if not isinstance(index, tirx.FloorDiv | tirx.FloorMod) or not isinstance(index.b, tirx.IntImm):
         return None

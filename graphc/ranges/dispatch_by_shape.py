@@ -181,10 +181,10 @@ class _Dispatcher:
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
         with builder.function(f"run{point_suffix(point_sizes)}{_plain(first)}", params, private=True):
-            padded_inputs = [
-                param if all(map(_is, param.ty.shape, shape)) else builder.emit_te(_filled, param, shape)
-                for param, shape in zip(params, shapes, strict=True)
-            ]
+            padded_inputs = []
+            for param, shape in zip(params, shapes, strict=True):
+                is_full = all(map(_is_equal, param.ty.shape, shape))
+                padded_inputs.append(param if is_full else builder.emit_te(_filled, param, shape))
             parts = [self._fields(relax.Call(self._of_point[point], padded_inputs))]
             if first:
                 cut = [[point_sizes[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
@@ -301,7 +301,7 @@ def _filled(tensor: Any, shape: Sequence[int]) -> Any:
 
     def value(*indices: Any) -> Any:
         ends = zip(indices, tensor.shape, shape, strict=True)
-        conditions = [i < have for i, have, target in ends if not _is(have, target)]
+        conditions = [i < have for i, have, target in ends if not _is_equal(have, target)]
         zero = tirx.const(0, tensor.dtype)
         if not conditions:
             return tensor(*indices)
@@ -346,7 +346,7 @@ def _size(dim: Any, sizes: Mapping[str, Any]) -> Any:
     return first
 
 
-def _is(have: Any, target: Any) -> bool:
+def _is_equal(have: Any, target: Any) -> bool:
     return bool(tvm.sym.Analyzer().can_prove_equal(have, target))
 
 

@@ -27,11 +27,11 @@ class Scan:
     kind: str
     steps: int
     batch: int
-    hidden: int
+    units: int
     backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
-    late: bool = True  # a GRU resets its state after the product, not before
-    rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
+    resets_late: bool = True  # a GRU resets its state after the product, not before
+    is_rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
 
     @property
     def gates(self) -> int:
@@ -40,7 +40,7 @@ class Scan:
     @property
     def vectors(self) -> int:
         """Vectors of hidden units."""
-        return -(-self.hidden // self.lanes)
+        return -(-self.units // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -61,8 +61,8 @@ class Scan:
     def pack(self, values: Any) -> Any:
         """Pack numbers of directions x (gates x hidden) x rest as rest x packed shape."""
         count, _, inner = values.shape
-        padding = self.vectors * self.lanes - self.hidden
-        gated = values.reshape(count, self.gates, self.hidden, inner)
+        padding = self.vectors * self.lanes - self.units
+        gated = values.reshape(count, self.gates, self.units, inner)
         padded_values = np.pad(gated, [(0, 0), (0, 0), (0, padding), (0, 0)])
         parts = padded_values.reshape(count, self.gates, -1, self.wide, self.lanes, inner)
         return parts.transpose(5, 0, 2, 3, 1, 4).reshape(inner, *self.packed)
@@ -71,8 +71,8 @@ class Scan:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the function's inputs by name."""
         count, parts, sums, lanes = self.packed
-        state = count, self.batch, self.hidden
-        shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.hidden, sums, lanes)}
+        state = count, self.batch, self.units
+        shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.units, sums, lanes)}
         shapes["H"] = state
         if self.kind == "LSTM":
             shapes["C"] = state
@@ -82,7 +82,7 @@ class Scan:
 
     @property
     def results(self) -> dict[str, tuple[int, ...]]:
-        state = len(self.backwards), self.batch, self.hidden
+        state = len(self.backwards), self.batch, self.units
         last = {"HN": state, "CN": state} if self.kind == "LSTM" else {"HN": state}
         return {"Y": (self.steps, state[0], *state[1:]), **last}
 
@@ -139,7 +139,7 @@ for i in T.vectorized({lanes}):
 
 def scan_body(scan: Any) -> str:
     """Return the code of all steps; `h` is the state, `w` the next state."""
-    states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
+    states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
     buffers = [f"{name} = {_buffer(length)}" for name in states]
     sums = [
@@ -150,16 +150,13 @@ def scan_body(scan: Any) -> str:
     last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
     parts = f"for b in range({scan.packed[1]}):"
     copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
-    lines = [*(_indented(parts, passes) for passes in _passes(scan)), _units(scan, copies)]
+    if scan.kind == "GRU":
+        passes = [_late(scan)] if scan.resets_late else _early(scan)
+    else:
+        passes = [_lstm(scan) if scan.kind == "LSTM" else _rnn(scan)]
+    lines = [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
     step = _indented(f"for s in range({scan.steps}):", lines)
     return "\n".join([*buffers, *sums, _units(scan, first), step, _units(scan, last)])
-
-
-def _passes(scan: Any) -> list[list[str]]:
-    """Return the lines of a step's passes over the parts of units."""
-    if scan.kind == "GRU":
-        return [_late(scan)] if scan.late else _early(scan)
-    return [_lstm(scan) if scan.kind == "LSTM" else _rnn(scan)]
 
 
 def _lstm(scan: Any) -> list[str]:
@@ -205,8 +202,8 @@ def _early(scan: Any) -> list[list[str]]:
 def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
     for (a,), j, _ in _cells(scan):
-        rectified = _vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))")
-        lines += [rectified if scan.rectified else _curve(scan, f"{a}[i]", f"w[{j}]", 2)]
+        is_rectified = _vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))")
+        lines += [is_rectified if scan.is_rectified else _curve(scan, f"{a}[i]", f"w[{j}]", 2)]
     return lines
 
 
@@ -218,7 +215,7 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
     starts = []
     for m, q in pairs:
         # A GRU that resets late adds inputs to the hidden gate later.
-        is_late_gate = scan.kind == "GRU" and scan.late and q % scan.gates == 2
+        is_late_gate = scan.kind == "GRU" and scan.resets_late and q % scan.gates == 2
         value = f"O[vd, b, {q}, i]" if is_late_gate else _input(scan, m, q)
         starts.append(_vector(scan, f"{_sum(m, q)}[i] = {value}"))
     terms = [f"{state}[{m * length} + k] * R[vd, b, k, {q}, i]" for m, q in pairs]
@@ -226,7 +223,7 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
         _vector(scan, f"{_sum(m, q)}[i] = {_sum(m, q)}[i] + {term}")
         for (m, q), term in zip(pairs, terms, strict=True)
     ]
-    return [*starts, _indented(f"for k in range({scan.hidden}):", additions)]
+    return [*starts, _indented(f"for k in range({scan.units}):", additions)]
 
 
 def _input(scan: Any, row: int, number: int) -> str:
@@ -272,7 +269,7 @@ def _vector(scan: Any, line: str) -> str:
 
 def _units(scan: Any, lines: list[str]) -> str:
     """Return a loop that runs lines for every unit of every sequence."""
-    return _indented(f"for m, j in T.grid({scan.rows}, {scan.hidden}):", lines)
+    return _indented(f"for m, j in T.grid({scan.rows}, {scan.units}):", lines)
 
 
 def _unit(scan: Any) -> str:

@@ -34,7 +34,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
     def check(self, function: Any) -> VectorRow:
         _, *blocks = collect(function.body, SBlock) or [None]
-        if not blocks or not all(map(_by_element, blocks)):
+        if not blocks or not all(map(_is_elementwise, blocks)):
             raise Leave("it is not element-wise along its rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
         if row % WIDEST == 0:
@@ -56,7 +56,7 @@ def width(row: int, lanes: int) -> int:
     return 0
 
 
-def _by_element(block: Any) -> bool:
+def _is_elementwise(block: Any) -> bool:
     """Return whether a block reads along the axis that it writes, or one number per row."""
     kinds = {axis.iter_type for axis in block.iter_vars}
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)

@@ -79,7 +79,7 @@ class PassConformance:
     def test_it_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
         _, reports = self._recipe(self.fires(), without=[self.PASS.name])
         fired = sum(report.fired for report in reports if report.name == self.PASS.name)
-        assert bool(fired) == self.PASS.must
+        assert bool(fired) == self.PASS.is_required
 
     def test_a_network_goes_without_it_where_a_method_raises(self, monkeypatch: pytest.MonkeyPatch) -> None:
         planted = self.PASS, self.RECIPE, self.of_a_model(), self.TARGET, monkeypatch

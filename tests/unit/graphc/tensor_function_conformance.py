@@ -66,7 +66,7 @@ class TensorFunctionConformance:
             tvm.ir.assert_structural_equal(after, before)
 
     def test_it_fires_in_a_whole_recipe_and_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
-        for without, fires in (([], True), ([self.PASS.name], self.PASS.must)):
+        for without, fires in (([], True), ([self.PASS.name], self.PASS.is_required)):
             steps = [step_json(step) for step in TUNED.before]
             _, reports = run_steps(self.fires(), steps, TARGET, without)
             assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
