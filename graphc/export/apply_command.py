@@ -35,19 +35,21 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
     parser.add_argument("model", metavar="MODEL.onnx")
-    parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
-    parser.add_argument("--check", action="store_true", help="compare its numbers with onnxruntime's")
+    parser.add_argument("-o", "--output", metavar="FILE.so", help="write the compiled library to this file")
+    parser.add_argument("--check", action="store_true", help="compare the outputs with onnxruntime's")
     parser.add_argument(
         "--version",
         choices=VERSIONS,
         default=VERSIONS[0],
-        help="what is fastest alone, or beside other programs (of jobs with --contention)",
+        help="the version for an idle machine (alone) or a busy one (loaded; of jobs with --contention)",
     )
     parser.add_argument(
-        "--allow-missing", action="store_true", help="go on where workloads have no schedule; they are slow"
+        "--allow-missing", action="store_true", help="continue if workloads have no schedule; these are slow"
     )
     parser.add_argument(
-        "--any-version", action="store_true", help="go on with other versions of TVM than it was tuned with"
+        "--any-version",
+        action="store_true",
+        help="continue with another version of TVM than at tuning",
     )
     return parser.parse_args()
 
@@ -65,8 +67,9 @@ def records(directory: Path, version: str, scratch: str) -> str:
     for name in RECORDS:
         if not (directory / f"{version}_{name}").is_file():
             raise export_checks.Refused(
-                "there is no version for busy machines here: the job had no --contention, or none was faster",
-                "leave --version",
+                "there is no version for busy machines here: "
+                "the job had no --contention, or no such version was faster",
+                "leave out --version",
             )
         shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
     return scratch
@@ -86,7 +89,7 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     cannot_run = compile_network.why_it_cannot_run(target)
     if cannot_run and (args.check or not args.output):
         raise export_checks.Refused(
-            cannot_run, "compile without running it here: leave --check, add -o model.so"
+            cannot_run, "compile without running the model here: leave out --check, add -o model.so"
         )
     model = compile_network.read_model(args.model)
     export_checks.check_inputs(

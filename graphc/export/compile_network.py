@@ -267,8 +267,8 @@ def read_target(attrs: dict[str, Any]) -> Any:
     mcpu = attrs.get("mcpu")
     if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
         raise export_checks.Refused(
-            f"the schedules are for {mcpu}, and this machine is of another kind ({platform.machine()})",
-            "compile on a machine like the one it was tuned for",
+            f"the schedules are for {mcpu}; LLVM on this machine ({platform.machine()}) does not know it",
+            "compile on a machine like the one that the model was tuned for",
         )
     return tvm.target.Target(attrs.get("tag", attrs))
 

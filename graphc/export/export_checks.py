@@ -97,7 +97,7 @@ def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -
         raise Refused(f"there is no compiler {compiler}, which CXX or CC names", "unset CXX CC")
     if not compiler and not any(map(shutil.which, COMPILERS)):
         raise Refused(
-            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
+            f"no C compiler was found to link with: none of {', '.join(COMPILERS)} is on PATH",
             "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
         )
 
@@ -114,7 +114,8 @@ def _check_versions(versions: dict[str, str], any_version: bool) -> None:
             continue
         if name in EXACT and installed != version:
             problems.append(
-                f"{name} {installed} is installed and {version} is needed: others crash or find no schedule"
+                f"{name} {installed} is installed and {version} is needed: "
+                "other versions crash or find no schedule"
             )
     if problems:
         requirements = Path(sys.argv[0]).with_name("requirements.txt")
@@ -153,7 +154,7 @@ def check_schedules(
         sys.stderr.write(f"warning: {text}\n" if unscheduled else "")
     elif scheduled:
         raise Refused(
-            text, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+            text, "give the model that was tuned; with --allow-missing these workloads become slow loops"
         )
     else:
         raise Refused(
