@@ -67,8 +67,8 @@ class FuseCachedAttention(Pass[CachedAttention]):
         query, stack = scores.product.args[0], self._sizes(call)[:-2]
         if len(stack) > 2 or self._grows(query):
             raise Leave("its queries are a stack, or grow with the cache")
-        keys = self._cache(scores.product.args[1], prod(stack), g, transposed=True)
-        values = self._cache(value, prod(stack), g, transposed=False)
+        keys = self._cache(scores.product.args[1], prod(stack), g, is_transposed=True)
+        values = self._cache(value, prod(stack), g, is_transposed=False)
         if not self._sizes(keys.tensor)[-1] == self._sizes(values.tensor)[-1] == self._sizes(query)[-1]:
             raise Leave("keys, values and queries have other sizes")
         return CachedAttention(scores, keys, values, self._sizes(call)[-2])
@@ -89,7 +89,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         attention = g.call_function("attention", function, arguments, relax.TensorType(shape, "float32"))
         return relax.op.reshape(attention, call.ty.shape)
 
-    def _cache(self, factor: Any, count: int, g: Graph, transposed: bool) -> CacheView:
+    def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
         """Return the cache that a factor is a view of, heads in order. Raises Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
@@ -112,7 +112,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
                 viewed_places = np.broadcast_to(viewed_places, shape)
             else:
                 viewed_places = viewed_places.reshape(shape)
-        if not _is_heads_in_order(viewed_places, places, count, transposed):
+        if not _is_heads_in_order(viewed_places, places, count, is_transposed):
             raise Leave("its keys or values are no heads of a cache in order")
         return CacheView(tensor, scale)
 
@@ -124,12 +124,12 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return self._sizes(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
-def _is_heads_in_order(viewed: Any, places: Any, count: int, transposed: bool) -> bool:
+def _is_heads_in_order(viewed: Any, places: Any, count: int, is_transposed: bool) -> bool:
     batch, heads, length, numbers = places.shape
     if count % (batch * heads):
         return False
     ordered = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
-    ordered = ordered.swapaxes(1, 2) if transposed else ordered
+    ordered = ordered.swapaxes(1, 2) if is_transposed else ordered
     return bool(viewed.size == ordered.size and np.array_equal(viewed.reshape(ordered.shape), ordered))
 
 

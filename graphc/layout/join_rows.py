@@ -35,7 +35,7 @@ class RowPart:
     column: int = 0
 
 
-def joined_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
+def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
     """Return the call of a function that joins the parts for all indices of the outer axes."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
@@ -57,10 +57,10 @@ def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int,
     """Build a function with a block per row, or one block if small, and a dummy last loop."""
     *outer, columns = result
     block_sizes = outer if prod(result) <= SMALL else [1 for _ in outer]
-    extents = [size // part for size, part in zip(outer, block_sizes, strict=True)]
+    extents = [size // count for size, count in zip(outer, block_sizes, strict=True)]
     a, v, q = (", ".join(f"{letter}{axis}" for axis in range(len(outer))) for letter in "avq")
-    row = ", ".join(f"v{axis} * {part} + q{axis}" for axis, part in enumerate(block_sizes))
-    rows = ", ".join(f"v{axis} * {part}:(v{axis} + 1) * {part}" for axis, part in enumerate(block_sizes))
+    row = ", ".join(f"v{axis} * {count} + q{axis}" for axis, count in enumerate(block_sizes))
+    rows = ", ".join(f"v{axis} * {count}:(v{axis} + 1) * {count}" for axis, count in enumerate(block_sizes))
     buffers = [f'{name}: T.Buffer({shape}, "{value.ty.dtype}")' for value, (name, shape) in arguments.items()]
     reads = [f"{name}[{', '.join(f'0:{size}' for size in shape)}]" for name, shape in arguments.values()]
     return graph_rewriting.parse_tvmscript(f"""
@@ -128,7 +128,7 @@ class CopyChannelRuns(Pass[list[RowPart]]):
         return runs
 
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
-        return joined_rows("copy_runs", facts, sizes_of(call)[:-1], g)
+        return join_rows("copy_runs", facts, sizes_of(call)[:-1], g)
 
 
 _CONCAT, _TAKE, _WHERE = "relax.concat", "relax.take", "relax.where"
@@ -164,7 +164,7 @@ class FuseLookups(Pass[list[RowPart]]):
     def rewrite(self, call: Any, facts: list[RowPart], g: Graph) -> Any:
         rows = _rows(call)
         shape, sizes = (rows, prod(sizes_of(call)) // rows), sizes_of(call)
-        result = joined_rows("lookup", facts, (rows,), g)
+        result = join_rows("lookup", facts, (rows,), g)
         return result if shape == sizes else relax.op.reshape(result, sizes)
 
 

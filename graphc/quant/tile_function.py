@@ -249,12 +249,12 @@ def _loops(tiled: TiledSums) -> str:
 
 
 def _written(result: str, tiled: TiledSums) -> str:
-    axis = len(tiled.sums.result) - 2
-    axes = [f"vi{axis}" for axis in range(axis)]
+    row_axis = len(tiled.sums.result) - 2
+    axes = [f"vi{axis}" for axis in range(row_axis)]
     if tiled.is_paired:
         place = _joined(*axes[:-1], _part(axes[-1], FACTORS), f"0 : {tiled.rows}")
     else:
-        place = _joined(*axes, _part(f"vi{axis}", tiled.block))
+        place = _joined(*axes, _part(f"vi{row_axis}", tiled.block))
     return f"{result}[{place}, {_part('vj', WIDTH)}]"
 
 
