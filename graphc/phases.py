@@ -127,11 +127,7 @@ FLOAT_PRODUCTS = Phase(
 BF16_PRODUCTS = Phase(
     "bf16 products",
     "Rounds the factors of products to bfloat16, and what several of them read once.",
-    (
-        PassStep("mallorn.winograd", ("bfloat16",)),
-        *_own("bf16"),
-        *_relax("EliminateCommonSubexpr"),
-    ),
+    (PassStep("mallorn.winograd", ("bfloat16",)), *_own("bf16"), *_relax("EliminateCommonSubexpr")),
 )
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
 COPIES = Phase(

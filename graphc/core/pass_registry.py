@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
-    "Step",
-    {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str},
-    total=False,
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
 )  # a step of a recipe, or an argument that a call makes
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
 # They read schedules from any folder, search, or call what a module names, but recipes may

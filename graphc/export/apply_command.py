@@ -47,9 +47,7 @@ def arguments() -> argparse.Namespace:
         "--allow-missing", action="store_true", help="continue if workloads have no schedule; these are slow"
     )
     parser.add_argument(
-        "--any-version",
-        action="store_true",
-        help="continue with another version of TVM than at tuning",
+        "--any-version", action="store_true", help="continue with another version of TVM than at tuning"
     )
     return parser.parse_args()
 

@@ -146,10 +146,7 @@ def concat_function(shape: ConcatShape) -> Any:
             ]
         if remainder := part % vector:
             column = f"c + T.int64({part - remainder})"
-            lines += [
-                f"for c in range(T.int64({remainder})):",
-                f"    {_copy(shape, index, start, column)}",
-            ]
+            lines += [f"for c in range(T.int64({remainder})):", f"    {_copy(shape, index, start, column)}"]
         start += part
     body = "\n".join(f"            {line}" for line in lines)
     return parse_tvmscript(f"""

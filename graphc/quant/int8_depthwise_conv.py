@@ -9,11 +9,7 @@ from tvm import relax
 
 from graphc.conv import fuse_pointwise_into_depthwise, pad_conv_to_vectors
 from graphc.core.graph_pass import Graph, Leave, Pass
-from graphc.core.graph_rewriting import (
-    OUT_ELEMENTWISE_FUSABLE,
-    parse_tvmscript,
-    sizes_of,
-)
+from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, parse_tvmscript, sizes_of
 from graphc.quant.quantized_value import BYTES
 
 NARROWEST = 4  # fewest lanes that are worth a vector

@@ -209,13 +209,7 @@ def _arguments(tiled: TiledSums) -> str:
     weights = (f"w[{_joined(f'vj * {FACTORS} + {tile}', place_of, '0, 0, 0')}]" for tile in (0, 1))
     data = (f"x[{tiled.data(**first_terms, **tiled.row(tile, '0'))}]" for tile in "01")
     results = ("t[0, 0, 0]", "t[1, 0, 0]") if tiled.is_paired else ("t[0, 0]", f"t[{tiled.above}, 0]")
-    numbers = (
-        row,
-        place,
-        tiled.places,
-        tiled.run // tiled.step,
-        tiled.step * tiled.size,
-    )
+    numbers = (row, place, tiled.places, tiled.run // tiled.step, tiled.step * tiled.size)
     sizes = [f"T.int64({number})" for number in numbers]
     x, w, t = (
         ", ".join(f"T.address_of({element})" for element in elements) for elements in (data, weights, results)

@@ -166,10 +166,7 @@ def _lstm(scan: Any) -> list[str]:
         lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
         lines += [_activate(scan, g, 2)]
         lines += [_vector(scan, f"c[{j}] = {f}[i] * c[{j}] + {i}[i] * {g}[i]")]
-        lines += [
-            _curve(scan, f"c[{j}]", f"w[{j}]", 2),
-            _vector(scan, f"w[{j}] = {o}[i] * w[{j}]"),
-        ]
+        lines += [_curve(scan, f"c[{j}]", f"w[{j}]", 2), _vector(scan, f"w[{j}] = {o}[i] * w[{j}]")]
     return lines
 
 
@@ -192,10 +189,7 @@ def _early(scan: Any) -> list[list[str]]:
     for (z, r, n), j, _ in _cells(scan):
         gates += [_curve(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
         gates += [_vector(scan, f"g[{j}] = {r}[i] * h[{j}]")]
-        last += [
-            _activate(scan, n, 2),
-            _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])"),
-        ]
+        last += [_activate(scan, n, 2), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
     return [gates, last]
 
 
