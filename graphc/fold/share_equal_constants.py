@@ -13,7 +13,7 @@ class Constants:
     """All distinct constants seen so far, by content."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._first_by_content: dict[tuple[Any, ...], Any] = {}
 
     def share(self, mod: Any) -> Any:
         """Return the module with each constant replaced by the first equal one seen."""
@@ -28,7 +28,7 @@ class Constants:
         numbers = constant.value.numpy()
         content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
         key = str(constant.ty.dtype), *numbers.shape, hashlib.sha256(content).digest()
-        return self._known.setdefault(key, constant)
+        return self._first_by_content.setdefault(key, constant)
 
 
 @mutator

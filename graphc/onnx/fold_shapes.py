@@ -133,7 +133,7 @@ class Folding:
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
     def kept_count(self) -> int:
-        """Return the number of kept nodes, to which `back` can return."""
+        """Return the number of kept nodes, to which `drop_kept` can return."""
         return len(self._kept)
 
     def drop_kept(self, mark: int) -> None:
