@@ -27,7 +27,7 @@ def modules_where_a_method_raises(
         raise RuntimeError(PLANTED)
 
     methods = {name for name, value in vars(raising).items() if isfunction(value)}
-    for method in sorted({*methods, "applied"}):
+    for method in sorted({*methods, "apply"}):
         with monkeypatch.context() as patch:
             patch.setattr(raising, method, fail)
             used, after, steps = run_or_leave_out(mod, stored_recipe(recipe), tvm.target.Target(target))
