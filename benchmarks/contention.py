@@ -96,10 +96,10 @@ def _time_under_load(programs: int, engines: Mapping[str, Engine], passes: int) 
 
 def _compile(model: Path, schedules: Path, folder: Path) -> tuple[str, int]:
     """Write two libraries of the same code, and inputs; return the target and its cores."""
-    from graphc.export import compile_network, export_checks, target_machine
+    from graphc.export import compile_network, export_checks
 
     manifest = export_checks.read_manifest(schedules)
-    target, network = target_machine.read_target(manifest["target"]), compile_network.read_model(str(model))
+    target, network = compile_network.read_target(manifest["target"]), compile_network.read_model(str(model))
     mods = compile_network.import_models(network, manifest, target)
     missing = compile_network.count_hits(mods, str(schedules), target)[1]
     if missing:

@@ -66,14 +66,14 @@ def product(inputs: int, outputs: int, bits: int, block: int, threads: int) -> t
         {"kind": "llvm", "mcpu": tvm.target.codegen.llvm_get_system_cpu(), "num-cores": threads}
     )
     with as_tvm_target(target.text):
-        instruction = llvm_byte_dot_products.instruction()
+        instruction = llvm_byte_dot_products.best_instruction()
     if instruction is None:
         raise SystemExit("this processor has no AVX2")
     matmul = block_quantized_matmul_function.BlockQuantizedMatmul(
         instruction, (1,), outputs, inputs // block, block, bits, 1 << (bits - 1)
     )
     mod = tvm.IRModule(
-        {"main": block_quantized_matmul_function.function(matmul).with_attr("global_symbol", "main")}
+        {"main": block_quantized_matmul_function.build_function(matmul).with_attr("global_symbol", "main")}
     )
     tir = tvm.ir.save_json(mod)
     first, *_ = ranked(design_space(tir, target.text), nests(tir), assumed(threads, instruction.lanes), 1)

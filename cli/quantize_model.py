@@ -18,7 +18,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime import quantization
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
-from graphc.export.onnxruntime_answers import session
+from graphc.export.onnxruntime_answers import make_session
 from mallorn.core.errors import InvalidModel, InvalidRequest
 
 HINT: Final = "numpy.savez('samples.npz', INPUT=array)   (by the inputs' names, samples along the first axis)"
@@ -102,7 +102,7 @@ def _cut(value: Any, array: Any) -> list[Any]:
 
 def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:
     """Return the second model's errors against the first, by output, as onnxruntime runs both."""
-    sessions = [session(str(file)) for file in (model, whole)]
+    sessions = [make_session(str(file)) for file in (model, whole)]
     outputs = [value.name for value in sessions[0].get_outputs()]
     results: dict[str, list[Error]] = {name: [] for name in outputs}
     for sample in samples:

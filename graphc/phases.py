@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inspect import getdoc
 from typing import Any
 
-from graphc.core.pass_registry import OWN_PASSES, defined, followers
+from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,7 @@ FLOAT_PRODUCTS = Phase(
 BF16_PRODUCTS = Phase(
     "bf16 products",
     "Rounds the factors of products to bfloat16, and what several of them read once.",
-    (
-        PassStep("mallorn.winograd", ("bfloat16",)),
-        *_own("bf16"),
-        *_relax("EliminateCommonSubexpr"),
-    ),
+    (PassStep("mallorn.winograd", ("bfloat16",)), *_own("bf16"), *_relax("EliminateCommonSubexpr")),
 )
 DIRECT_BF16_PRODUCTS = Phase(BF16_PRODUCTS.name, BF16_PRODUCTS.purpose, BF16_PRODUCTS.steps[1:])
 COPIES = Phase(
@@ -206,6 +202,11 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 
 def pass_table() -> list[PassEntry]:
     """Return all passes, in order of the first recipe and phase that runs them."""
+    phases_by_pass: dict[str, dict[str, None]] = {}  # ordered sets
+    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
+        for step in phase.steps:
+            if step.name in OWN_PASSES:
+                phases_by_pass.setdefault(step.name, {})[phase.name] = None
     return [
         PassEntry(
             name=pass_class.name,
@@ -214,15 +215,6 @@ def pass_table() -> list[PassEntry]:
             phases=tuple(phases),
             after=pass_class.after,
         )
-        for name, phases in _phases_by_pass().items()
-        for pass_class in (defined(name), *followers(name))
+        for name, phases in phases_by_pass.items()
+        for pass_class in (resolve_pass(name), *following_passes(name))
     ]
-
-
-def _phases_by_pass() -> dict[str, dict[str, None]]:
-    phases_by_pass: dict[str, dict[str, None]] = {}
-    for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
-        for step in phase.steps:
-            if step.name in OWN_PASSES:
-                phases_by_pass.setdefault(step.name, {})[phase.name] = None
-    return phases_by_pass

@@ -12,10 +12,8 @@ import numpy as np
 from tvm import relax
 
 from graphc.core import graph_rewriting, vector_lanes
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import permutation, sizes_at
-from graphc.core.reporting_pass import Leave
 
 PIECE, QUERIES = 64, 8  # places of a cache per piece, and queries computed together
 # The lowest float32, and the lowest exponent for which exp is not 0.
@@ -66,29 +64,32 @@ class FuseCachedAttention(Pass[CachedAttention]):
         scores = _scores(weights, g)
         if not self._grows(weights):
             raise Leave("it reads no cache")
-        query, stack = scores.product.args[0], self._at(call)[:-2]
+        query, stack = scores.product.args[0], self._sizes(call)[:-2]
         if len(stack) > 2 or self._grows(query):
             raise Leave("its queries are a stack, or grow with the cache")
-        keys = self._cache(scores.product.args[1], prod(stack), g, transposed=True)
-        values = self._cache(value, prod(stack), g, transposed=False)
-        if not self._at(keys.tensor)[-1] == self._at(values.tensor)[-1] == self._at(query)[-1]:
+        keys = self._cache(scores.product.args[1], prod(stack), g, is_transposed=True)
+        values = self._cache(value, prod(stack), g, is_transposed=False)
+        if not self._sizes(keys.tensor)[-1] == self._sizes(values.tensor)[-1] == self._sizes(query)[-1]:
             raise Leave("keys, values and queries have other sizes")
-        return CachedAttention(scores, keys, values, self._at(call)[-2])
+        return CachedAttention(scores, keys, values, self._sizes(call)[-2])
 
     def rewrite(self, call: Any, facts: CachedAttention, g: Graph) -> Any:
-        batch, heads, _, numbers = self._at(facts.keys.tensor)
-        each = prod(self._at(call)[:-2]) // (batch * heads) * facts.rows
-        shape = batch, heads, each, numbers
-        masks = _mask(facts.scores.mask)
+        batch, heads, _, numbers = self._sizes(facts.keys.tensor)
+        queries = prod(self._sizes(call)[:-2]) // (batch * heads) * facts.rows
+        shape = batch, heads, queries, numbers
+        masks = []
+        if (mask := facts.scores.mask) is not None:
+            leading_axes = list(range(4 - mask.ty.ndim))
+            masks = [relax.op.expand_dims(mask, leading_axes) if leading_axes else mask]
         scale = facts.scores.scale * facts.keys.scale
-        sizes = [self._at(mask) for mask in masks]
+        sizes = [self._sizes(mask) for mask in masks]
         function = cached_attention_function(shape, facts.rows, sizes, scale, facts.values.scale)
         query = relax.op.reshape(facts.scores.product.args[0], shape)
         arguments = [query, facts.keys.tensor, facts.values.tensor, *masks]
         attention = g.call_function("attention", function, arguments, relax.TensorType(shape, "float32"))
         return relax.op.reshape(attention, call.ty.shape)
 
-    def _cache(self, factor: Any, count: int, g: Graph, transposed: bool) -> CacheView:
+    def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
         """Return the cache that a factor is a view of, heads in order. Raises Leave."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
@@ -99,38 +100,37 @@ class FuseCachedAttention(Pass[CachedAttention]):
                 tensor = value.args[0]
             else:
                 break
-        shape = self._at(tensor)
+        shape = self._sizes(tensor)
         if len(shape) != 4 or not self._grows(tensor) or tensor.ty.dtype != "float32":
             raise Leave("its keys or values are no cache of four axes")
         places = viewed_places = np.arange(prod(shape)).reshape(shape)
         for view in reversed(views):
-            viewed_places = _viewed(viewed_places, view, self._at(view))
-        if not _is_heads_in_order(viewed_places, places, count, transposed):
+            shape = self._sizes(view)
+            if operator_name(view) == "relax.permute_dims":
+                viewed_places = viewed_places.transpose(permutation(view))
+            elif operator_name(view) == "relax.broadcast_to":
+                viewed_places = np.broadcast_to(viewed_places, shape)
+            else:
+                viewed_places = viewed_places.reshape(shape)
+        if not _is_heads_in_order(viewed_places, places, count, is_transposed):
             raise Leave("its keys or values are no heads of a cache in order")
         return CacheView(tensor, scale)
 
-    def _at(self, value: Any) -> list[int]:
+    def _sizes(self, value: Any) -> list[int]:
         """Return a value's sizes at the sample length."""
         return sizes_at(value.ty.shape, self._length, self._sample)
 
     def _grows(self, value: Any) -> bool:
-        return self._at(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
+        return self._sizes(value) != sizes_at(value.ty.shape, self._length, self._sample + 1)
 
 
-def _is_heads_in_order(viewed: Any, places: Any, count: int, transposed: bool) -> bool:
+def _is_heads_in_order(viewed: Any, places: Any, count: int, is_transposed: bool) -> bool:
     batch, heads, length, numbers = places.shape
     if count % (batch * heads):
         return False
-    expected = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
-    expected = expected.swapaxes(1, 2) if transposed else expected
-    return bool(viewed.size == expected.size and np.array_equal(viewed.reshape(expected.shape), expected))
-
-
-def _mask(mask: Any) -> list[Any]:
-    if mask is None:
-        return []
-    missing = 4 - mask.ty.ndim
-    return [relax.op.expand_dims(mask, list(range(missing))) if missing else mask]
+    ordered = np.repeat(places.reshape(batch * heads, length, numbers), count // (batch * heads), axis=0)
+    ordered = ordered.swapaxes(1, 2) if is_transposed else ordered
+    return bool(viewed.size == ordered.size and np.array_equal(viewed.reshape(ordered.shape), ordered))
 
 
 def _scores(weights: Any, g: Graph) -> Scores:
@@ -143,14 +143,14 @@ def _scores(weights: Any, g: Graph) -> Scores:
         raise Leave("its softmax is not over the last axis")
     scores, mask = g.producer(value.args[0]), None
     if scores is not None and operator_name(scores) == "relax.add":
-        one, other = scores.args
-        _, product = _unscaled(g.producer(one), g)
-        leads = product is not None and operator_name(product) == PRODUCT
-        scores, mask = (one, other) if leads else (other, one)
+        left, right = scores.args
+        _, product = _unscaled(g.producer(left), g)
+        is_left = product is not None and operator_name(product) == PRODUCT
+        scores, mask = (left, right) if is_left else (right, left)
         scores = g.producer(scores)
     scale, product = _unscaled(scores, g)
-    deep = mask is not None and mask.ty.ndim > 4
-    if deep or product is None or operator_name(product) != PRODUCT:
+    is_deep = mask is not None and mask.ty.ndim > 4
+    if is_deep or product is None or operator_name(product) != PRODUCT:
         raise Leave("its softmax is of no product of queries and keys")
     return Scores(product, mask, scale)
 
@@ -177,13 +177,6 @@ def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
     return None
 
 
-def _viewed(places: Any, view: Any, shape: list[int]) -> Any:
-    name = operator_name(view)
-    if name == "relax.permute_dims":
-        return places.transpose(permutation(view))
-    return np.broadcast_to(places, shape) if name == "relax.broadcast_to" else places.reshape(shape)
-
-
 # Of exp(z) for small z, after the first two terms.
 POLYNOMIAL = (
     1.9875691500e-4,
@@ -197,47 +190,54 @@ _POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 
 
 
 def cached_attention_function(
-    shape: Any, rows: int, masks: list[list[int]], scale: float, after: float
+    shape: Any, rows: int, masks: list[list[int]], scale: float, factor: float
 ) -> Any:
     """Build the function; queries are [batch, cache heads, queries per head, numbers].
 
     The queries of a cache's head are `rows` queries of each head that shares it, in order.
     """
-    batch, heads, each, numbers = shape
+    batch, heads, queries, numbers = shape
     wide = gcd(numbers, vector_lanes.lanes())
-    block = graph_rewriting.largest_factor(each, QUERIES)
-    blocks, parts = each // block, range(numbers // wide)
-    few, all_ = (f"0:{batch}, 0:{heads}, 0:{length}, 0:{numbers}" for length in (each, "n"))
+    block = graph_rewriting.largest_factor(queries, QUERIES)
+    blocks, parts = queries // block, range(numbers // wide)
+    few, all_ = (f"0:{batch}, 0:{heads}, 0:{length}, 0:{numbers}" for length in (queries, "n"))
     b, g = f"vj // {heads * blocks}", f"vj // {blocks} % {heads}"
-    query, at = f"vj % {blocks} * {block} + r", f"p * {PIECE} + t"
-    param, read, added = _masked(masks[0], (b, g, query, at), each // rows, rows) if masks else ("", "", "")
+    query, key = f"vj % {blocks} * {block} + r", f"p * {PIECE} + t"
+    mask_param, mask_region, mask_term = (
+        _masked(masks[0], (b, g, query, key), queries // rows, rows) if masks else ("", "", "")
+    )
     dot = [
         _vector(
-            f"a[r, i] = a[r, i] + q[{b}, {g}, {query}, {c * wide} + i] * k[{b}, {g}, {at}, {c * wide} + i]",
+            f"a[r, i] = a[r, i] + q[{b}, {g}, {query}, {c * wide} + i] * k[{b}, {g}, {key}, {c * wide} + i]",
             wide,
         )
         for c in parts
     ]
-    summed = [
+    sums = [
         _vector(
-            f"o[r, {c * wide} + i] = o[r, {c * wide} + i] + s[r, t] * v[{b}, {g}, {at}, {c * wide} + i]", wide
+            f"o[r, {c * wide} + i] = o[r, {c * wide} + i] + s[r, t] * v[{b}, {g}, {key}, {c * wide} + i]",
+            wide,
         )
         for c in parts
     ]
-    return graph_rewriting.parsed(f"""
+    power = f"T.float32({POLYNOMIAL[0]})"  # exp(z) for z near zero, as TVM's fast exp
+    for coefficient in POLYNOMIAL[1:]:
+        power = f"({power} * z[r, i] + T.float32({coefficient}))"
+    power = f"({power} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
+    return graph_rewriting.parse_tvmscript(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(
-    q: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
+    q: T.Buffer(({batch}, {heads}, {queries}, {numbers}), "float32"),
     k: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
     v: T.Buffer(({batch}, {heads}, n, {numbers}), "float32"),
-    {param}y: T.Buffer(({batch}, {heads}, {each}, {numbers}), "float32"),
+    {mask_param}y: T.Buffer(({batch}, {heads}, {queries}, {numbers}), "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OPAQUE}, "tirx.is_scheduled": True}})
     for job in T.parallel({batch * heads * blocks}):
         with T.sblock("attention"):
             vj = T.axis.spatial({batch * heads * blocks}, job)
-            T.reads(q[{few}], k[{all_}], v[{all_}]{read})
+            T.reads(q[{few}], k[{all_}], v[{all_}]{mask_region})
             T.writes(y[{few}])
             T.sblock_attr({{"{graph_rewriting.OPERATOR}": "attention"}})
             a = T.sblock_alloc_buffer(({block}, {wide}), "float32")
@@ -260,7 +260,7 @@ def main(
                         {_vector("a[r, i] = T.float32(0)", wide)}
                         {_lines(dot, 24)}
                         {_lines(_halves("a", wide, "{} + {}"), 24)}
-                        s[r, t] = a[r, 0] * T.float32({scale!r}){added}
+                        s[r, t] = a[r, 0] * T.float32({scale!r}){mask_term}
                 for r in range({block}):
                     {_vector("z[r, i] = s[r, i]", PIECE)}
                     {_lines(_halves("z", PIECE, "T.max({}, {})"), 20)}
@@ -270,7 +270,7 @@ def main(
                     {_vector(f"z[r, i] = T.max(s[r, i] - most[r], T.float32({LEAST}))", PIECE)}
                     {_vector(f"e[r, i] = T.floor(z[r, i] * T.float32({1 / log(2)}) + T.float32(0.5))", PIECE)}
                     {_vector(f"z[r, i] = z[r, i] - e[r, i] * T.float32({log(2)})", PIECE)}
-                    {_vector(f"s[r, i] = {_polynomial()}", PIECE)}
+                    {_vector(f"s[r, i] = {power}", PIECE)}
                     {_vector(f"s[r, i] = s[r, i] * {_POWER}", PIECE)}
                     {_vector("z[r, i] = s[r, i]", PIECE)}
                     {_lines(_halves("z", PIECE, "{} + {}"), 20)}
@@ -278,9 +278,9 @@ def main(
                     {_vector("o[r, i] = o[r, i] * fades[r]", numbers)}
                 for t in range(T.min(T.int64({PIECE}), n - p * {PIECE})):
                     for r in T.unroll({block}):
-                        {_lines(summed, 24)}
+                        {_lines(sums, 24)}
             for r in range({block}):
-                most[r] = T.Select(total[r] > T.float32(0), T.float32({after!r}) / total[r], T.float32(0))
+                most[r] = T.Select(total[r] > T.float32(0), T.float32({factor!r}) / total[r], T.float32(0))
                 {_vector(f"y[{b}, {g}, {query}, i] = o[r, i] * most[r]", numbers)}
 """)
 
@@ -289,29 +289,21 @@ def _masked(
     sizes: list[int], places: tuple[str, str, str, str], heads: int, rows: int
 ) -> tuple[str, str, str]:
     """Return the mask's parameter, the region that is read, and the term added to scores."""
-    batch, group, query, at = places
+    batch, group, query, place = places
     length = "n" if sizes[3] != 1 else "1"
     shape = ", ".join([*map(str, sizes[:3]), length])
     region = ", ".join(f"0:{size}" for size in [*sizes[:3], length])
-    spots = [batch, f"({group}) * {heads} + ({query}) // {rows}", f"({query}) % {rows}", at]
+    spots = [batch, f"({group}) * {heads} + ({query}) // {rows}", f"({query}) % {rows}", place]
     term = ", ".join("0" if size == 1 else spot for size, spot in zip(sizes, spots, strict=True))
     return f'm: T.Buffer(({shape}), "float32"),\n    ', f", m[{region}]", f" + m[{term}]"
-
-
-def _polynomial() -> str:
-    """Return exp(z) for z near zero, by the polynomial of TVM's fast exp."""
-    value = f"T.float32({POLYNOMIAL[0]})"
-    for factor in POLYNOMIAL[1:]:
-        value = f"({value} * z[r, i] + T.float32({factor}))"
-    return f"({value} * z[r, i] + T.float32(1)) * z[r, i] + T.float32(1)"
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:
     """Return statements that reduce a row's vector into its first element."""
     statements, half = [], wide // 2
     while half:
-        one, other = f"{name}[r, i]", f"{name}[r, {half} + i]"
-        statements.append(_vector(f"{one} = {combine.format(one, other)}", half))
+        left, right = f"{name}[r, i]", f"{name}[r, {half} + i]"
+        statements.append(_vector(f"{left} = {combine.format(left, right)}", half))
         half //= 2
     return statements
 

@@ -5,10 +5,8 @@ TVM's own form selects the part for every number, in plain loops.
 
 from typing import Any
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parsed, sizes_at
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes_at
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
@@ -26,23 +24,16 @@ class VectorizeCacheConcat(Pass[list[Any]]):
         if len(parts) != 2 or call.ty.ndim != 4 or int(call.attrs.axis) not in (2, -2):
             raise Leave("it joins other than two tensors of heads, or along another axis")
         cache, rows = (self._sizes(part, 0) for part in parts)
-        grown = [*cache[:2], cache[2] + 1, cache[3]]
-        if [self._sizes(part, 1) for part in parts] != [grown, rows]:
+        next_cache = [*cache[:2], cache[2] + 1, cache[3]]
+        if [self._sizes(part, 1) for part in parts] != [next_cache, rows]:
             raise Leave("its first part does not grow alone, by one row at a time")
         return parts
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return g.call_function("appended", _function(self._sizes(facts[1], 0)), facts, call.ty)
-
-    def _sizes(self, part: Any, more: int) -> list[int]:
-        return sizes_at(part.ty.shape, self._length, self._sample + more)
-
-
-def _function(sizes: list[int]) -> Any:
-    batch, heads, rows, numbers = sizes
-    few, all_, grown = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
-    at = f"vj // {heads}, vj % {heads}"
-    return parsed(f"""
+        batch, heads, rows, numbers = self._sizes(facts[1], 0)
+        few, all_, longer = (f"0:{batch}, 0:{heads}, 0:{n}, 0:{numbers}" for n in (rows, "n", f"n + {rows}"))
+        head = f"vj // {heads}, vj % {heads}"
+        function = parse_tvmscript(f"""
 n = TypeVar("n")
 @T.prim_func(private=True, s_tir=True)
 def main(
@@ -55,10 +46,14 @@ def main(
         with T.sblock("appended"):
             vj = T.axis.spatial({batch * heads}, job)
             T.reads(x[{all_}], z[{few}])
-            T.writes(y[{grown}])
+            T.writes(y[{longer}])
             T.sblock_attr({{"{OPERATOR}": "appended"}})
             for t in range(n):
-                for i in T.vectorized({numbers}): y[{at}, t, i] = x[{at}, t, i]
+                for i in T.vectorized({numbers}): y[{head}, t, i] = x[{head}, t, i]
             for t in range({rows}):
-                for i in T.vectorized({numbers}): y[{at}, n + t, i] = z[{at}, t, i]
+                for i in T.vectorized({numbers}): y[{head}, n + t, i] = z[{head}, t, i]
 """)
+        return g.call_function("appended", function, facts, call.ty)
+
+    def _sizes(self, part: Any, growth: int) -> list[int]:
+        return sizes_at(part.ty.shape, self._length, self._sample + growth)

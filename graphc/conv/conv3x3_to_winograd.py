@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import channels_last, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import is_channels_last, parse_tvmscript, sizes_of
 
 KERNEL = 3
 Matrix = tuple[tuple[float, ...], ...]
@@ -69,12 +67,7 @@ LARGE = Form(
         (1 / 24, -1 / 12, 1 / 6),
         (0, 0, 1),
     ),
-    unpack=(
-        (1, 1, 1, 1, 1, 0),
-        (0, 1, -1, 2, -2, 0),
-        (0, 1, 1, 4, 4, 0),
-        (0, 1, -1, 8, -8, 1),
-    ),
+    unpack=((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
     rounds=False,
 )
 FORMS = (SMALL, LARGE)
@@ -158,11 +151,11 @@ class WinogradPlan:
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
         bytes_moved = 2 * products * tiles * (shape.channels * size + shape.out_channels * 4)
         fetched = (products * size - KERNEL**2 * BYTES[shape.dtype]) * pairs
-        saved = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
-        return saved - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
+        saved_operations = 2 * (direct - products * tiles / SPEED[self.dtype]) * pairs
+        return saved_operations - OPERATIONS_A_BYTE * bytes_moved - OPERATIONS_A_FAR_BYTE * fetched
 
 
-def best(shape: Shape) -> WinogradPlan | None:
+def best_plan(shape: Shape) -> WinogradPlan | None:
     """Return the plan with the largest gain, or None if direct convolution is cheaper."""
     plan = max((WinogradPlan(shape, form) for form in FORMS), key=lambda plan: plan.gain)
     return plan if plan.gain > 0 else None
@@ -181,39 +174,43 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
         attrs = call.attrs
         if any(int(number) != 1 for number in (*attrs.strides, *attrs.dilation, attrs.groups)):
             raise Leave("it has strides, dilation or groups")
-        if not channels_last(call):
+        if not is_channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
         if sizes_of(call.args[1])[:2] != (KERNEL, KERNEL):
             raise Leave("its kernel is not 3 x 3")
-        plan = best(_shape(call, self.precision))
+        batch, height, width, channels = sizes_of(call.args[0])
+        top, left = map(int, list(attrs.padding)[:2])
+        _, out_height, out_width, out_channels = sizes_of(call)
+        has_pairs = channels % PAIR == 0 and out_channels % LANES == 0
+        plan = best_plan(
+            Shape(
+                batch=batch,
+                height=height,
+                width=width,
+                channels=channels,
+                top=top,
+                left=left,
+                out_height=out_height,
+                out_width=out_width,
+                out_channels=out_channels,
+                dtype=self.precision if has_pairs else "float32",
+            )
+        )
         if plan is None:
             raise Leave("more would be moved than saved")
         return plan
 
     def rewrite(self, call: Any, facts: WinogradPlan, g: Graph) -> Any:
         data, weights = call.args[0], g.array(call.args[1])
-        padded = relax.op.nn.pad(data, facts.margins) if any(facts.margins) else data
+        padded_data = relax.op.nn.pad(data, facts.margins) if any(facts.margins) else data
         packed_type = relax.TensorType(facts.packed, facts.dtype)
-        packed = g.call_function("winograd_pack", _pack(facts), [padded], packed_type)
-        transformed = relax.const(_transformed(facts.form, weights), facts.dtype)
-        products = relax.op.matmul(packed, transformed, out_dtype="float32")
+        tiles = g.call_function("winograd_pack", _pack(facts), [padded_data], packed_type)
+        # Transform the weights at compile time, in float64.
+        matrix = np.array(facts.form.weights)
+        transformed = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
+        transformed = transformed.reshape(facts.form.products, *weights.shape[2:]).astype("float32")
+        products = relax.op.matmul(tiles, relax.const(transformed, facts.dtype), out_dtype="float32")
         return g.call_function("winograd_unpack", _unpack(facts), [products], call.ty)
-
-
-def _shape(call: Any, precision: str) -> Shape:
-    batch, height, width, channels = sizes_of(call.args[0])
-    top, left = map(int, list(call.attrs.padding)[:2])
-    _, out_height, out_width, out_channels = sizes_of(call)
-    fits = channels % PAIR == 0 and out_channels % LANES == 0
-    sizes = batch, height, width, channels, top, left, out_height, out_width, out_channels
-    return Shape(*sizes, precision if fits else "float32")
-
-
-def _transformed(form: Form, weights: Any) -> Any:
-    """Transform the weights at compile time, in float64."""
-    matrix = np.array(form.weights)
-    values = np.einsum("ea,abio,fb->efio", matrix, weights.astype("float64"), matrix)
-    return values.reshape(form.products, *weights.shape[2:]).astype("float32")
 
 
 @lru_cache
@@ -272,22 +269,19 @@ def _function(
             lines.append(f"h{i}_{j}: T.let = {_sum(matrix[i], [f't{k}_{j}' for k in range(span)])}")
     lines += [store(i, j, _sum(matrix[j], [f"h{i}_{k}" for k in range(span)])) for i, j in backwards]
     body = "\n".join(f"            {line}" for line in lines)
-    return parsed(f"""
+    # The full range of every dimension except the channels.
+    all_inputs, all_outputs = (", ".join(f"0:{size}" for size in sizes[:-1]) for sizes in (inputs, outputs))
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(x: T.Buffer({tuple(inputs)}, "float32"), y: T.Buffer({tuple(outputs)}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True}})
     for a, b in T.grid({grid[0]}, {grid[1]}):
         with T.sblock("tile"):
             p, c = T.axis.remap("SS", [a, b])
-            T.reads(x[{_all_of(inputs)}, c])
-            T.writes(y[{_all_of(outputs)}, c])
+            T.reads(x[{all_inputs}, c])
+            T.writes(y[{all_outputs}, c])
 {body}
 """)
-
-
-def _all_of(sizes: Sequence[int]) -> str:
-    """Return the full range of every dimension except the channels, as TVMScript."""
-    return ", ".join(f"0:{size}" for size in sizes[:-1])
 
 
 def _sum(row: Sequence[float], values: Sequence[str]) -> str:

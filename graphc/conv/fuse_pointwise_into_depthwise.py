@@ -2,8 +2,8 @@
 
 Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
 largest of such networks. So it is computed where it is read and stays in the caches. The
-schedule rule `strips` makes one parallel loop over strips of rows and groups of channels;
-`integer_products` uses the rule, too.
+schedule rule `schedule_strips` makes one parallel loop over strips of rows and groups of channels;
+`int8_depthwise_conv` uses the rule, too.
 """
 
 from dataclasses import dataclass
@@ -12,8 +12,7 @@ from typing import Any
 import tvm
 
 from graphc.core import graph_rewriting
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import (
     LANES,
     SUGGESTS,
@@ -24,10 +23,11 @@ from graphc.core.graph_rewriting import (
     sizes_of,
     split_in_two,
 )
-from graphc.core.reporting_pass import Leave
 
 WIDTH = "mallorn.lanes"  # annotation: float32 numbers in a vector, if fewer than LANES
 STRIPS = "mallorn_strips"  # the schedule rule of the fused pair
+
+NO_POINTWISE = "no pointwise convolution is before it, for it alone"
 
 # Operators allowed between the two convolutions, as TVMScript.
 _BETWEEN = {
@@ -44,13 +44,13 @@ class Pair:
     """A pointwise and a depthwise convolution, and the operators between them in order."""
 
     pointwise: Any
-    between: tuple[Any, ...]
+    links: tuple[Any, ...]  # operators between the two
     depthwise: Any
 
     @property
     def arguments(self) -> list[Any]:
         """Data, pointwise weights, per-channel operands in between, and depthwise weights."""
-        vectors = [second for call in self.between for second in call.args[1:] if second.ty.ndim]
+        vectors = [second for call in self.links for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
 
@@ -64,14 +64,25 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
         channels, attrs = sizes_of(call)[-1], call.attrs
         if not int(attrs.groups) == channels == sizes_of(call.args[0])[-1]:
             raise Leave("it is not depthwise")
-        if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.channels_last(call):
+        if any(int(number) != 1 for number in attrs.dilation) or not graph_rewriting.is_channels_last(call):
             raise Leave("it is dilated, its channels are not last, or its weights are computed")
         if channels % g.lanes:
             raise Leave(f"its channels fill no vectors of {g.lanes}")
         chain = g.chain(call.args[0], _BETWEEN)
-        if chain.source is None or not _is_pointwise(chain.source):
-            raise Leave("no pointwise convolution is before it, for it alone")
-        if not all(map(_is_simple, chain.calls)):
+        source = chain.source
+        is_convolution = source is not None and operator_name(source) == "relax.nn.conv2d"
+        if source is None or not is_convolution or not graph_rewriting.is_channels_last(source):
+            raise Leave(NO_POINTWISE)
+        unit_attributes = (*source.attrs.strides, *source.attrs.dilation, source.attrs.groups)
+        unit_sizes = (*unit_attributes, *sizes_of(source.args[1])[:2])
+        if any(int(size) != 1 for size in unit_sizes) or any(map(int, source.attrs.padding)):
+            raise Leave(NO_POINTWISE)
+        operands = [operand for link in chain.calls for operand in link.args[1:]]
+        if not all(
+            isinstance(operand, tvm.ir.GenericConst)
+            and (operand.ty.ndim == 0 or sizes_of(operand) == (1, 1, 1, channels))
+            for operand in operands
+        ):
             raise Leave("an operand before it is neither a number nor a constant by channel")
         return Pair(chain.source, chain.calls, call)
 
@@ -80,43 +91,10 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
 
 
 def strip_rule(lanes: int) -> str:
-    """Return the block attributes, as TVMScript, that select the schedule rule `strips`."""
+    """Return the block attributes, as TVMScript, that select the schedule rule `schedule_strips`."""
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
     )
-
-
-def _is_pointwise(call: Any) -> bool:
-    if operator_name(call) != "relax.nn.conv2d" or not graph_rewriting.channels_last(call):
-        return False
-    attrs = call.attrs
-    ones = (*attrs.strides, *attrs.dilation, attrs.groups, *sizes_of(call.args[1])[:2])
-    return all(int(number) == 1 for number in ones) and not any(map(int, attrs.padding))
-
-
-def _is_simple(call: Any) -> bool:
-    """Return whether operands after the first are constants: scalars or one per channel."""
-    channels = call.ty.shape[-1]
-    return all(
-        isinstance(second, tvm.ir.GenericConst)
-        and (second.ty.ndim == 0 or sizes_of(second) == (1, 1, 1, channels))
-        for second in call.args[1:]
-    )
-
-
-def _between(pair: Pair) -> str:
-    top, left, _, _ = map(int, pair.depthwise.attrs.padding)
-    text, vectors = f"e[vn, vi - {top}, vj - {left}, vc]", 0
-    for call in pair.between:
-        seconds = []
-        for second in call.args[1:]:
-            if second.ty.ndim:
-                seconds.append(f"b{vectors}[0, 0, 0, vc]")
-                vectors += 1
-            else:
-                seconds.append(f"T.float32({float(second.value.numpy())!r})")
-        text = _BETWEEN[call.op.name].format(text, *seconds)
-    return text
 
 
 def _function(pair: Pair, lanes: int) -> Any:
@@ -130,27 +108,37 @@ def _function(pair: Pair, lanes: int) -> Any:
     top, left, bottom, right = map(int, pair.depthwise.attrs.padding)
     high, wide = sizes_of(pair.depthwise.args[1])[:2]
     down, across = map(int, pair.depthwise.attrs.strides)
-    between = batch, height, width, channels
-    padded = batch, height + top + bottom, width + left + right, channels
-    inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
-    return graph_rewriting.parsed(f"""
+    expanded_sizes = batch, height, width, channels
+    padded_sizes = batch, height + top + bottom, width + left + right, channels
+    is_inside = f"{top} <= vi and vi < {top + height} and {left} <= vj and vj < {left + width}"
+    value, vectors = f"e[vn, vi - {top}, vj - {left}, vc]", 0
+    for call in pair.links:
+        operands = []
+        for operand in call.args[1:]:
+            if operand.ty.ndim:
+                operands.append(f"b{vectors}[0, 0, 0, vc]")
+                vectors += 1
+            else:
+                operands.append(f"T.float32({float(operand.value.numpy())!r})")
+        value = _BETWEEN[call.op.name].format(value, *operands)
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
 {buffers}
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    e = T.sblock_alloc_buffer(({numbers(between)}), "float32")
-    p = T.sblock_alloc_buffer(({numbers(padded)}), "float32")
-    for n, i, j, c, k in T.grid({numbers((*between, inputs))}):
+    e = T.sblock_alloc_buffer(({numbers(expanded_sizes)}), "float32")
+    p = T.sblock_alloc_buffer(({numbers(padded_sizes)}), "float32")
+    for n, i, j, c, k in T.grid({numbers((*expanded_sizes, inputs))}):
         with T.sblock("pointwise"):
             vn, vi, vj, vc, vk = T.axis.remap("SSSSR", [n, i, j, c, k])
             with T.init():
                 e[vn, vi, vj, vc] = T.float32(0)
             e[vn, vi, vj, vc] = e[vn, vi, vj, vc] + x[vn, vi, vj, vk] * w[0, 0, vk, vc]
-    for n, i, j, c in T.grid({numbers(padded)}):
+    for n, i, j, c in T.grid({numbers(padded_sizes)}):
         with T.sblock("padded"):
             vn, vi, vj, vc = T.axis.remap("SSSS", [n, i, j, c])
-            p[vn, vi, vj, vc] = T.if_then_else({inside}, {_between(pair)}, T.float32(0))
+            p[vn, vi, vj, vc] = T.if_then_else({is_inside}, {value}, T.float32(0))
     for n, i, j, c, r, s in T.grid({numbers((*sizes_of(pair.depthwise), high, wide))}):
         with T.sblock("depthwise"):
             vn, vi, vj, vc, vr, vs = T.axis.remap("SSSSRR", [n, i, j, c, r, s])
@@ -170,33 +158,41 @@ MAX_VECTORS, VECTORS = 8, 2  # vectors of channels that are summed with them
 MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 
-def strips(schedule: Any, block: Any) -> list[Any]:
+def schedule_strips(schedule: Any, block: Any) -> list[Any]:
     """Schedule all stages inside one loop over strips of rows and groups of channel vectors."""
-    (padded,) = schedule.get_producers(block)
-    pointwise = schedule.get_producers(padded)
-    schedule = inline_all_but(schedule, [*pointwise, padded, block])
-    groups, tile = _tile_window(schedule, block, padded)
-    schedule.compute_at(padded, groups, preserve_unit_loops=True)
-    *_, rows, _, channels = schedule.get_loops(padded)
+    (padding,) = schedule.get_producers(block)
+    pointwise = schedule.get_producers(padding)
+    schedule = inline_all_but(schedule, [*pointwise, padding, block])
+    groups, tile = _tile_window(schedule, block, padding)
+    schedule.compute_at(padding, groups, preserve_unit_loops=True)
+    *_, rows, _, channels = schedule.get_loops(padding)
     schedule.split(channels, tile)
     for sums in pointwise:
         schedule.compute_at(sums, rows, preserve_unit_loops=True)
-        _tile_sums(schedule, sums, tile)
+        *_, row, channels, inputs = schedule.get_loops(sums)
+        parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
+        tiles, vectors, lanes = schedule.split(channels, tile)
+        steps, inputs = split_in_two(schedule, inputs, MAX_INPUTS, INPUTS)
+        schedule.reorder(parts, tiles, steps, inputs, row, vectors, lanes)
     schedule.annotate(block, SUGGESTS, 1)
     return [schedule]
 
 
-def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]]:
+def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any]]:
     """Tile the depthwise convolution and its consumer; return group loop and inner extents."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)
     width = int(schedule.get(block).annotations.get(WIDTH, LANES))
     channels, lanes = schedule.split(channels, [extent_of(schedule, channels) // width, width])
-    default_factors = _three(extent_of(schedule, channels))
+    # Groups, tiles per group, vectors per tile.
+    count = extent_of(schedule, channels)
+    inner = largest_factor(count, VECTORS)
+    tile_count = largest_factor(count // inner, 2)
+    default_factors = [count // inner // tile_count, tile_count, inner]
     factors = schedule.sample_perfect_tile(channels, 3, MAX_VECTORS, default_factors)
     groups, tiles, vectors = schedule.split(channels, factors)
-    _, high, wide, _ = schedule.get_loops(padded)
+    _, high, wide, _ = schedule.get_loops(padding)
     channel_bytes = 4 * extent_of(schedule, high) * extent_of(schedule, wide)
     strip_bytes = channel_bytes * default_factors[1] * default_factors[2] * width
     fitting = CACHE_BYTES * extent_of(schedule, rows) // strip_bytes
@@ -210,19 +206,4 @@ def _tile_window(schedule: Any, block: Any, padded: Any) -> tuple[Any, list[Any]
     return groups, [*factors[1:], width]
 
 
-def _tile_sums(schedule: Any, pointwise: Any, tile: list[Any]) -> None:
-    *_, row, channels, inputs = schedule.get_loops(pointwise)
-    parts, row = split_in_two(schedule, row, MAX_ROW, ROW)
-    tiles, vectors, lanes = schedule.split(channels, tile)
-    steps, inputs = split_in_two(schedule, inputs, MAX_INPUTS, INPUTS)
-    schedule.reorder(parts, tiles, steps, inputs, row, vectors, lanes)
-
-
-def _three(vectors: int) -> list[int]:
-    """Split vectors into three factors: groups, tiles per group, vectors per tile."""
-    inner = largest_factor(vectors, VECTORS)
-    tiles = largest_factor(vectors // inner, 2)
-    return [vectors // inner // tiles, tiles, inner]
-
-
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", strips, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{STRIPS}", schedule_strips, override=True)

@@ -8,11 +8,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import channels_last, convolution, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.fold.channel_affine import ChannelAffine, affine_chain, nothing
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import convolution, is_channels_last, sizes_of
+from graphc.fold.channel_affine import ChannelAffine, affine_chain, identity
 
 POOL = "relax.nn.avg_pool2d"
 
@@ -34,14 +32,17 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
     def check(self, call: Any, g: Graph) -> PooledConvolution:
         if any(map(int, call.attrs.padding)) or call.attrs.ceil_mode or call.attrs.layout != "NHWC":
             raise Leave("it has padding, or its channels are not last")
-        before, after = sizes_of(call.args[0]), sizes_of(call)
-        if after[1] * after[2] >= before[1] * before[2]:
+        sizes, pooled = sizes_of(call.args[0]), sizes_of(call)
+        if pooled[1] * pooled[2] >= sizes[1] * sizes[2]:
             raise Leave("it leaves as many pixels")
         affine, value = _split_added_constants(call.args[0], g)
-        source = g.producer(value, "relax.nn.conv2d") if g.read_once(value) else None
-        if source is None or not _is_pointwise(source):
-            raise Leave("no pointwise convolution is before it, for it alone")
-        return PooledConvolution(source, affine)
+        source = g.producer(value, "relax.nn.conv2d") if g.has_one_reader(value) else None
+        if source is not None:
+            unit_attributes = (*source.attrs.strides, *sizes_of(source.args[1])[:2])
+            is_pointwise = all(int(number) == 1 for number in unit_attributes)
+            if is_pointwise and is_channels_last(source) and not any(map(int, source.attrs.padding)):
+                return PooledConvolution(source, affine)
+        raise Leave("no pointwise convolution is before it, for it alone")
 
     def rewrite(self, call: Any, facts: PooledConvolution, g: Graph) -> Any:
         data, weights = facts.convolution.args
@@ -54,17 +55,9 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
 def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
     """Split a value into the per-channel constants added last and the value before them."""
-    call = g.producer(value, "relax.add") if g.read_once(value) else None
-    affine, links = affine_chain(call, g) if call is not None else (nothing(value.ty.ndim), [])
+    call = g.producer(value, "relax.add") if g.has_one_reader(value) else None
+    affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
     last = value.ty.ndim - 1
     if not links or affine.is_scaled() or any(axis != last for axis in affine.channels()):
-        return nothing(value.ty.ndim), value
+        return identity(value.ty.ndim), value
     return affine, links[0].value
-
-
-def _is_pointwise(call: Any) -> bool:
-    attrs = call.attrs
-    ones = (*attrs.strides, *sizes_of(call.args[1])[:2])
-    return (
-        channels_last(call) and all(int(number) == 1 for number in ones) and not any(map(int, attrs.padding))
-    )

@@ -5,6 +5,7 @@ width of 37 has no factor that makes a good register tile; 39 has one.
 """
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,7 @@ import tvm
 from tvm import relax
 
 from graphc.core import graph_rewriting
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
 
 LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC", "HWIO", "NHWC")}
 
@@ -28,8 +27,8 @@ class Sizes:
     result: tuple[int, ...]
     outputs: int  # output channels as computed, padding included
     width: int  # columns as computed, padding included
-    before: tuple[int, ...]  # zeros before the data, per spatial dimension
-    after: tuple[int, ...]
+    low_padding: tuple[int, ...]  # zeros before the data, per spatial dimension
+    high_padding: tuple[int, ...]  # zeros after it
     strides: tuple[int, ...]
     dilation: tuple[int, ...]
 
@@ -40,7 +39,7 @@ class Sizes:
     @property
     def around(self) -> tuple[int, ...]:
         """The shape of the data with its zeros."""
-        sides = zip(self.before, self.data[1:-1], self.after, strict=True)
+        sides = zip(self.low_padding, self.data[1:-1], self.high_padding, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
@@ -58,24 +57,28 @@ class PadConvToVectors(Pass[Sizes]):
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
 
     def check(self, call: Any, g: Graph) -> Sizes:
-        if not fits(call):
+        if not is_supported(call):
             raise Leave("its channels are not last, or its weights are computed")
         if int(call.attrs.groups) > 1:
             raise Leave("it has groups")
         result = graph_rewriting.sizes_of(call)
-        sizes = sizes_of(call, graph_rewriting.whole_columns(result[-1], g.lanes))
+        sizes = sizes_of(call, graph_rewriting.round_up_columns(result[-1], g.lanes))
         if sizes.sums == result:
             raise Leave("its sizes fill vectors and tiles")
         return sizes
 
     def rewrite(self, call: Any, facts: Sizes, g: Graph) -> Any:
         weights = g.array(call.args[1])
-        filled = np.pad(weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])])
+        padded_weights = np.pad(
+            weights, [(0, 0)] * (weights.ndim - 1) + [(0, facts.outputs - weights.shape[-1])]
+        )
         name = f"whole_{call.op.name.rpartition('.')[2]}"
-        return g.call_function(name, _function(facts), [call.args[0], relax.const(filled)], call.ty)
+        return g.call_function(
+            name, padded_convolution(facts), [call.args[0], relax.const(padded_weights)], call.ty
+        )
 
 
-def fits(call: Any) -> bool:
+def is_supported(call: Any) -> bool:
     """Return whether a convolution is channels-last and float32 with constant weights."""
     attrs = call.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
@@ -92,84 +95,90 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
         kernel=graph_rewriting.sizes_of(call.args[1])[:places],
         result=result,
         outputs=outputs,
-        width=graph_rewriting.whole_rows(result[-2]),
-        before=padding[:places],
-        after=padding[places:],
+        width=graph_rewriting.round_up_rows(result[-2]),
+        low_padding=padding[:places],
+        high_padding=padding[places:],
         strides=tuple(map(int, attrs.strides)),
         dilation=tuple(map(int, attrs.dilation)),
     )
 
 
-def _function(sizes: Sizes) -> Any:
-    """Build the function that computes all padded sums in a buffer and copies the real ones."""
-    places = range(len(sizes.kernel))
-    result = ["n", *(f"i{at}" for at in places), "o"]
-    summed = [*(f"r{at}" for at in places), "c"]
+def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
+    """Build the function that computes all padded sums in a buffer and copies the real ones.
+
+    With `groups`, a tuple of their number, they have an axis of their own before the outputs.
+    """
+    spatial_axes = range(len(sizes.kernel))
+    outputs = ["g", "o"] if groups else ["o"]
+    result = ["n", *(f"i{axis}" for axis in spatial_axes), *outputs]
+    terms = [*(f"r{axis}" for axis in spatial_axes), "c"]
+    channels, real_outputs = sizes.data[-1] // prod(groups), sizes.result[-1] // prod(groups)
     is_padded = sizes.filled != sizes.data
-    source = f"{'filled' if is_padded else 'x'}[vn, {read(sizes)}, vc]"
-    weights = (*sizes.kernel, sizes.data[-1], sizes.outputs)
-    kinds = "S" * len(result) + "R" * len(summed)
-    return graph_rewriting.parsed(f"""
+    channel = f"vg * {channels} + vc" if groups else "vc"
+    source = f"{'filled' if is_padded else 'x'}[vn, {data_indices(sizes)}, {channel}]"
+    sums = (*sizes.sums[:-1], *groups, sizes.outputs)
+    real_sums = (*sizes.result[:-1], *groups, real_outputs)
+    kinds, z = "S" * len(result) + "R" * len(terms), f"z[{join_names(result, 'v')}]"
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer({shape(sizes.data)}, "float32"),
-    w: T.Buffer({shape(weights)}, "float32"),
-    y: T.Buffer({shape(sizes.result)}, "float32"),
+    x: T.Buffer({buffer_shape(sizes.data)}, "float32"),
+    w: T.Buffer({buffer_shape((*sizes.kernel, channels, *groups, sizes.outputs))}, "float32"),
+    y: T.Buffer({buffer_shape(real_sums)}, "float32"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-{filling(sizes) if is_padded else ""}
-    z = T.sblock_alloc_buffer({shape(sizes.sums)}, "float32")
-    for {names(result + summed)} in T.grid{shape((*sizes.sums, *sizes.kernel, sizes.data[-1]))}:
+{padding_block(sizes) if is_padded else ""}
+    z = T.sblock_alloc_buffer({buffer_shape(sums)}, "float32")
+    for {join_names(result + terms)} in T.grid{buffer_shape((*sums, *sizes.kernel, channels))}:
         with T.sblock("sums"):
-            {names(result + summed, "v")} = T.axis.remap("{kinds}", [{names(result + summed)}])
+            {join_names(result + terms, "v")} = T.axis.remap("{kinds}", [{join_names(result + terms)}])
             with T.init():
-                z[{names(result, "v")}] = T.float32(0)
-            z[{names(result, "v")}] = z[{names(result, "v")}] + {source} * w[{names([*summed, "o"], "v")}]
-    for {names(result)} in T.grid{shape(sizes.result)}:
-        with T.sblock("taken"):
-            {names(result, "v")} = T.axis.remap("{"S" * len(result)}", [{names(result)}])
-            y[{names(result, "v")}] = z[{names(result, "v")}]
-""")
+                {z} = T.float32(0)
+            {z} = {z} + {source} * w[{join_names([*terms, *outputs], "v")}]
+{graph_rewriting.copy_result(real_sums)}""")
 
 
-def read(sizes: Sizes) -> str:
+def data_indices(sizes: Sizes) -> str:
     """Return the spatial indices of the data that a sum reads, as TVMScript."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
-    return ", ".join(f"{_scaled(f'vi{at}', out)} + {_scaled(f'vr{at}', tap)}" for at, (out, tap) in steps)
+    return ", ".join(
+        f"{_scaled(f'vi{axis}', stride)} + {_scaled(f'vr{axis}', dilation)}"
+        for axis, (stride, dilation) in steps
+    )
 
 
-def filling(sizes: Sizes) -> str:
+def padding_block(sizes: Sizes) -> str:
     """Return the block that copies the data between zeros, as TVMScript."""
-    axes = ["n", *(f"i{at}" for at in range(len(sizes.kernel))), "c"]
-    where, place = inside(sizes)
-    value = f"T.if_then_else({where}, x[vn, {place}, vc], T.float32(0))"
+    axes = ["n", *(f"i{axis}" for axis in range(len(sizes.kernel))), "c"]
+    condition, place = inside_condition(sizes)
+    value = f"T.if_then_else({condition}, x[vn, {place}, vc], T.float32(0))"
     return f"""
-    filled = T.sblock_alloc_buffer({shape(sizes.filled)}, "float32")
-    for {names(axes)} in T.grid{shape(sizes.filled)}:
+    filled = T.sblock_alloc_buffer({buffer_shape(sizes.filled)}, "float32")
+    for {join_names(axes)} in T.grid{buffer_shape(sizes.filled)}:
         with T.sblock("fill"):
-            {names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{names(axes)}])
-            filled[{names(axes, "v")}] = {value}
+            {join_names(axes, "v")} = T.axis.remap("{"S" * len(axes)}", [{join_names(axes)}])
+            filled[{join_names(axes, "v")}] = {value}
 """
 
 
-def inside(sizes: Sizes) -> tuple[str, str]:
+def inside_condition(sizes: Sizes) -> tuple[str, str]:
     """Return, as TVMScript, whether a padded index lies in the data, and its index there."""
-    within, indices = [], []
-    for at, (first, size) in enumerate(zip(sizes.before, sizes.data[1:-1], strict=True)):
-        within.append(f"{first} <= vi{at} and vi{at} < {first + size}")
-        indices.append(f"vi{at} - {first}" if first else f"vi{at}")
-    return " and ".join(within), ", ".join(indices)
+    conditions, indices = [], []
+    for axis, (first, size) in enumerate(zip(sizes.low_padding, sizes.data[1:-1], strict=True)):
+        conditions.append(f"{first} <= vi{axis} and vi{axis} < {first + size}")
+        indices.append(f"vi{axis} - {first}" if first else f"vi{axis}")
+    return " and ".join(conditions), ", ".join(indices)
 
 
-def names(axes: list[str], before: str = "") -> str:
-    """Join axis names with commas, each with the prefix `before`."""
-    return ", ".join(before + axis for axis in axes)
+def join_names(axes: list[str], prefix: str = "") -> str:
+    """Join axis names with commas, each with the prefix `prefix`."""
+    return ", ".join(prefix + axis for axis in axes)
 
 
 def _scaled(axis: str, step: int) -> str:
     return axis if step == 1 else f"{axis} * {step}"
 
 
-def shape(sizes: tuple[int, ...]) -> str:
+def buffer_shape(sizes: tuple[int, ...]) -> str:
     """Return sizes as the shape of a buffer in TVMScript."""
     return f"({graph_rewriting.numbers(sizes)})"

@@ -13,10 +13,14 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import (
+    OUT_ELEMENTWISE_FUSABLE,
+    has_known_sizes,
+    numbers,
+    parse_tvmscript,
+    sizes_of,
+)
 
 # Arithmetic operations that a processor does while it writes and reads one number.
 OPERATIONS_A_NUMBER = 40
@@ -24,7 +28,7 @@ OPERATIONS_A_NUMBER = 40
 
 @dataclass(frozen=True)
 class StridedAxis:
-    """One spatial dimension: its size, and how the kernel moves along it."""
+    """A spatial dimension: its size, and how the kernel moves along it."""
 
     size: int
     kernel: int
@@ -100,15 +104,15 @@ class Deconvolution:
     def margins(self) -> tuple[int, ...]:
         """Zeros around the inputs of a stride-1 convolution; negative values crop."""
         axes = self.high, self.wide
-        before = (axis.kernel - 1 - axis.cut for axis in axes)
-        return *before, *(axis.result + axis.cut - axis.size for axis in axes)
+        low_margins = (axis.kernel - 1 - axis.cut for axis in axes)
+        return *low_margins, *(axis.result + axis.cut - axis.size for axis in axes)
 
     @property
-    def strided(self) -> bool:
+    def is_strided(self) -> bool:
         return max(self.high.stride, self.wide.stride) > 1
 
     @property
-    def whole(self) -> bool:
+    def has_equal_images(self) -> bool:
         """True if all interleaved images have the same size."""
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
@@ -116,7 +120,7 @@ class Deconvolution:
         """Return whether to interleave: images fill vectors, and padding costs little."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
-        return self.strided and self.whole and (self.groups > 1 or cheap)
+        return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)
 
 
 INJECTIVE = 2  # TVM's pattern kind
@@ -129,7 +133,7 @@ def images_function(sizes: Deconvolution, weights: tuple[int, ...], dtype: str) 
     column = f"vj + (vb + {wide.cut}) // {wide.stride} + {wide.first} + vs"
     channel = f"vo // {sizes.outputs // sizes.groups} * {channels} + vc" if sizes.groups > 1 else "vc"
     extents = *sizes.images, high.taps, wide.taps, channels
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(sizes.data)}), "{dtype}"),
@@ -152,9 +156,16 @@ def sums_function(sizes: Deconvolution, dtype: str) -> Any:
     """Build the function that sums up the products that belong to each result."""
     high, wide = sizes.high, sizes.wide
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
-    terms = " + ".join(_term(sizes, *tap, dtype) for tap in taps)
+    terms = []
+    for down, across in taps:  # one tap's product each; zero outside the image and the kernel
+        row, weight_row, row_conditions = _tap(high, "vi", down)
+        column, weight_column, column_conditions = _tap(wide, "vj", across)
+        place = f"({weight_row} * {wide.kernel} + {weight_column}) * {sizes.outputs} + vo"
+        value = f"x[vn, {row}, {column}, {place}]"
+        conditions = " and ".join([*row_conditions, *column_conditions])
+        terms.append(f"T.Select({conditions}, {value}, T.{dtype}(0))")
     products = sizes.batch, high.size, wide.size, high.kernel * wide.kernel * sizes.outputs
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(products)}), "{dtype}"),
@@ -164,17 +175,8 @@ def main(
     for n, i, j, o in T.grid({numbers(sizes.result)}):
         with T.sblock("sums"):
             vn, vi, vj, vo = T.axis.remap("SSSS", [n, i, j, o])
-            y[vn, vi, vj, vo] = {terms}
+            y[vn, vi, vj, vo] = {" + ".join(terms)}
 """)
-
-
-def _term(sizes: Deconvolution, down: int, across: int, dtype: str) -> str:
-    """Return one tap's product as TVMScript; zero outside the image and the kernel."""
-    row, weight_row, rows = _tap(sizes.high, "vi", down)
-    column, weight_column, columns = _tap(sizes.wide, "vj", across)
-    place = f"({weight_row} * {sizes.wide.kernel} + {weight_column}) * {sizes.outputs} + vo"
-    value, conditions = f"x[vn, {row}, {column}, {place}]", " and ".join([*rows, *columns])
-    return f"T.Select({conditions}, {value}, T.{dtype}(0))" if conditions else value
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
@@ -204,25 +206,27 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
     dtype, any_size = "", True
-    must, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
+    is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
         """Return how to compute the call and its sizes; None to restore TVM's layout."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
-        if not known(call) or not g.is_constant(call.args[1]):
+        if not has_known_sizes(call) or not g.is_constant(call.args[1]):
             return None
-        attrs, (batch, *size, inputs), (_, *result, outputs) = (
-            call.attrs,
-            *map(sizes_of, (call.args[0], call)),
-        )
+        attrs = call.attrs
+        batch, *size, inputs = sizes_of(call.args[0])
+        _, *result, outputs = sizes_of(call)
         kernel = sizes_of(call.args[1])[:-2]
         steps = zip(size, kernel, attrs.strides, attrs.dilation, attrs.padding, result, strict=False)
         axes = [StridedAxis(n, (k - 1) * int(d) + 1, int(s), int(p), r) for n, k, s, d, p, r in steps]
         high, wide = axes if len(axes) == 2 else (StridedAxis(1, 1, 1, 0, 1), *axes)
         sizes = Deconvolution(batch, inputs, outputs, int(attrs.groups), high, wide)
-        way = _cheapest_way(sizes, g.lanes)
-        return None if way is None else (way, sizes)
+        if sizes.interleaves(g.lanes):
+            return _interleaved, sizes
+        if sizes.is_strided:
+            return (_products_and_sums, sizes) if sizes.groups == 1 else None
+        return (_flipped_convolution, sizes) if min(sizes.margins) >= 0 else None
 
     def rewrite(self, call: Any, facts: tuple[Way, Deconvolution] | None, g: Graph) -> Any:
         if facts is None:
@@ -233,22 +237,18 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
                 for name in ("strides", "padding", "output_padding", "dilation", "groups")
             }
             operator = relax.op.nn.conv1d_transpose if call.ty.ndim == 3 else relax.op.nn.conv2d_transpose
-            first = relax.op.permute_dims(call.args[0], data), relax.op.permute_dims(call.args[1], weights)
-            result = operator(*first, **attrs, data_layout=layouts[0], kernel_layout=layouts[1])
+            result = operator(
+                relax.op.permute_dims(call.args[0], data),
+                relax.op.permute_dims(call.args[1], weights),
+                **attrs,
+                data_layout=layouts[0],
+                kernel_layout=layouts[1],
+            )
             return relax.op.permute_dims(result, back)
         way, sizes = facts
         result = way(call, sizes, g)
         direct = call.ty.ndim == 4 and way is not _interleaved
         return result if direct else relax.op.reshape(result, sizes_of(call))
-
-
-def _cheapest_way(sizes: Deconvolution, lanes: int) -> Way | None:
-    """Return the cheapest way to compute the convolution; None to leave it to TVM."""
-    if sizes.interleaves(lanes):
-        return _interleaved
-    if sizes.strided:
-        return _summed if sizes.groups == 1 else None
-    return _convolution if min(sizes.margins) >= 0 else None
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
@@ -267,7 +267,7 @@ def _data(call: Any) -> Any:
     return call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
 
 
-def _convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
+def _flipped_convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
     """Compute it as a plain convolution with flipped weights; for stride 1."""
     flipped = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
     return relax.op.nn.conv2d(_data(call), flipped, padding=sizes.margins, groups=sizes.groups, **_LAST)
@@ -276,15 +276,15 @@ def _convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
 def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     high, wide = sizes.high, sizes.wide
     margins = 0, 0, *high.margins, *wide.margins, 0, 0
-    around = relax.op.nn.pad(_data(call), margins) if any(margins) else _data(call)
+    padded_data = relax.op.nn.pad(_data(call), margins) if any(margins) else _data(call)
     split = wide.weights(high.weights(_kernels(call, sizes), 0), 2).swapaxes(1, 2)
     function = images_function(sizes, split.shape, str(split.dtype))
-    arguments = [around, relax.const(np.ascontiguousarray(split))]
+    arguments = [padded_data, relax.const(np.ascontiguousarray(split))]
     result = relax.TensorType(sizes.images, str(split.dtype))
     return g.call_function("transposed_conv2d", function, arguments, result)
 
 
-def _summed(call: Any, sizes: Deconvolution, g: Graph) -> Any:
+def _products_and_sums(call: Any, sizes: Deconvolution, g: Graph) -> Any:
     """Multiply each input by each weight, then sum up the products of each result."""
     kernels = _kernels(call, sizes)
     pointwise = np.ascontiguousarray(kernels.transpose(2, 0, 1, 3)).reshape(1, 1, sizes.inputs, -1)

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import convolution, sizes_of
-from graphc.core.reporting_pass import Leave
 
 LAYOUTS = {
     "relax.nn.conv1d": ("NCW", "OIW"),
@@ -22,32 +20,32 @@ LAYOUTS = {
 
 @dataclass(frozen=True)
 class PaddedAxis:
-    """One spatial dimension of the data, and the kernel's taps and padding along it."""
+    """A spatial dimension of the data, and the kernel's taps and padding along it."""
 
     size: int
     taps: int
     dilation: int
-    before: int
-    after: int
+    low_padding: int
+    high_padding: int
     last: int  # index that the first tap reads at the last result
 
     @property
-    def kept(self) -> "PaddedAxis":
+    def trimmed(self) -> "PaddedAxis":
         """The axis with only the taps between the first and last that read data."""
         reach = [
             tap
             for tap in range(self.taps)
-            if self.last + tap * self.dilation >= self.before
-            and tap * self.dilation < self.before + self.size
+            if self.last + tap * self.dilation >= self.low_padding
+            and tap * self.dilation < self.low_padding + self.size
         ]
         if not reach:
             return self
-        before = self.before - reach[0] * self.dilation
-        after = self.after - (self.taps - 1 - reach[-1]) * self.dilation
-        if min(before, after) < 0:
+        low_padding = self.low_padding - reach[0] * self.dilation
+        high_padding = self.high_padding - (self.taps - 1 - reach[-1]) * self.dilation
+        if min(low_padding, high_padding) < 0:
             return self
         taps = reach[-1] - reach[0] + 1
-        return PaddedAxis(self.size, taps, self.dilation, before, after, self.last)
+        return PaddedAxis(self.size, taps, self.dilation, low_padding, high_padding, self.last)
 
 
 class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
@@ -64,32 +62,32 @@ class TrimWeightsOnPadding(Pass[list[PaddedAxis]]):
             raise Leave("its weights are computed")
         sizes, kernel, result = (sizes_of(value)[2:] for value in (*call.args, call))
         padding, count = [*map(int, call.attrs.padding)], len(result)
-        strides, dilation = ([*map(int, each)] for each in (call.attrs.strides, call.attrs.dilation))
+        strides, dilation = ([*map(int, numbers)] for numbers in (call.attrs.strides, call.attrs.dilation))
         axes = [
             PaddedAxis(
-                sizes[at],
-                kernel[at],
-                dilation[at],
-                padding[at],
-                padding[count + at],
-                (result[at] - 1) * strides[at],
+                size=sizes[dim],
+                taps=kernel[dim],
+                dilation=dilation[dim],
+                low_padding=padding[dim],
+                high_padding=padding[count + dim],
+                last=(result[dim] - 1) * strides[dim],
             )
-            for at in range(count)
+            for dim in range(count)
         ]
-        if all(axis.kept == axis for axis in axes):
+        if all(axis.trimmed == axis for axis in axes):
             raise Leave("its weights reach the data")
         return axes
 
     def rewrite(self, call: Any, facts: list[PaddedAxis], g: Graph) -> Any:
-        trimmed = [axis.kept for axis in facts]
-        pairs = zip(facts, trimmed, strict=True)
-        begins = [(old.before - new.before) // old.dilation for old, new in pairs]
-        places = (slice(low, low + axis.taps) for low, axis in zip(begins, trimmed, strict=True))
+        axes = [axis.trimmed for axis in facts]
+        pairs = zip(facts, axes, strict=True)
+        begins = [(old.low_padding - new.low_padding) // old.dilation for old, new in pairs]
+        places = (slice(low, low + axis.taps) for low, axis in zip(begins, axes, strict=True))
         weights = g.array(call.args[1])
         return convolution(
             call,
             call.args[0],
             g.constant(np.ascontiguousarray(weights[(..., *places)])),
-            padding=[*(axis.before for axis in trimmed), *(axis.after for axis in trimmed)],
-            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in trimmed],
+            padding=[*(axis.low_padding for axis in axes), *(axis.high_padding for axis in axes)],
+            dilation=[axis.dilation if axis.taps > 1 else 1 for axis in axes],
         )

@@ -13,12 +13,12 @@ from tvm import relax
 _op = relax.op
 
 
-def _number(value: float, like: Any) -> Any:
-    return relax.const(value, like.ty.dtype)
+def _number(value: float, tensor: Any) -> Any:
+    return relax.const(value, tensor.ty.dtype)
 
 
-def _between(x: Any, least: float, most: float) -> Any:
-    return _op.minimum(_number(most, x), _op.maximum(_number(least, x), x))
+def _between(x: Any, low: float, high: float) -> Any:
+    return _op.minimum(_number(high, x), _op.maximum(_number(low, x), x))
 
 
 def _hard_swish(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
@@ -42,6 +42,11 @@ def _exponential(x: Any, height: float, width: float) -> Any:
     return _op.add(_op.maximum(_number(0, x), x), _op.multiply(curve, _number(height, x)))
 
 
+def _celu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
+    alpha = float(attrs.get("alpha", 1.0))
+    return _exponential(inputs[0], alpha, alpha)
+
+
 def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
     alpha = float(attrs.get("alpha", 1.67326319217681884765625))
     gamma = float(attrs.get("gamma", 1.05070102214813232421875))
@@ -62,17 +67,17 @@ def _thresholded_relu(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
     (x,) = inputs
     edge, bias = (float(attrs.get(name, value)) for name, value in (("lambd", 0.5), ("bias", 0.0)))
-    above, below = _number(edge, x), _number(-edge, x)
-    high = builder.normalize(_op.subtract(_op.maximum(x, above), _number(bias, x)))
-    low = builder.normalize(_op.add(_op.minimum(x, below), _number(bias, x)))
-    return _op.add(_where(_op.greater(x, above), high), _where(_op.less(x, below), low))
+    upper_edge, lower_edge = _number(edge, x), _number(-edge, x)
+    high = builder.normalize(_op.subtract(_op.maximum(x, upper_edge), _number(bias, x)))
+    low = builder.normalize(_op.add(_op.minimum(x, lower_edge), _number(bias, x)))
+    return _op.add(_where(_op.greater(x, upper_edge), high), _where(_op.less(x, lower_edge), low))
 
 
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
     """Return a converter that combines the operands from left to right."""
 
     def convert(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
-        return reduce(lambda one, two: builder.normalize(operator(one, two)), inputs)
+        return reduce(lambda left, right: builder.normalize(operator(left, right)), inputs)
 
     return convert
 
@@ -83,7 +88,7 @@ def _mean(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 CONVERTERS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
-    "Celu": lambda _, inputs, attrs, __: _exponential(inputs[0], *2 * (float(attrs.get("alpha", 1.0)),)),
+    "Celu": _celu,
     "Elu": lambda _, inputs, attrs, __: _exponential(inputs[0], float(attrs.get("alpha", 1.0)), 1.0),
     "HardSigmoid": _hard_sigmoid,
     "HardSwish": _hard_swish,

@@ -7,7 +7,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from graphc.convert.node_inputs import array_of, padded
+from graphc.convert.node_inputs import constant_array, first_inputs
 from graphc.core import vector_lanes
 from graphc.rnn import scan_function
 
@@ -17,38 +17,52 @@ _SEQUENCE_LENGTHS, _INITIAL, _PEEPHOLES = 4, 5, 7
 
 
 def _convert(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    data, *rest = padded(inputs, _PEEPHOLES + 1)
-    weights, recurrent, bias = (array_of(value, params) for value in rest[:3])
-    if weights is None or recurrent is None or (rest[2] is not None and bias is None):
+    inputs = first_inputs(inputs, _PEEPHOLES + 1)
+    data = inputs[0]
+    weights, recurrent, bias = (constant_array(value, params) for value in inputs[1:4])
+    if weights is None or recurrent is None or (inputs[3] is not None and bias is None):
         raise ValueError(f"its {kind} computes its weights")
     scan = _scan(kind, data, recurrent, attrs)
-    lengths = array_of(rest[_SEQUENCE_LENGTHS - 1], params)
+    lengths = constant_array(inputs[_SEQUENCE_LENGTHS], params)
     functions = _activations(attrs, scan.kind, len(scan.backwards))
     defaults = _PLAIN[scan.kind] * len(scan.backwards)
-    ragged = rest[_SEQUENCE_LENGTHS - 1] is not None and (lengths is None or np.any(lengths != scan.steps))
+    has_lengths = inputs[_SEQUENCE_LENGTHS] is not None
+    is_ragged = has_lengths and (lengths is None or np.any(lengths != scan.steps))
     unsupported = {
-        "activations " + ", ".join(functions): functions != defaults and not scan.rectified,
+        "activations " + ", ".join(functions): functions != defaults and not scan.is_rectified,
         "a clip": bool(attrs.get("clip")),
         "an input gate coupled to forgetting": bool(attrs.get("input_forget")),
-        "peepholes": rest[_PEEPHOLES - 1] is not None,
-        "sequences of different lengths": bool(ragged),
+        "peepholes": inputs[_PEEPHOLES] is not None,
+        "sequences of different lengths": bool(is_ragged),
     }
-    if wrong := [what for what, has in unsupported.items() if has]:
+    if wrong := [feature for feature, is_used in unsupported.items() if is_used]:
         raise ValueError(f"its {scan.kind} has {wrong[0]}")
     if bias is None:
-        bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.hidden), "float32")
-    own, states = np.split(bias[:, :, None], 2, axis=1)
-    packed = np.moveaxis(scan.pack(recurrent), 0, 2)  # order of axes: directions, parts, states, sums, lanes
-    factors = [_gates(builder, scan, data, weights, own, states)]
-    factors.append(relax.const(np.ascontiguousarray(packed, dtype="float32")))
+        bias = np.zeros((len(scan.backwards), 2 * scan.gates * scan.units), "float32")
+    input_bias, state_bias = np.split(bias[:, :, None], 2, axis=1)
+
+    # The inputs' contribution to all gates, for all steps at once.
+    offsets = scan.pack(input_bias) + scan.pack(state_bias)
+    if scan.kind == "GRU" and scan.resets_late:  # the scan adds the hidden gate's bias
+        offsets[..., 2 :: scan.gates, :] -= scan.pack(state_bias)[..., 2 :: scan.gates, :]
+    width = int(data.ty.shape[-1])
+    rows = relax.op.reshape(data, (scan.steps * scan.batch, width))
+    input_weights = scan.pack(weights).reshape(width, -1).astype("float32")
+    product = relax.op.matmul(rows, relax.const(input_weights))
+    total = relax.op.add(product, relax.const(offsets.reshape(-1).astype("float32")))
+    factors = [builder.emit(relax.op.reshape(total, scan.shapes["X"]))]
+
+    # Axes: directions, parts, states, sums, lanes.
+    state_weights = np.moveaxis(scan.pack(recurrent), 0, 2)
+    factors.append(relax.const(np.ascontiguousarray(state_weights, dtype="float32")))
     zeros = relax.const(np.zeros(scan.shapes["H"], "float32"))
-    factors += [zeros if value is None else value for value in rest[_INITIAL - 1 :][: _STATES[kind]]]
+    factors += [zeros if value is None else value for value in inputs[_INITIAL:][: _STATES[kind]]]
     if kind == "GRU":
-        factors.append(relax.const(scan.pack(states)[0].astype("float32")))
+        factors.append(relax.const(scan.pack(state_bias)[0].astype("float32")))
     result = [relax.TensorType(shape, "float32") for shape in scan.results.values()]
-    named = builder.add_func(scan_function.function(scan), f"{kind.lower()}_scan")
-    results = builder.emit(relax.call_tir(named, factors, result))
-    return relax.Tuple([builder.emit(relax.TupleGetItem(results, at)) for at in range(len(result))])
+    function = builder.add_func(scan_function.build_function(scan), f"{kind.lower()}_scan")
+    results = builder.emit(relax.call_tir(function, factors, result))
+    return relax.Tuple([builder.emit(relax.TupleGetItem(results, index)) for index in range(len(result))])
 
 
 def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
@@ -60,10 +74,18 @@ def _scan(kind: str, data: Any, recurrent: Any, attrs: Any) -> Any:
     steps, batch, _ = map(int, shape)
     direction = _word(attrs.get("direction", b"forward"))
     backwards = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}[direction]
-    late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
-    rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
-    hidden = int(recurrent.shape[-1])
-    return scan_function.Scan(kind, steps, batch, hidden, backwards, vector_lanes.lanes(), late, rectified)
+    resets_late = kind != "GRU" or bool(attrs.get("linear_before_reset", 0))
+    is_rectified = kind == "RNN" and set(_activations(attrs, kind, len(backwards))) == {"relu"}
+    return scan_function.Scan(
+        kind,
+        steps=steps,
+        batch=batch,
+        units=int(recurrent.shape[-1]),
+        backwards=backwards,
+        lanes=vector_lanes.lanes(),
+        resets_late=resets_late,
+        is_rectified=is_rectified,
+    )
 
 
 def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:
@@ -72,19 +94,6 @@ def _activations(attrs: Any, kind: str, directions: int) -> tuple[str, ...]:
 
 def _word(value: Any) -> str:
     return (value.decode() if isinstance(value, bytes) else str(value)).lower()
-
-
-def _gates(builder: Any, scan: Any, data: Any, weights: Any, own: Any, states: Any) -> Any:
-    """Compute the inputs' contribution to all gates, for all steps at once."""
-    inputs, adds_later = int(data.ty.shape[-1]), scan.kind == "GRU" and scan.late
-    offsets = scan.pack(own) + scan.pack(states)
-    if adds_later:
-        offsets[..., 2 :: scan.gates, :] -= scan.pack(states)[..., 2 :: scan.gates, :]
-    flat = relax.op.reshape(data, (scan.steps * scan.batch, inputs))
-    packed = scan.pack(weights).reshape(inputs, -1).astype("float32")
-    product = relax.op.matmul(flat, relax.const(packed))
-    total = relax.op.add(product, relax.const(offsets.reshape(-1).astype("float32")))
-    return builder.emit(relax.op.reshape(total, scan.shapes["X"]))
 
 
 CONVERTERS = {kind: partial(_convert, kind) for kind in _PLAIN}

@@ -1,7 +1,8 @@
 """Convert quantised operators to float operators between dequantize and quantize.
 
 `relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Operators with
-integer results become products of integers directly.
+integer results become products of integers directly. Weights of 8 or 4 bits with a scale per
+block are decoded by arithmetic on constants, which KeepBlockQuantizedWeights matches later.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +13,116 @@ import numpy as np
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import import_block_quantized_weights
-from graphc.convert.node_inputs import array_of, padded
+from graphc.convert.node_inputs import constant_array, first_inputs
+
+_BYTE = 8
+_NIBBLE = 4
+
+
+def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
+    """Decode bytes with a scale and zero point per block. Raises ValueError if uneven."""
+    size, blocks = data.shape[axis], scale.shape[axis]
+    block = -(-size // blocks)
+    if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
+        raise ValueError("its blocks are not of one size")
+    op, cut = relax.op, (*data.shape[:axis], blocks, block, *data.shape[axis + 1 :])
+    spread = (*scale.shape[: axis + 1], 1, *scale.shape[axis + 1 :])
+    numbers = builder.emit(op.astype(relax.const(np.ascontiguousarray(data).reshape(cut)), "float32"))
+    if zero is not None and zero.any():
+        numbers = builder.emit(op.subtract(numbers, relax.const(zero.astype("float32").reshape(spread))))
+    numbers = builder.emit(op.multiply(numbers, relax.const(scale.astype("float32").reshape(spread))))
+    return builder.emit(op.reshape(numbers, data.shape))
+
+
+def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    """Convert a blocked DequantizeLinear. Raises ValueError unless its inputs are constant."""
+    data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
+    if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
+        raise ValueError("it decodes blocks of what is computed: only constants have blocks")
+    axis, block = int(attrs.get("axis", 1)) % data.ndim, int(attrs["block_size"])
+    padding = scale.shape[axis] * block - data.shape[axis]
+    padded_data = np.pad(data, [(0, padding if dim == axis else 0) for dim in range(data.ndim)])
+    numbers = decode_blocks(builder, padded_data, scale, zero, axis)
+    if not padding:
+        return numbers
+    return builder.emit(relax.op.strided_slice(numbers, [axis], [0], [data.shape[axis]]))
+
+
+def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    """Convert MatMulNBits. Raises ValueError unless weights are constant, of 4 or 8 bits."""
+    x, *constants = first_inputs(inputs, 6)
+    values = [constant_array(value, params) for value in constants]
+    if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
+        raise ValueError("its weights are not constant")
+    weights, scale, zero, order, bias = values
+    if weights is None or scale is None:
+        raise ValueError("its weights are not constant")
+    bits, block = int(attrs.get("bits", _NIBBLE)), int(attrs["block_size"])
+    outputs, inputs_ = int(attrs["N"]), int(attrs["K"])
+    blocks = -(-inputs_ // block)
+    if bits not in (_NIBBLE, _BYTE):
+        raise ValueError(f"its weights are of {bits} bits: 4 and 8 are taken")
+    if order is not None and not np.array_equal(order.ravel()[:inputs_], np.arange(inputs_) // block):
+        raise ValueError("its weights are in another order (g_idx): quantise the model without")
+    numbers = _unpacked(weights.reshape(outputs, -1), bits, blocks * block)
+    numbers = np.ascontiguousarray(numbers.reshape(outputs, blocks * block).T)
+    scale = scale.reshape(outputs, blocks).T
+    # Zero points are packed like weights, or are floats.
+    if zero is None:
+        zero = np.full((outputs, blocks), 1 << (bits - 1), "float32")
+    elif zero.dtype.kind == "u":
+        zero = _unpacked(zero.reshape(outputs, -1), bits, blocks)
+    zero = zero.reshape(outputs, blocks).T
+    padding = blocks * block - inputs_
+    dtype = str(x.ty.dtype)
+    if padding:
+        x = builder.emit(relax.op.nn.pad(x, (*[0] * (2 * int(x.ty.ndim) - 1), padding)))
+    if dtype != "float32":
+        x = builder.emit(relax.op.astype(x, "float32"))
+    result = builder.emit(relax.op.matmul(x, decode_blocks(builder, numbers, scale, zero, 0)))
+    if bias is not None:
+        result = builder.emit(relax.op.add(result, relax.const(bias.astype("float32"))))
+    return result if dtype == "float32" else builder.emit(relax.op.astype(result, dtype))
+
+
+def _unpacked(rows: Any, bits: int, count: int) -> Any:
+    """Return the first `count` numbers in each row; 4-bit numbers begin with the lower half."""
+    if bits == _BYTE:
+        return rows[:, :count]
+    return _halves(rows)[:, :count]
+
+
+def _halves(numbers: Any) -> Any:
+    """Split each byte into two numbers, adjacent along the last axis."""
+    return np.stack([numbers & 0xF, numbers >> _NIBBLE], -1).reshape(*numbers.shape[:-1], -1)
+
+
+def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
+    """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
+    data, indices, scale, zero = first_inputs(inputs, 4)
+    table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
+    bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
+    if table is None or scales is None or (zeros is None and zero is not None):
+        raise ValueError("its table is not constant")
+    size = scales.shape[axis] * int(attrs.get("block_size", 128))
+    is_packed = bits == _NIBBLE and size == 2 * table.shape[axis]  # 4-bit types may also come as bytes
+    if is_packed:
+        table = _halves(table)
+        zeros = None if zeros is None else _halves(zeros)[..., : scales.shape[-1]]
+    if size != table.shape[axis]:
+        raise ValueError("its blocks are not of one size")
+    if zeros is None and (is_packed or bits == _BYTE):
+        zeros = np.full(scales.shape, 1 << (bits - 1), "float32")
+    rows = decode_blocks(builder, table, scales, zeros, axis % table.ndim)
+    return builder.emit(relax.op.take(rows, indices, int(attrs.get("gather_axis", 0))))
+
 
 _NEWEST = 99  # opset whose converters also accept older forms
 _AFTER_ZERO_POINT = "int16"  # holds a byte minus its zero point
 
 
 class Node:
-    """One node during conversion, with access to its constants as arrays."""
+    """A node during conversion, with access to its constants as arrays."""
 
     def __init__(self, builder: Any, attrs: Any, params: Any) -> None:
         self.builder, self.attrs, self.params = builder, dict(attrs), params
@@ -31,9 +133,9 @@ class Node:
         return self.builder.emit(call)
 
     def array(self, value: Any) -> Any | None:
-        return array_of(value, self.params)
+        return constant_array(value, self.params)
 
-    def converted(self, kind: str, inputs: Sequence[Any]) -> Any:
+    def convert(self, kind: str, inputs: Sequence[Any]) -> Any:
         """Convert the inputs by the importer's converter for the float operator `kind`."""
         convert = onnx_frontend._get_convert_map()[kind].get_converter(_NEWEST)
         result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
@@ -46,26 +148,26 @@ class Node:
             return relax.const(array.reshape(()) if array.size == 1 else array)
         return value
 
-    def decoded(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
+    def dequantize(self, data: Any, scale: Any, zero: Any, axis: int = 0) -> Any:
         scale = self.scalar(scale)
         zero = relax.const(np.zeros((), _type(data))) if zero is None else self.scalar(zero)
         return self.emit(_coded(relax.op.dequantize, data, scale, zero, axis, "float32"))
 
-    def encoded(self, data: Any, scale: Any, zero: Any) -> Any:
+    def quantize(self, data: Any, scale: Any, zero: Any) -> Any:
         zero = relax.const(np.zeros((), "uint8")) if zero is None else self.scalar(zero)
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
-    def shifted(self, data: Any, zero: Any, *, column: bool = False) -> Any:
+    def subtract_zero_point(self, data: Any, zero: Any, *, is_column: bool = False) -> Any:
         """Subtract the zero point from bytes: a scalar, or one per row or column."""
         zeros, values = self.array(zero), self.array(data)
         if zero is None or (zeros is not None and not zeros.any()):
             return data
         if zeros is not None and values is not None:
-            difference = values.astype("int16") - _broadcastable(zeros, column)
+            difference = values.astype("int16") - _broadcastable(zeros, is_column)
             fits = difference.min(initial=0) >= -128 and difference.max(initial=0) <= 127
             return relax.const(difference.astype("int8") if fits else difference)
         if zeros is not None:
-            zero = relax.const(_broadcastable(zeros, column))
+            zero = relax.const(_broadcastable(zeros, is_column))
         wide = (self.emit(relax.op.astype(value, _AFTER_ZERO_POINT)) for value in (data, zero))
         return self.emit(relax.op.subtract(*wide))
 
@@ -80,10 +182,10 @@ def _type(value: Any) -> str:
     return str(value.ty.dtype)
 
 
-def _broadcastable(zero: Any, column: bool) -> Any:
+def _broadcastable(zero: Any, is_column: bool) -> Any:
     """Reshape zero points as int16 to broadcast along rows, or along columns if asked."""
     steps = zero.astype("int16")
-    if zero.ndim == 1 < zero.size and not column:
+    if zero.ndim == 1 < zero.size and not is_column:
         return steps[:, None]
     return steps.reshape(() if zero.size == 1 else zero.shape)
 
@@ -92,8 +194,8 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
     """Convert QuantizeLinear and DequantizeLinear: by our converter if blocked, else TVM's."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
-        return import_block_quantized_weights.dequantize(builder, inputs, node.attrs, params)
-    data, scale, zero = padded(inputs, 3)
+        return dequantize(builder, inputs, node.attrs, params)
+    data, scale, zero = first_inputs(inputs, 3)
     scale, zero = node.scalar(scale), None if zero is None else node.scalar(zero)
     node.attrs.setdefault("axis", axis)
     if not scale.ty.ndim:
@@ -101,7 +203,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
     elif zero is None:
         dtype = _type(data) if kind == "DequantizeLinear" else "uint8"
         zero = relax.const(np.zeros([int(size) for size in scale.ty.shape], dtype))
-    convert = onnx_frontend._untaught_convert_map()[kind].get_converter(_NEWEST)
+    convert = onnx_frontend._original_convert_map()[kind].get_converter(_NEWEST)
     return convert(builder, onnx_frontend.onnx_input([data, scale, zero]), node.attrs, params)
 
 
@@ -112,11 +214,11 @@ def _dynamic(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _measured(node: Node, data: Any) -> tuple[Any, Any, Any]:
     emit, op, number = node.emit, relax.op, partial(relax.const, dtype="float32")
-    most = emit(op.maximum(emit(op.max(data)), number(0.0)))
-    least = emit(op.minimum(emit(op.min(data)), number(0.0)))
-    span = emit(op.divide(emit(op.subtract(most, least)), number(255.0)))
+    high = emit(op.maximum(emit(op.max(data)), number(0.0)))
+    low = emit(op.minimum(emit(op.min(data)), number(0.0)))
+    span = emit(op.divide(emit(op.subtract(high, low)), number(255.0)))
     scale = emit(op.where(emit(op.equal(span, number(0.0))), number(1.0), span))
-    zero = emit(op.round(emit(op.divide(emit(op.negative(least)), scale))))
+    zero = emit(op.round(emit(op.divide(emit(op.negative(low)), scale))))
     quantized = emit(op.add(emit(op.round(emit(op.divide(data, scale)))), zero))
     return _byte(node, quantized), scale, _byte(node, zero)
 
@@ -128,11 +230,11 @@ def _byte(node: Node, value: Any) -> Any:
 def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QLinearConv; its bias is stored in the scale of the sums."""
     node = Node(builder, attrs, params)
-    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = padded(inputs, 9)
-    factors = [node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero)]
+    x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = first_inputs(inputs, 9)
+    factors = [node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero)]
     if bias is not None:
-        factors.append(node.decoded(bias, relax.const(_product(node, x_scale, w_scale)), None))
-    return node.encoded(node.converted("Conv", factors), y_scale, y_zero)
+        factors.append(node.dequantize(bias, relax.const(_product(node, x_scale, w_scale)), None))
+    return node.quantize(node.convert("Conv", factors), y_scale, y_zero)
 
 
 def _product(node: Node, *scales: Any) -> Any:
@@ -147,9 +249,9 @@ def _product(node: Node, *scales: Any) -> Any:
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QLinearMatMul: one scale per tensor, or one per column of the weights."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = padded(inputs, 8)
-    factors = node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, _last(b))
-    return node.encoded(node.emit(relax.op.matmul(*factors)), y_scale, y_zero)
+    a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = first_inputs(inputs, 8)
+    left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last(b))
+    return node.quantize(node.emit(relax.op.matmul(left, right)), y_scale, y_zero)
 
 
 def _last(value: Any) -> int:
@@ -159,74 +261,73 @@ def _last(value: Any) -> int:
 def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QGemm; without a scale for the output its result is float."""
     node = Node(builder, attrs, params)
-    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = padded(inputs, 9)
+    a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = first_inputs(inputs, 9)
     alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
-    factors = [node.decoded(a, a_scale, a_zero), node.decoded(b, b_scale, b_zero, across)]
+    factors = [node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, across)]
     if c is not None:
         scale = _product(node, a_scale, b_scale) * np.float32(alpha)
-        factors.append(node.decoded(c, relax.const(scale), None, _last(c)))
-    result = node.converted("Gemm", factors)
-    return result if y_scale is None else node.encoded(result, y_scale, y_zero)
+        factors.append(node.dequantize(c, relax.const(scale), None, _last(c)))
+    result = node.convert("Gemm", factors)
+    return result if y_scale is None else node.quantize(result, y_scale, y_zero)
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert unary QLinear operators: data, its scale and zero point, and the output's."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
-    x, x_scale, x_zero, y_scale, y_zero = padded(inputs, 5)
-    return node.encoded(node.converted(kind, [node.decoded(x, x_scale, x_zero)]), y_scale, y_zero)
+    x, x_scale, x_zero, y_scale, y_zero = first_inputs(inputs, 5)
+    return node.quantize(node.convert(kind, [node.dequantize(x, x_scale, x_zero)]), y_scale, y_zero)
 
 
 def _of_two(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    parameters = padded(inputs, 8)
-    factors = node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
-    return node.encoded(node.converted(kind, factors), *parameters[6:])
+    parameters = first_inputs(inputs, 8)
+    factors = node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
+    return node.quantize(node.convert(kind, factors), *parameters[6:])
 
 
 def _concat(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    scale, zero, *rest = padded(inputs, len(inputs))
-    parts = [node.decoded(*rest[at : at + 3]) for at in range(0, len(rest), 3)]
-    return node.encoded(node.converted("Concat", parts), scale, zero)
+    scale, zero, *triples = first_inputs(inputs, len(inputs))
+    parts = [node.dequantize(*triples[start : start + 3]) for start in range(0, len(triples), 3)]
+    return node.quantize(node.convert("Concat", parts), scale, zero)
 
 
 def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     node = Node(builder, attrs, params)
-    condition, *parameters = padded(inputs, 9)
-    factors = condition, node.decoded(*parameters[:3]), node.decoded(*parameters[3:6])
-    return node.encoded(node.converted("Where", factors), *parameters[6:])
+    condition, *parameters = first_inputs(inputs, 9)
+    factors = condition, node.dequantize(*parameters[:3]), node.dequantize(*parameters[3:6])
+    return node.quantize(node.convert("Where", factors), *parameters[6:])
 
 
 def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulInteger: a 32-bit sum of products of integers."""
-    return _integers(Node(builder, attrs, params), *padded(inputs, 4))
+    return _integers(Node(builder, attrs, params), *first_inputs(inputs, 4))
 
 
 def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
-    factors = node.shifted(a, a_zero), node.shifted(b, b_zero, column=True)
-    return node.emit(relax.op.matmul(*factors, out_dtype="int32"))
+    left, right = node.subtract_zero_point(a, a_zero), node.subtract_zero_point(b, b_zero, is_column=True)
+    return node.emit(relax.op.matmul(left, right, out_dtype="int32"))
 
 
 def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert ConvInteger in int32, since TVM's convolution sums in the type of its factors."""
     node = Node(builder, attrs, params)
-    x, w, x_zero, w_zero = padded(inputs, 4)
-    factors = node.shifted(x, x_zero), node.shifted(w, _along_outputs(node, w, w_zero))
-    return node.converted("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
-
-
-def _along_outputs(node: Node, weights: Any, zero: Any) -> Any:
-    """Reshape zero points of a convolution's weights so that they broadcast along outputs."""
-    if zero is None or not zero.ty.ndim or int(zero.ty.shape[0]) == 1:
-        return zero
-    places, array = (-1, *[1] * _last(weights)), node.array(zero)
-    return node.emit(relax.op.reshape(zero, places)) if array is None else relax.const(array.reshape(places))
+    x, w, x_zero, w_zero = first_inputs(inputs, 4)
+    if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
+        # One zero point per output: reshape them so that they broadcast along outputs.
+        shape, zeros = (-1, *[1] * _last(w)), node.array(w_zero)
+        if zeros is None:
+            w_zero = node.emit(relax.op.reshape(w_zero, shape))
+        else:
+            w_zero = relax.const(zeros.reshape(shape))
+    factors = node.subtract_zero_point(x, x_zero), node.subtract_zero_point(w, w_zero)
+    return node.convert("Conv", [node.emit(relax.op.astype(factor, "int32")) for factor in factors])
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert MatMulIntegerToFloat."""
-    a, b, a_scale, b_scale, a_zero, b_zero, bias = padded(inputs, 7)
+    a, b, a_scale, b_scale, a_zero, b_zero, bias = first_inputs(inputs, 7)
     node = Node(builder, attrs, params)
     return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
 
@@ -239,7 +340,7 @@ def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -
 
 def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert DynamicQuantizeMatMul: the data is quantised by its own range."""
-    a, b, b_scale, b_zero, bias = padded(inputs, 5)
+    a, b, b_scale, b_zero, bias = first_inputs(inputs, 5)
     node = Node(builder, attrs, params)
     data, a_scale, a_zero = _measured(node, a)
     return _real(node, _integers(node, data, b, a_zero, b_zero), a_scale, b_scale, bias)
@@ -247,13 +348,13 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
     """Convert QAttention: the product with its weights is quantised, the rest is float."""
-    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = padded(inputs, 9)
+    x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = first_inputs(inputs, 9)
     node = Node(builder, attrs, params)
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):
         if node.attrs.get(name) == 0:
             del node.attrs[name]
-    factors = node.decoded(x, x_scale, x_zero), node.decoded(w, w_scale, w_zero, 1)
-    return node.converted("Attention", [*factors, bias, mask, past])
+    factors = node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero, 1)
+    return node.convert("Attention", [*factors, bias, mask, past])
 
 
 CONVERTERS: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {
@@ -277,4 +378,6 @@ CONVERTERS: Mapping[str, Callable[[Any, Any, Any, Any], Any]] = {
     "MatMulIntegerToFloat": _to_real,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "QAttention": _attention,
+    "MatMulNBits": _matmul_nbits,
+    "GatherBlockQuantized": _gather,
 }

@@ -6,12 +6,12 @@ import tvm
 from tvm.relax.frontend.onnx import onnx_frontend
 
 
-def array_of(value: Any, params: Any) -> Any | None:
+def constant_array(value: Any, params: Any) -> Any | None:
     """Return a constant as an array; None for a computed or missing value."""
     constant = onnx_frontend.get_constant(value, params) if value is not None else None
     return constant.value.numpy() if isinstance(constant, tvm.ir.GenericConst) else None
 
 
-def padded(inputs: Any, count: int) -> list[Any]:
+def first_inputs(inputs: Any, count: int) -> list[Any]:
     """Return the first `count` inputs; None for those that are missing."""
-    return [inputs[at] if at < len(inputs) else None for at in range(count)]
+    return [inputs[index] if index < len(inputs) else None for index in range(count)]

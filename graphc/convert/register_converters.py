@@ -13,35 +13,30 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx import onnx_frontend
 
-from graphc.convert import (
-    import_activations,
-    import_block_quantized_weights,
-    import_lstm_gru_rnn,
-    import_quantized_operators,
-)
+from graphc.convert import import_activations, import_lstm_gru_rnn, import_quantized_operators
 
 Convert = Callable[[Any, Any, Any, Any], Any]
-_FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators, import_block_quantized_weights)
+_FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators)
 
 
-def teach() -> None:
+def patch_importer() -> None:
     """Patch TVM's importer, which has no registry, to use our converters.
 
     It then also computes known sizes and indices of Gather as constants. Otherwise it writes
     three constant operators per Gather, and FoldConstant compiles each: minutes for unrolled
     graphs.
     """
-    if not hasattr(onnx_frontend, "_untaught_convert_map"):
-        onnx_frontend._untaught_convert_map = onnx_frontend._get_convert_map
+    if not hasattr(onnx_frontend, "_original_convert_map"):
+        onnx_frontend._original_convert_map = onnx_frontend._get_convert_map
         onnx_frontend._get_convert_map = _extended_convert_map
-        onnx_frontend._asked_extent = onnx_frontend._axis_extent
-        onnx_frontend._wrapped_indices = onnx_frontend._normalize_negative_indices
+        onnx_frontend._original_axis_extent = onnx_frontend._axis_extent
+        onnx_frontend._original_normalize_negative_indices = onnx_frontend._normalize_negative_indices
         onnx_frontend._axis_extent = _extent
         onnx_frontend._normalize_negative_indices = _from_the_front
 
 
 def _extended_convert_map() -> dict[str, Any]:
-    return {**onnx_frontend._untaught_convert_map(), **_TYPES}
+    return {**onnx_frontend._original_convert_map(), **_TYPES}
 
 
 def _type(kind: str, convert: Convert) -> type:
@@ -61,13 +56,13 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
     size = shape[axis] if shape is not None and -len(shape) <= axis < len(shape) else None
     if isinstance(size, tvm.tirx.IntImm):
         return relax.const(int(size), kind)
-    return onnx_frontend._asked_extent(builder, data, axis, kind)
+    return onnx_frontend._original_axis_extent(builder, data, axis, kind)
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
     """Return indices counted from the front, as a constant if everything is constant."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
-        return onnx_frontend._wrapped_indices(builder, indices, extent)
+        return onnx_frontend._original_normalize_negative_indices(builder, indices, extent)
     numbers, size = (value.value.numpy() for value in constants)
     return relax.const(np.where(numbers < 0, numbers + size, numbers).astype(numbers.dtype))

@@ -1,7 +1,10 @@
-"""Base classes of passes on calls of a network's graph, and of passes on tensor functions."""
+"""Base classes of passes on a network's graph and on its tensor functions, and the graph they read."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import tvm
@@ -9,9 +12,181 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.tirx import PrimFunc
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_rewriting import known, static
-from graphc.core.reporting_pass import Leave, Report, ReportingPass
+from graphc.core.graph_rewriting import LANES, has_known_sizes, has_static_shapes
+
+
+class Leave(Exception):
+    """Raised with the reason why a pass leaves something as it is; reports count reasons.
+
+    Without a reason it is not counted: the operator matches but does not concern the pass.
+    """
+
+
+class Unsupported(ValueError):
+    """Raised if the target lacks what the job asked for: the pass may not be skipped."""
+
+
+# Exceptions that do not indicate a defect of the pass.
+NOT_THE_PASS = (MemoryError, OSError, Unsupported)
+
+
+@dataclass
+class Report:
+    """Counts the matches that a pass rewrote, and those that it left, by reason."""
+
+    name: str
+    fired: int = 0
+    left: Counter[str] = field(default_factory=Counter)  # by reason
+    skipped: str = ""  # why the pass did not run
+    counts: bool = True  # False if the pass does not count
+    errors: Counter[str] = field(default_factory=Counter)  # errors, by message; counted in `left`, too
+
+    @property
+    def matched(self) -> int:
+        return self.fired + self.left.total()
+
+    def leave(self, reason: Leave) -> None:
+        """Count a match that the pass left, if it gave a reason."""
+        if reason.args:
+            self.left[str(reason)] += 1
+
+
+class ReportingPass(ABC):
+    """A pass that reports what it did. It keeps no state between rewritten things."""
+
+    name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
+    rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
+    targets: ClassVar[tuple[str, ...]] = ()  # CPU features, one of which it needs, if any
+    after: ClassVar[tuple[str, ...]] = ()  # passes that run earlier if a recipe has them
+    is_required: ClassVar[bool] = False  # whether the module cannot be lowered without it
+    needed_by: ClassVar[tuple[str, ...]] = ()  # passes whose results TVM can lower only after it
+
+    def __init__(self, lanes: int = LANES) -> None:
+        self.lanes = lanes
+
+    def leave_after(self, error: Exception, report: Report) -> None:
+        """Count a match left after an error. Raises the error if the pass must run."""
+        if self.is_required or isinstance(error, NOT_THE_PASS):
+            raise error
+        first_line, *_ = str(error).strip().split("\n")
+        description = f"{type(error).__name__}: {first_line}"
+        report.errors[description] += 1
+        report.left[description] += 1
+
+    def __call__(self, mod: Any) -> Any:
+        """Return the rewritten module."""
+        return self.apply(mod)[0]
+
+    @abstractmethod
+    def apply(self, mod: Any) -> tuple[Any, Report]:
+        """Return the rewritten module, and a report on everything that matches."""
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Consecutive calls, each read only by the next, and the call before them."""
+
+    calls: tuple[Any, ...]  # in the order of computing
+    source: Any | None  # None if the chain begins with an input, a constant or a shared value
+
+
+class Graph:
+    """A function before a pass, and the module to which the pass adds tensor functions."""
+
+    variable: Any  # the variable that the current call is bound to
+
+    def __init__(self, builder: Any, function: Any, lanes: int) -> None:
+        self.lanes = lanes  # float32 numbers in a vector of the target
+        self._builder, self._function = builder, function
+        self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
+
+    def look_up(self, look_up: Callable[[Any], Any]) -> None:
+        """Use `look_up` to find what variables are bound to, such as rewritten calls."""
+        self._look_up = look_up
+
+    def producer(self, value: Any, *operators: str) -> Any | None:
+        """Return the call that binds a variable, if it has one of these operators (or any)."""
+        call = self.bound(value)
+        if not isinstance(call, relax.Call):
+            return None
+        return call if not operators or operator_name(call) in operators else None
+
+    def bound(self, value: Any) -> Any | None:
+        """Return what a variable is bound to; None for inputs and for other expressions."""
+        return self._look_up(value) if isinstance(value, relax.Var) else None
+
+    def is_constant(self, value: Any) -> bool:
+        """Return whether a value is a constant, which `array` can read."""
+        return isinstance(value, tvm.ir.GenericConst)
+
+    def tuple_fields(self, value: Any) -> Any:
+        """Return the fields of a tuple, or of the tuple that a variable is bound to."""
+        return (self._look_up(value) if isinstance(value, relax.Var) else value).fields
+
+    def array(self, value: Any) -> Any:
+        """Return a constant's numbers as a copy."""
+        return value.value.numpy()
+
+    def constant(self, array: Any) -> Any:
+        """Return a constant of the array's type; `relax.const` makes int32 of int64, float32 of float64."""
+        return relax.const(tvm.runtime.tensor(array))
+
+    def reader_count(self, value: Any) -> int:
+        """Return the number of readers of a variable, including the network's output."""
+        return len(self._readers.get(value, ()))
+
+    def readers(self, value: Any) -> list[Any]:
+        """Return the calls that read a variable; None for a reader that is no call."""
+        return [self.producer(reader) for reader in self._readers.get(value, ())]
+
+    def has_one_reader(self, value: Any) -> bool:
+        """Return whether exactly one call reads a value, and it is no output of the network."""
+        return isinstance(value, relax.DataflowVar) and self.reader_count(value) == 1
+
+    def only_reader(self, value: Any, *operators: str) -> Any | None:
+        """Return a variable's only reader if it is a call of these operators, else None."""
+        return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
+
+    def chain(self, value: Any, through: Collection[str]) -> Chain:
+        """Return the chain of calls of the operators `through` that ends in a value."""
+        calls: list[Any] = []
+        while self.has_one_reader(value) and (call := self.producer(value)) is not None:
+            if operator_name(call) not in through:
+                return Chain(tuple(calls), call)
+            calls.insert(0, call)
+            value = call.args[0]
+        return Chain(tuple(calls), None)
+
+    def tensor_function(self, call: Any) -> Any:
+        """Return the tensor function that a `call_tir` calls."""
+        return self._builder.get()[call.args[0]]
+
+    def call_function(self, name: str, function: Any, arguments: list[Any], result: Any) -> Any:
+        """Add a tensor function under a name that begins with `name`, and return its call."""
+        return relax.call_tir(self._builder.add_func(function, name), arguments, result)
+
+    def call_te(self, name: str, compute: Any, *arguments: Any) -> Any:
+        """Return a call of the tensor function that `compute` describes in TE."""
+        typed = map(self._builder.normalize, arguments)
+        return self._builder.call_te(compute, *typed, primfunc_name_hint=name)
+
+    @cached_property
+    def _values(self) -> Any:
+        return relax.analysis.get_var2val(self._function)
+
+    @cached_property
+    def _readers(self) -> Any:
+        return {
+            var: users
+            for block in self._function.body.blocks
+            if isinstance(block, relax.DataflowBlock)
+            for var, users in relax.analysis.udchain(block).items()
+        }
+
+
+def operator_name(call: Any) -> str:
+    """Return the name of a call's operator; empty for calls of functions."""
+    return str(getattr(call.op, "name", ""))
 
 
 @mutator
@@ -75,7 +250,7 @@ class Pass(ReportingPass, Generic[Facts]):
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
         """Return the call's replacement: the same numbers, type and shape."""
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         """Return the rewritten module, and a report on every matching call."""
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
@@ -107,7 +282,7 @@ class Pass(ReportingPass, Generic[Facts]):
         return relax.analysis.remove_all_unused(walk.visit_expr(function))
 
     def _facts(self, call: Any, graph: Graph) -> Facts:
-        if not self.any_size and not known(call):
+        if not self.any_size and not has_known_sizes(call):
             raise Leave("its sizes are known only when it runs")
         if not self.any_size and call.ty.ndim == 0:
             raise Leave("its result is a single number")
@@ -130,7 +305,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
     def rewrite(self, function: Any, facts: Facts) -> Any:
         """Return the function's replacement: the same numbers and parameters."""
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)
         functions = {
             var: self._rewritten(function, report) if isinstance(function, PrimFunc) else function
@@ -140,7 +315,7 @@ class TensorFunctionPass(ReportingPass, Generic[Facts]):
 
     def _rewritten(self, function: Any, report: Report) -> Any:
         try:
-            if not static(function):
+            if not has_static_shapes(function):
                 raise Leave("its sizes are known only when it runs")
             replacement = self.rewrite(function, self.check(function))
         except Leave as reason:

@@ -1,6 +1,6 @@
 """Helpers of the graph passes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,18 +25,18 @@ OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 
 @lru_cache(maxsize=1024)
-def parsed(text: str) -> Any:
+def parse_tvmscript(text: str) -> Any:
     """Return a tensor function from TVMScript, cached for equal layers: parsing is slow."""
     return tvm.script.from_source(text)
 
 
-def static(function: Any) -> bool:
+def has_static_shapes(function: Any) -> bool:
     """Return whether all of a tensor function's tensors have known sizes."""
     tensors = [param.ty for param in function.params]
     return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
 
 
-def marked(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
+def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
     """Return the function with blocks annotated by a schedule rule and their vectors' width."""
     schedule = Schedule(function, debug_mask="none")
     for block in blocks:
@@ -55,23 +55,22 @@ def collect(root: Any, kind: type) -> list[Any]:
     return nodes
 
 
-def known(call: Any) -> bool:
+def has_known_sizes(call: Any) -> bool:
     """Return whether all sizes of a call's arguments and result are static."""
-    return all(map(_has_known_sizes, (*call.args, call)))
-
-
-def _has_known_sizes(value: Any) -> bool:
-    if isinstance(value, relax.ShapeExpr | tvm.ir.GlobalVar):
-        return True
-    tensors = value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty]
+    values = [v for v in (*call.args, call) if not isinstance(v, relax.ShapeExpr | tvm.ir.GlobalVar)]
+    types = [
+        ty
+        for value in values
+        for ty in (value.ty.fields if isinstance(value.ty, relax.TupleType) else [value.ty])
+    ]
     return all(
         ty.shape is not None and all(isinstance(size, IntImm) for size in ty.shape)
-        for ty in tensors
+        for ty in types
         if isinstance(ty, relax.TensorType)
     )
 
 
-def channels_last(convolution: Any) -> bool:
+def is_channels_last(convolution: Any) -> bool:
     """Return whether data, weights and result are channels-last and the weights constant."""
     attrs = convolution.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
@@ -102,22 +101,22 @@ def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
     return [int(analyzer.simplify(size)) for size in shape]
 
 
-def mostly_whole(outputs: int, lanes: int) -> bool:
+def is_worth_padding(outputs: int, lanes: int) -> bool:
     """Return whether at most a third of the padded vectors is padding."""
-    return 2 * whole_vectors(outputs, lanes) <= 3 * outputs
+    return 2 * round_up_to_vectors(outputs, lanes) <= 3 * outputs
 
 
-def largest_factor(number: int, most: int) -> int:
+def largest_factor(number: int, limit: int) -> int:
     """Return the largest divisor of a number up to a limit; 1 if the limit is lower."""
-    return max(factor for factor in range(1, max(1, most) + 1) if number % factor == 0)
+    return max(factor for factor in range(1, max(1, limit) + 1) if number % factor == 0)
 
 
-def whole_vectors(outputs: int, lanes: int) -> int:
+def round_up_to_vectors(outputs: int, lanes: int) -> int:
     """Round up a number of outputs to whole vectors."""
     return -(-outputs // lanes) * lanes
 
 
-def whole_rows(rows: int) -> int:
+def round_up_rows(rows: int) -> int:
     """Round up to a number with a divisor that makes good register tiles; keep few rows."""
     padded_rows = rows
     while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
@@ -125,15 +124,27 @@ def whole_rows(rows: int) -> int:
     return padded_rows
 
 
-def whole_columns(columns: int, lanes: int) -> int:
+def round_up_columns(columns: int, lanes: int) -> int:
     """Round up to whole vectors if at most a third of them is padding."""
-    pays = columns > lanes and mostly_whole(columns, lanes)
-    return whole_vectors(columns, lanes) if pays else columns
+    pays = columns > lanes and is_worth_padding(columns, lanes)
+    return round_up_to_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:
     """Join integers as int64, the type in Relax's own functions, without which fusion fails."""
     return ", ".join(f"T.int64({size})" for size in sizes)
+
+
+def copy_result(sizes: Sequence[int]) -> str:
+    """Return a block that copies the result from a larger buffer `z` to `y`, as TVMScript."""
+    axes = [f"i{axis}" for axis in range(len(sizes))]
+    place = ", ".join(f"v{axis}" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({numbers(sizes)}):
+        with T.sblock("taken"):
+            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
+            y[{place}] = z[{place}]
+"""
 
 
 # MetaSchedule's inlining rule for CPUs.
@@ -152,10 +163,10 @@ def extent_of(schedule: Any, loop: Any) -> int:
     return int(schedule.get(loop).extent)
 
 
-def split_in_two(schedule: Any, loop: Any, limit: int, wanted: int) -> list[Any]:
-    """Split a loop by a sampled choice: by default the largest inner factor up to `wanted`."""
+def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
+    """Split a loop by a sampled choice: by default the largest inner factor up to `default`."""
     extent = extent_of(schedule, loop)
-    inner = largest_factor(extent, min(limit, wanted))
+    inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
     return list(schedule.split(loop, factors))
 
@@ -176,15 +187,15 @@ def inlines_too_much(function: Any) -> bool:
     return False
 
 
-def inline_all_but(schedule: Any, kept: Iterable[Any]) -> Any:
+def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """Inline all other blocks that MetaSchedule would, unless expressions get too large.
 
     TVM calls a block's own rule first, when fused operators are still separate blocks.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule
-    kept_names = {schedule.get(block).name_hint for block in kept}
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
-        if schedule.get(block).name_hint not in kept_names:
-            (schedule,) = _INLINE.apply(schedule, block)
+    kept_names = {schedule.get(candidate).name_hint for candidate in blocks}
+    for candidate in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if schedule.get(candidate).name_hint not in kept_names:
+            (schedule,) = _INLINE.apply(schedule, candidate)
     return schedule

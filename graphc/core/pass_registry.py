@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
 Step = TypedDict(
-    "Step",
-    {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str},
-    total=False,
+    "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
 )  # a step of a recipe, or an argument that a call makes
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
 # They read schedules from any folder, search, or call what a module names, but recipes may
@@ -30,7 +28,7 @@ OWN_PASSES = {
     "mallorn.constants": "graphc.fold.fold_constant_operators:FoldConstantOperators",
     "mallorn.copies": "graphc.fold.fold_constant_copies:FoldConstantCopies",
     "mallorn.cancelled": "graphc.layout.cancel_transposes:CancelTransposes",
-    "mallorn.channel_runs": "graphc.layout.copy_channel_runs:CopyChannelRuns",
+    "mallorn.channel_runs": "graphc.layout.join_rows:CopyChannelRuns",
     "mallorn.cumulative": "graphc.elementwise.vectorize_cumsum:VectorizeCumsum",
     "mallorn.depthwise": "graphc.conv.fuse_pointwise_into_depthwise:FusePointwiseIntoDepthwise",
     "mallorn.find_norms": "graphc.norm.find_group_norms:FindGroupNorms",
@@ -43,18 +41,18 @@ OWN_PASSES = {
     "mallorn.laid": "graphc.tasks.keep_packed_weights:KeepPackedWeights",
     "mallorn.lanes": "graphc.core.vector_lanes:lanes",
     "mallorn.lines": "graphc.tasks.mark_elementwise_rows:MarkElementwiseRows",
-    "mallorn.lookups": "graphc.layout.fuse_lookups:FuseLookups",
+    "mallorn.lookups": "graphc.layout.join_rows:FuseLookups",
     "mallorn.norms": "graphc.norm.group_norm_to_partial_sums:GroupNormToPartialSums",
     "mallorn.passable": "graphc.layout.prepare_convert_layout:PrepareConvertLayout",
     "mallorn.pools": "graphc.conv.move_pool_before_pointwise:MovePoolBeforePointwise",
     "mallorn.reached": "graphc.conv.trim_weights_on_padding:TrimWeightsOnPadding",
-    "mallorn.reals": "graphc.quant.fuse_dequantize:FuseDequantize",
+    "mallorn.reals": "graphc.quant.fuse_linear_sums:FuseDequantize",
     "mallorn.restore_clip": "graphc.layout.prepare_convert_layout:ClipToMaxMin",
     "mallorn.rows": "graphc.norm.vectorize_softmax_and_layer_norm:VectorizeSoftmaxAndLayerNorm",
     "mallorn.shuffles": "graphc.layout.fold_channel_shuffles:FoldChannelShuffles",
     "mallorn.smooth": "graphc.elementwise.vectorize_smooth_functions:VectorizeSmoothFunctions",
-    "mallorn.steps": "graphc.quant.fuse_requantize:FuseRequantize",
-    "mallorn.taps": "graphc.quant.integer_products:Int8DepthwiseConv",
+    "mallorn.steps": "graphc.quant.fuse_linear_sums:FuseRequantize",
+    "mallorn.taps": "graphc.quant.int8_depthwise_conv:Int8DepthwiseConv",
     "mallorn.transposed": "graphc.conv.split_conv_transpose_by_phase:SplitConvTransposeByPhase",
     "mallorn.transposes": "graphc.layout.tile_transposes:TileTransposes",
     "mallorn.vectors": "graphc.conv.pad_conv_to_vectors:PadConvToVectors",
@@ -72,10 +70,10 @@ FOLLOWED_BY: Mapping[str, str] = {
 
 def make_passes(step: Step) -> list[Any]:
     """Return the passes of a recipe's step, in order. Raises ValueError for unknown names."""
-    return [make_pass(step), *(follower() for follower in followers(step["pass"]))]
+    return [make_pass(step), *(follower() for follower in following_passes(step["pass"]))]
 
 
-def followers(name: str) -> list[Any]:
+def following_passes(name: str) -> list[Any]:
     """Return the classes of the passes that run after the named pass in the same step."""
     return [_imported(FOLLOWED_BY[name])] if name in FOLLOWED_BY else []
 
@@ -86,10 +84,10 @@ def make_pass(step: Step) -> Any:
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])
     ]
-    return defined(name)(*args)
+    return resolve_pass(name)(*args)
 
 
-def defined(name: str) -> Any:
+def resolve_pass(name: str) -> Any:
     """Return the class or function that makes a pass. Raises ValueError for unknown names."""
     if name in OWN_PASSES:
         return _imported(OWN_PASSES[name])

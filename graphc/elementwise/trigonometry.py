@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from tvm import tirx
 
-from graphc.elementwise.number_function import (
+from graphc.elementwise.number_functions import (
     BIAS,
     ENDLESS,
     MANTISSA_BITS,
-    Once,
+    Bind,
     bits,
     magnitude,
     of_bits,
@@ -43,14 +43,14 @@ _TAN: Final = (
 
 @dataclass(frozen=True)
 class Angle:
-    """An angle: quarter turns, a rest of at most pi / 4 radians, and the rest's square."""
+    """An angle: quarter turns, the remaining radians (at most pi / 4), and their square."""
 
     quarters: Any
-    rest: Any
+    radians: Any
     square: Any
 
     def sine(self) -> Any:
-        return self.rest + self.rest * self.square * polynomial(self.square, _SIN)
+        return self.radians + self.radians * self.square * polynomial(self.square, _SIN)
 
     def cosine(self) -> Any:
         tail = self.square * self.square * polynomial(self.square, _COS)
@@ -60,77 +60,74 @@ class Angle:
         return tirx.NE(self.quarters & 1, tirx.const(0, "int32"))
 
 
-def sin(once: Once, x: Any) -> Any:
+def sin(bind: Bind, x: Any) -> Any:
     """Return the sine."""
-    angle = _angle(once, magnitude(x))
+    angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
     return _negated(result, angle.quarters, bits(x))
 
 
-def cos(once: Once, x: Any) -> Any:
+def cos(bind: Bind, x: Any) -> Any:
     """Return the cosine."""
-    angle = _angle(once, magnitude(x))
+    angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
     return _negated(result, angle.quarters + 1, tirx.const(0, "int32"))
 
 
-def tan(once: Once, x: Any) -> Any:
+def tan(bind: Bind, x: Any) -> Any:
     """Return the tangent."""
-    angle = _angle(once, magnitude(x))
-    result = once(angle.rest + angle.rest * angle.square * polynomial(angle.square, _TAN))
+    angle = _angle(bind, magnitude(x))
+    result = bind(angle.radians + angle.radians * angle.square * polynomial(angle.square, _TAN))
     return _negated(tirx.Select(angle.is_odd(), real(-1) / result, result), tirx.const(0, "int32"), bits(x))
 
 
 def _negated(value: Any, quarters: Any, sign: Any) -> Any:
-    """Negate the value in the third and fourth quarter, and once more if `sign` is set."""
+    """Negate the value in the third and fourth quarter, and again if `sign` is set."""
     flip = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
     return of_bits(bits(value) ^ flip ^ (sign & tirx.const(-(2**31), "int32")))
 
 
-def _angle(once: Once, x: Any) -> Angle:
-    """Return the angle of a non-negative number; its rest is NaN for NaN and infinity."""
-    turns = once(_quarter_turns(once, bits(x)))
+def _angle(bind: Bind, x: Any) -> Angle:
+    """Return the angle of a non-negative number; its radians are NaN for NaN and infinity."""
+    turns = bind(_quarter_turns(bind, bits(x)))
     small = x < real(pi / 4)
     nearest = tirx.shift_right(turns + tirx.const(1 << 61, "int64"), tirx.const(62, "int64"))
     quarters = tirx.Select(small, tirx.const(0, "int32"), tirx.Cast("int32", nearest))
-    parts = once(tirx.shift_left(turns, tirx.const(2, "int64")))
+    parts = bind(tirx.shift_left(turns, tirx.const(2, "int64")))
     high = tirx.Cast("float32", tirx.Cast("int32", tirx.shift_right(parts, tirx.const(_WORD, "int64"))))
-    below = tirx.Cast("int32", tirx.shift_right(parts, tirx.const(1, "int64"))) & 0x7FFFFFFF
-    low = tirx.Cast("float32", below)
-    rest = (high + low * real(2.0 ** (1 - _WORD))) * real(pi / 2 * 2.0**-_WORD)
-    finite = tirx.Select(x < real(ENDLESS), rest, real(float("nan")))
-    chosen_rest = once(tirx.Select(small, x, finite))
-    return Angle(once(quarters), chosen_rest, once(chosen_rest * chosen_rest))
+    low_bits = tirx.Cast("int32", tirx.shift_right(parts, tirx.const(1, "int64"))) & 0x7FFFFFFF
+    low = tirx.Cast("float32", low_bits)
+    radians = (high + low * real(2.0 ** (1 - _WORD))) * real(pi / 2 * 2.0**-_WORD)
+    finite = tirx.Select(x < real(ENDLESS), radians, real(float("nan")))
+    limited_radians = bind(tirx.Select(small, x, finite))
+    return Angle(bind(quarters), limited_radians, bind(limited_radians * limited_radians))
 
 
-def _quarter_turns(once: Once, word: Any) -> Any:
+def _quarter_turns(bind: Bind, word: Any) -> Any:
     """Return a number in quarter turns modulo 4: 2 integer bits and 62 fraction bits."""
     exponent = tirx.shift_right(word, tirx.const(MANTISSA_BITS, "int32")) - BIAS
-    first = once(exponent + _OFFSET)
-    mantissa = once(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
-    words = [once(_word(first, at)) for at in range(4)]
-    shift = once(tirx.Cast("uint32", first & (_WORD - 1)))
-    high, middle, low = (_shifted(one, two, shift) for one, two in pairwise(words))
+    first = bind(exponent + _OFFSET)  # the first bit of 2 / pi that affects the result
+    mantissa = bind(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
+    words = []  # four words of 2 / pi, from the word that contains this bit
+    for index in range(4):
+        place = tirx.shift_right(first, tirx.const(5, "int32"))
+        pi_word = tirx.const(_TWO_OVER_PI[index], "uint32")
+        for offset in range(1, len(_TWO_OVER_PI) - 3):
+            later_word = tirx.const(_TWO_OVER_PI[index + offset], "uint32")
+            pi_word = tirx.Select(place >= offset, later_word, pi_word)
+        words.append(bind(pi_word))
+    shift = bind(tirx.Cast("uint32", first & (_WORD - 1)))
+    shifted = []  # by two shifts to the right, because one by 32 bits is undefined
+    for current, following in pairwise(words):
+        bit = tirx.const(1, "uint32")
+        carried_bits = tirx.shift_right(
+            tirx.shift_right(following, bit), tirx.const(_WORD - 1, "uint32") - shift
+        )
+        shifted.append(tirx.shift_left(current, shift) | carried_bits)
+    high, middle, low = shifted
     upper = tirx.shift_left(_wide(mantissa * high), tirx.const(_WORD, "uint64"))
     carried = tirx.shift_right(_wide(mantissa) * _wide(low), tirx.const(_WORD, "uint64"))
     return tirx.reinterpret("int64", upper + _wide(mantissa) * _wide(middle) + carried)
-
-
-def _word(first: Any, at: int) -> Any:
-    """Return a word of 2 / pi, `at` words after the word that contains bit `first`."""
-    place, result = tirx.shift_right(first, tirx.const(5, "int32")), _TWO_OVER_PI[at]
-    result = tirx.const(result, "uint32")
-    for offset in range(1, len(_TWO_OVER_PI) - 3):
-        word = tirx.const(_TWO_OVER_PI[at + offset], "uint32")
-        result = tirx.Select(place >= offset, word, result)
-    return result
-
-
-def _shifted(word: Any, following: Any, bit: Any) -> Any:
-    """Return the word `bit` bits later, by two shifts, because one by 32 bits is undefined."""
-    one = tirx.const(1, "uint32")
-    rest = tirx.shift_right(tirx.shift_right(following, one), tirx.const(_WORD - 1, "uint32") - bit)
-    return tirx.shift_left(word, bit) | rest
 
 
 def _wide(word: Any) -> Any:
@@ -139,43 +136,40 @@ def _wide(word: Any) -> Any:
 
 # Cephes: asin(a) = a + a**3 * _ASIN(a**2) for a up to 0.5, and atan(a) = a + a**3 *
 # _ATAN(a**2) for a up to tan(pi / 8).
-_ASIN: Final = (
-    *(4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2),
-    *(7.4953002686e-2, 1.6666752422e-1),
-)
+_ASIN: Final = (*(4.2163199048e-2, 2.4181311049e-2, 4.5470025998e-2), *(7.4953002686e-2, 1.6666752422e-1))
 _ATAN: Final = (8.05374449538e-2, -1.38776856032e-1, 1.99777106478e-1, -3.33329491539e-1)
 _EIGHTH: Final = 0.4142135623730950  # tan(pi / 8); its inverse is tan(3 pi / 8)
 
 
-def asin(once: Once, x: Any) -> Any:
+def asin(bind: Bind, x: Any) -> Any:
     """Return the arc sine; NaN beyond 1."""
-    far, arc = _arc(once, once(magnitude(x)))
+    far, arc = _arc(bind, bind(magnitude(x)))
     return with_sign(tirx.Select(far, real(pi / 2) - (arc + arc), arc), x)
 
 
-def acos(once: Once, x: Any) -> Any:
+def acos(bind: Bind, x: Any) -> Any:
     """Return the arc cosine; NaN beyond 1."""
-    far, arc = _arc(once, once(magnitude(x)))
+    far, arc = _arc(bind, bind(magnitude(x)))
     negative = x < real(0)
     outer = tirx.Select(negative, real(pi) - (arc + arc), arc + arc)
     return tirx.Select(far, outer, real(pi / 2) - tirx.Select(negative, -arc, arc))
 
 
-def atan(once: Once, x: Any) -> Any:
+def atan(bind: Bind, x: Any) -> Any:
     """Return the arc tangent."""
-    size = once(magnitude(x))
+    size = bind(magnitude(x))
     steep, middle = size > real(1 / _EIGHTH), size > real(_EIGHTH)
-    above = tirx.Select(steep, real(-1), tirx.Select(middle, size - real(1), size))
-    below = tirx.Select(steep, size, tirx.Select(middle, size + real(1), real(1)))
-    reduced = once(above / below)
+    numerator = tirx.Select(steep, real(-1), tirx.Select(middle, size - real(1), size))
+    denominator = tirx.Select(steep, size, tirx.Select(middle, size + real(1), real(1)))
+    ratio = bind(numerator / denominator)
     start = tirx.Select(steep, real(pi / 2), tirx.Select(middle, real(pi / 4), real(0)))
-    square = once(reduced * reduced)
-    return with_sign(start + (reduced + reduced * square * polynomial(square, _ATAN)), x)
+    square = bind(ratio * ratio)
+    return with_sign(start + (ratio + ratio * square * polynomial(square, _ATAN)), x)
 
 
-def _arc(once: Once, size: Any) -> tuple[Any, Any]:
+def _arc(bind: Bind, size: Any) -> tuple[Any, Any]:
     """Return whether size > 0.5, and the arc sine of size, or of sqrt((1 - size) / 2) if so."""
     far = size > real(0.5)
-    square = once(tirx.Select(far, (real(1) - size) * real(0.5), size * size))
-    start = once(tirx.Select(far, tirx.sqrt(square), size))
-    return far, once(start + start * square * polynomial(square, _ASIN))
+    square = bind(tirx.Select(far, (real(1) - size) * real(0.5), size * size))
+    start = bind(tirx.Select(far, tirx.sqrt(square), size))
+    return far, bind(start + start * square * polynomial(square, _ASIN))

@@ -9,10 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript, sizes_of
 
 VECTORS, ROWS = 4, 8  # vectors, or rows, that are summed at the same time
 _TYPES = ("float32", "int32", "int64")
@@ -46,23 +44,16 @@ class VectorizeCumsum(Pass[Blocks]):
         return Blocks((outer, sizes[axis], inner), rows, columns)
 
     def rewrite(self, call: Any, facts: Blocks, g: Graph) -> Any:
-        dtype = str(call.ty.dtype)
-        function = _function(facts.shape, facts.rows, facts.columns, dtype, bool(call.attrs.exclusive))
-        viewed = relax.op.reshape(call.args[0], facts.shape)
-        result = relax.TensorType(facts.shape, dtype)
-        summed = g.call_function("cumulative_sum", function, [viewed], result)
-        return relax.op.reshape(summed, sizes_of(call))
-
-
-def _function(shape: tuple[int, ...], rows: int, wide: int, dtype: str, exclusive: bool) -> Any:
-    outer, steps, inner = shape
-    place = f"vo * {rows} + r, s, vc * {wide} + i"
-    region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
-    added, stored = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]", f"y[{place}] = a[r * {wide} + i]"
-    first, second = (stored, added) if exclusive else (added, stored)
-    return parsed(f"""
+        dtype, rows, wide = str(call.ty.dtype), facts.rows, facts.columns
+        outer, steps, inner = facts.shape
+        place = f"vo * {rows} + r, s, vc * {wide} + i"
+        region = f"vo * {rows}:vo * {rows} + {rows}, 0:{steps}, vc * {wide}:vc * {wide} + {wide}"
+        addition = f"a[r * {wide} + i] = a[r * {wide} + i] + x[{place}]"
+        store = f"y[{place}] = a[r * {wide} + i]"
+        first, second = (store, addition) if call.attrs.exclusive else (addition, store)
+        function = parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
-def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> None:
+def main(x: T.Buffer({facts.shape}, "{dtype}"), y: T.Buffer({facts.shape}, "{dtype}")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
     for o, c, once in T.grid({outer // rows}, {inner // wide}, 1):
         with T.sblock("sums"):
@@ -79,3 +70,7 @@ def main(x: T.Buffer({shape}, "{dtype}"), y: T.Buffer({shape}, "{dtype}")) -> No
                         {first}
                         {second}
 """)
+        viewed = relax.op.reshape(call.args[0], facts.shape)
+        result = relax.TensorType(facts.shape, dtype)
+        sums = g.call_function("cumulative_sum", function, [viewed], result)
+        return relax.op.reshape(sums, sizes_of(call))

@@ -10,18 +10,16 @@ from typing import Any, Final
 
 from tvm import relax, topi
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.elementwise import exponentials, logarithms, powers, trigonometry
-from graphc.elementwise.number_function import NumberFunction, elementwise
+from graphc.elementwise import number_functions, trigonometry
+from graphc.elementwise.number_functions import NumberFunction, elementwise
 
 # LLVM vectorises these powers: a reciprocal and a square root.
 KNOWN_POWERS: Final = (-1.0, 0.5)
 _FUNCTIONS: Final[tuple[NumberFunction, ...]] = (
-    *(exponentials.exp, exponentials.sinh, exponentials.cosh),
-    *(logarithms.log, logarithms.asinh, logarithms.acosh, logarithms.atanh),
+    *(number_functions.exp, number_functions.sinh, number_functions.cosh),
+    *(number_functions.log, number_functions.asinh, number_functions.acosh, number_functions.atanh),
     *(trigonometry.sin, trigonometry.cos, trigonometry.tan),
     *(trigonometry.asin, trigonometry.acos, trigonometry.atan),
 )
@@ -41,10 +39,6 @@ def _sigmoid(call: Any, g: Graph) -> Any:
     return _number(1) / (_number(1) + _fast_exp(relax.op.negative(call.args[0]), g))
 
 
-def _silu(call: Any, g: Graph) -> Any:
-    return call.args[0] * _sigmoid(call, g)
-
-
 def _gelu(call: Any, _: Graph) -> Any:
     (x,) = call.args
     return x * _number(0.5) * (_number(1) + relax.op.erf(x * _number(sqrt(0.5))))
@@ -58,17 +52,13 @@ def _gelu_tanh(call: Any, _: Graph) -> Any:
 
 def _log_softmax(call: Any, g: Graph) -> Any:
     (x,), axis = call.args, int(call.attrs.axis)
-    below = x - relax.op.max(x, axis, keepdims=True)
-    total = relax.op.sum(_fast_exp(below, g), axis, keepdims=True)
-    return below - g.call_te("log", partial(elementwise, logarithms.log), total)
+    shifted = x - relax.op.max(x, axis, keepdims=True)
+    total = relax.op.sum(_fast_exp(shifted, g), axis, keepdims=True)
+    return shifted - g.call_te("log", partial(elementwise, number_functions.log), total)
 
 
 def _square(call: Any, _: Graph) -> Any:
     return call.args[0] * call.args[0]
-
-
-def _cube(call: Any, g: Graph) -> Any:
-    return _square(call, g) * call.args[0]
 
 
 def _as_tensor_function(function: NumberFunction) -> Form:
@@ -76,15 +66,15 @@ def _as_tensor_function(function: NumberFunction) -> Form:
     return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
 
 
-_power = _as_tensor_function(powers.power)
-_SMALL_POWERS: Mapping[float, Form] = {2.0: _square, 3.0: _cube}
+_power = _as_tensor_function(number_functions.power)
+_SMALL_POWERS: Mapping[float, Form] = {2.0: _square, 3.0: lambda call, g: _square(call, g) * call.args[0]}
 _FORMS: Mapping[str, Form] = {
     "relax.sigmoid": _sigmoid,
-    "relax.nn.silu": _silu,
+    "relax.nn.silu": lambda call, g: call.args[0] * _sigmoid(call, g),
     "relax.nn.gelu": _gelu,
     "relax.nn.gelu_tanh": _gelu_tanh,
     "relax.nn.log_softmax": _log_softmax,
-    "relax.mod": _as_tensor_function(powers.remainder),
+    "relax.mod": _as_tensor_function(number_functions.remainder),
     **{f"relax.{function.__name__}": _as_tensor_function(function) for function in _FUNCTIONS},
 }
 

@@ -24,7 +24,7 @@ def main(directory: Path) -> None:
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)
-        export_checks.before_tvm_is_loaded(manifest, args)
+        export_checks.check_before_loading_tvm(manifest, args)
         report = apply(directory, manifest, args)
     except export_checks.Refused as error:
         sys.exit(f"error: {error}")
@@ -35,19 +35,19 @@ def arguments() -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(description="Compile a model with tuned schedules and stock TVM.")
     parser.add_argument("model", metavar="MODEL.onnx")
-    parser.add_argument("-o", "--output", metavar="FILE.so", help="keep the compiled library here")
-    parser.add_argument("--check", action="store_true", help="compare its numbers with onnxruntime's")
+    parser.add_argument("-o", "--output", metavar="FILE.so", help="write the compiled library to this file")
+    parser.add_argument("--check", action="store_true", help="compare the outputs with onnxruntime's")
     parser.add_argument(
         "--version",
         choices=VERSIONS,
         default=VERSIONS[0],
-        help="what is fastest alone, or beside other programs (of jobs with --contention)",
+        help="the version for an idle machine (alone) or a busy one (loaded; of jobs with --contention)",
     )
     parser.add_argument(
-        "--allow-missing", action="store_true", help="go on where workloads have no schedule; they are slow"
+        "--allow-missing", action="store_true", help="continue if workloads have no schedule; these are slow"
     )
     parser.add_argument(
-        "--any-version", action="store_true", help="go on with other versions of TVM than it was tuned with"
+        "--any-version", action="store_true", help="continue with another version of TVM than at tuning"
     )
     return parser.parse_args()
 
@@ -65,8 +65,9 @@ def records(directory: Path, version: str, scratch: str) -> str:
     for name in RECORDS:
         if not (directory / f"{version}_{name}").is_file():
             raise export_checks.Refused(
-                "there is no version for busy machines here: the job had no --contention, or none was faster",
-                "leave --version",
+                "there is no version for busy machines here: "
+                "the job had no --contention, or no such version was faster",
+                "leave out --version",
             )
         shutil.copy(directory / f"{version}_{name}", Path(scratch, name))
     return scratch
@@ -80,35 +81,40 @@ def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Na
     os.environ.setdefault("TVM_BIND_THREADS", "0")  # else it runs on cores outside its affinity
     if manifest["target"]["kind"] == "cuda":
         prepare_stock_tvm()
-    from graphc.export import compile_network, onnxruntime_answers, target_machine
+    from graphc.export import compile_network, onnxruntime_answers
 
-    target = target_machine.read_target(manifest["target"])
-    cannot_run = target_machine.why_it_cannot_run(target)
+    target = compile_network.read_target(manifest["target"])
+    cannot_run = compile_network.why_it_cannot_run(target)
     if cannot_run and (args.check or not args.output):
         raise export_checks.Refused(
-            cannot_run, "compile without running it here: leave --check, add -o model.so"
+            cannot_run, "compile without running the model here: leave out --check, add -o model.so"
         )
     model = compile_network.read_model(args.model)
-    export_checks.same_inputs(
+    export_checks.check_inputs(
         manifest, compile_network.input_specs(model, manifest["input_shapes"]), args.model
     )
     mods = compile_network.import_models(model, manifest, target)
-    tuned, missing = compile_network.count_hits(mods, directory, target)
-    export_checks.all_found(manifest, tuned, missing, args)
-    report: dict[str, object] = {"workloads_found": len(tuned), "workloads": len(tuned) + len(missing)}
-    report["threads"] = target_machine.threads()
+    found_tasks, missing_tasks = compile_network.count_hits(mods, directory, target)
+    export_checks.check_schedules(manifest, found_tasks, missing_tasks, args)
+    report: dict[str, object] = {
+        "workloads_found": len(found_tasks),
+        "workloads": len(found_tasks) + len(missing_tasks),
+    }
+    report["threads"] = compile_network.threads()
     library = args.output or f"{scratch}/model.so"
-    built = compile_network.build(mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory)
-    compile_network.export(built, library, target)
+    executable = compile_network.build(
+        mods, manifest["dynamic"], manifest["recipe"]["after"], target, directory
+    )
+    compile_network.export(executable, library, target)
     if cannot_run:
         return report | {"latency_ms": None, "not_run": cannot_run}
     inputs = compile_network.random_inputs(model, manifest["input_shapes"], manifest["input_ranges"])
-    device = target_machine.device_of(target)
+    device = compile_network.device_of(target)
     outputs, report["latency_ms"] = compile_network.run(library, list(inputs.values()), device)
     if args.check:
-        errors = [onnxruntime_answers.errors_beside(args.model, inputs, outputs)]
+        errors = [onnxruntime_answers.errors_against_onnxruntime(args.model, inputs, outputs)]
         errors += compile_network.errors_between(model, args.model, manifest, library, device)
         report["relative_error"] = max(error for error, _ in errors)
         for error, own_error in errors:
-            export_checks.small_error(manifest, error, args.model, own_error)
+            export_checks.check_error(manifest, error, args.model, own_error)
     return report

@@ -26,9 +26,7 @@ def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> I
     """Enter the target, which CUDA's compiler needs, and yield TVM's pass context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
     context = tvm.transform.PassContext(
-        instruments=list(instruments),
-        disabled_pass=[NARROWING] if wide else [],
-        config=options,
+        instruments=list(instruments), disabled_pass=[NARROWING] if wide else [], config=options
     )
     with target, context:
         yield context

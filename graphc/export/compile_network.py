@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import platform
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,13 +21,14 @@ from tvm.relax.frontend.onnx import from_onnx, onnx_frontend
 from tvm.s_tir import SBlock
 from tvm.s_tir.meta_schedule.database import JSONDatabase
 from tvm.s_tir.meta_schedule.relax_integration import extract_tasks
+from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple, llvm_is_valid_cpu
 
 from graphc.convert import register_converters
 from graphc.core import graph_rewriting, pass_runner
 from graphc.core.pass_registry import Step
 from graphc.export import embed_weights, export_checks
 from graphc.export.code_generation import compiling, generating
-from graphc.export.onnxruntime_answers import errors_beside
+from graphc.export.onnxruntime_answers import errors_against_onnxruntime
 from graphc.fold import share_equal_constants
 from graphc.onnx import fold_shapes, inline_functions, rewrite_unsupported_forms, widen_16bit_floats
 from graphc.onnx import read_with_weights_on_disk as onnx_file
@@ -61,14 +63,14 @@ def read_model(path: str) -> Any:
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
     """Return name, type and shape of the inputs in calling order, with `shapes` bound."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    return [_spec(value, shapes) for value in model.graph.input if value.name not in constants]
-
-
-def _spec(value: Any, shapes: Shapes) -> InputSpec:
-    kind = value.type.tensor_type
-    own = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
-    dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
-    return {"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, own)}
+    specs: list[InputSpec] = []
+    for value in model.graph.input:
+        if value.name not in constants:
+            kind = value.type.tensor_type
+            declared = [dim.dim_value or dim.dim_param or "?" for dim in kind.shape.dim]
+            dtype = str(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type))
+            specs.append({"name": value.name, "dtype": dtype, "shape": shapes.get(value.name, declared)})
+    return specs
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
@@ -77,19 +79,23 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
         reads = {
-            dispatch_by_shape.label(p): partial(read_point, model, dynamic, p, target)
+            dispatch_by_shape.point_suffix(p): partial(read_point, model, dynamic, p, target)
             for p in dynamic["points"]
         }
     else:
         reads = {"": partial(read_graph, model, manifest["input_shapes"], target)}
-    return {name: constants.shared(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
+    return {name: constants.share(pass_runner.run(read(), steps, target)[0]) for name, read in reads.items()}
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
     """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
-    sizes = dispatch_by_shape.samples(dynamic["ranges"], point)
-    graphs = [read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], at), target) for at in sizes]
-    return generalize_two_lengths.grown(*graphs, *dispatch_by_shape.grows(dynamic["ranges"]))
+    samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
+    graphs = [
+        read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
+    ]
+    return generalize_two_lengths.generalize(
+        *graphs, *dispatch_by_shape.growing_dimensions(dynamic["ranges"])
+    )
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
@@ -99,19 +105,17 @@ def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
 
 def simplify(model: Any, shapes: Shapes) -> Any:
     """Inline functions, fold shapes and branches, unroll loops, expand unknown operators."""
-    current, previous = fold_shapes.fold(inline_functions.inline(model), shapes), None
-    while current is not previous:  # expanded operators may need expansion, too
-        previous, expanded = (
-            current,
-            inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators()),
-        )
-        current = current if expanded is current else fold_shapes.fold(expanded, shapes)
-    return current
+    current = fold_shapes.fold(inline_functions.inline(model), shapes)
+    while True:  # expanded operators may need expansion, too
+        expanded = inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators())
+        if expanded is current:
+            return current
+        current = fold_shapes.fold(expanded, shapes)
 
 
 def operators() -> frozenset[str]:
     """Return the names of the operators that the importer converts."""
-    register_converters.teach()
+    register_converters.patch_importer()
     # The importer handles `If` and `Constant` outside its table of converters.
     return frozenset((*onnx_frontend._get_convert_map(), "If", "Constant"))
 
@@ -119,12 +123,12 @@ def operators() -> frozenset[str]:
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
     """Convert a simplified model to a Relax module; our converters may depend on the target."""
     computes_wide = target is None or target.kind.name == "llvm"
-    register_converters.teach()
-    onnx_file.teach(widen_16bit_floats.array if computes_wide else onnx_file.array)
+    register_converters.patch_importer()
+    onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)
     # Pass no references to ONNX's checker, which from_onnx runs again.
     with target or contextlib.nullcontext(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return from_onnx(widen_16bit_floats.widened(model) if computes_wide else model, shape_dict=shapes)
+        return from_onnx(widen_16bit_floats.widen(model) if computes_wide else model, shape_dict=shapes)
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
@@ -142,20 +146,20 @@ def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[lis
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
     """Return the tasks with loops of known sizes to schedule; a sort, for example, has none."""
-    return [task for task in extract_tasks(mod, target) if _can_be_tuned(task.dispatched[0]["main"])]
+    tasks = []
+    for task in extract_tasks(mod, target):
+        function = task.dispatched[0]["main"]
+        blocks = graph_rewriting.collect(function, SBlock)
+        if graph_rewriting.has_static_shapes(function) and any(block.iter_vars for block in blocks):
+            tasks.append(task)
+    return tasks
 
 
-def _can_be_tuned(function: Any) -> bool:
-    return graph_rewriting.static(function) and any(
-        block.iter_vars for block in graph_rewriting.collect(function, SBlock)
-    )
-
-
-def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str) -> Any:
+def build(mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str) -> Any:
     """Apply the schedules in `work_dir`, run the recipe's second half and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
-    mod = scheduled(mods, dynamic, after, target, work_dir)
+    mod = scheduled(mods, dynamic, late_steps, target, work_dir)
     # On CUDA, one graph launch replaces hundreds of kernel launches, except those with inputs
     # or outputs.
     with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
@@ -163,7 +167,7 @@ def build(mods: dict[str, Any], dynamic: Any, after: Sequence[Step], target: Any
 
 
 def scheduled(
-    mods: dict[str, object], dynamic: Any, after: Sequence[Step], target: Any, work_dir: str
+    mods: dict[str, object], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
     """Return the module to compile: with its schedules applied, after the whole recipe.
 
@@ -173,10 +177,10 @@ def scheduled(
     constants = share_equal_constants.Constants()
     with target, tvm.transform.PassContext(opt_level=3):
         apply = relax.transform.MetaScheduleApplyDatabase(work_dir)
-        tuned = [apply(mods.pop(label)) for label in list(mods)]
-    agreed = agree_on_weight_layouts.agreed(tuned)
-    ready = [constants.shared(pass_runner.run(mod, after, target)[0]) for mod in agreed]
-    (mod,) = [dispatch_by_shape.joined(ready, dynamic)] if dynamic else ready
+        applied_mods = [apply(mods.pop(label)) for label in list(mods)]
+    agreed = agree_on_weight_layouts.agree_on_layouts(applied_mods)
+    ready = [constants.share(pass_runner.run(mod, late_steps, target)[0]) for mod in agreed]
+    (mod,) = [dispatch_by_shape.join_points(ready, dynamic)] if dynamic else ready
     return mod
 
 
@@ -233,10 +237,12 @@ def errors_between(
     """Return errors at a range's least sizes and between points; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
-    for sizes in dispatch_by_shape.some_sizes(dynamic) if dynamic else []:
+    for sizes in dispatch_by_shape.sizes_to_check(dynamic) if dynamic else []:
         shapes = dispatch_by_shape.shapes_at(dynamic["inputs"], sizes)
         inputs = random_inputs(model, shapes, manifest["input_ranges"])
-        errors.append(errors_beside(path, inputs, outputs_of(library, list(inputs.values()), device)))
+        errors.append(
+            errors_against_onnxruntime(path, inputs, outputs_of(library, list(inputs.values()), device))
+        )
     return errors
 
 
@@ -245,3 +251,52 @@ def outputs_of(library: str, inputs: list[Any], device: Any) -> list[Any]:
     vm = relax.VirtualMachine(tvm.runtime.load_module(library), device)
     result = vm["main"](*(tvm.runtime.tensor(value, device) for value in inputs))
     return [output.numpy() for output in ([result] if hasattr(result, "numpy") else result)]
+
+
+# CPU features that TVM's vector code uses, as LLVM names them.
+VECTORS = (
+    "sse4.2", "avx", "avx2", "fma", "f16c",
+    "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni", "avx512bf16", "avx512fp16",
+    "amx-tile", "amx-int8", "amx-bf16",
+)  # fmt: skip
+PROCESSORS = Path("/proc/cpuinfo")
+
+
+def read_target(attrs: dict[str, Any]) -> Any:
+    """Return the TVM target; a tag overrides other attributes. Raises Refused."""
+    mcpu = attrs.get("mcpu")
+    if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
+        raise export_checks.Refused(
+            f"the schedules are for {mcpu}; LLVM on this machine ({platform.machine()}) does not know it",
+            "compile on a machine like the one that the model was tuned for",
+        )
+    return tvm.target.Target(attrs.get("tag", attrs))
+
+
+def device_of(target: Any) -> Any:
+    """Return the first device of the target's kind."""
+    return tvm.runtime.device(target.get_target_device_type())
+
+
+def threads() -> int:
+    """Return the number of threads on which TVM runs a kernel."""
+    return int(tvm.runtime.num_threads())
+
+
+def why_it_cannot_run(target: Any) -> str:
+    """Return why this machine cannot run code for the target; empty if it can."""
+    if target.kind.name != "llvm":
+        return "" if device_of(target).exist else f"this machine has no device for {target.kind.name}"
+    triple, mcpu = (str(target.attrs.get(name, "")) for name in ("mtriple", "mcpu"))
+    if triple and triple.partition("-")[0] != llvm_get_system_triple().partition("-")[0]:
+        return f"the schedules are for {triple}, and this machine is {platform.machine()}"
+    cpuinfo = PROCESSORS.read_text() if PROCESSORS.is_file() else ""
+    flags = next((line.partition(":")[2] for line in cpuinfo.splitlines() if line.startswith("flags")), "")
+    cpu_flags = set(map(_plain, flags.split()))
+    required = {str(feature) for feature in llvm_get_cpu_features(target)}
+    lacking = [name for name in VECTORS if name in required and cpu_flags and _plain(name) not in cpu_flags]
+    return f"the schedules are for {mcpu}; this processor lacks {', '.join(lacking)}" if lacking else ""
+
+
+def _plain(feature: str) -> str:
+    return re.sub("[-._]", "", feature)

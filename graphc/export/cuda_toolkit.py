@@ -15,10 +15,10 @@ CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 def cuda_folders() -> Iterator[Path]:
     """Yield folders of CUDA's compiler or runtime: wheels, CUDA_HOME, system toolkits."""
     wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
-    named = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
+    environment = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
     # Only folders with ptxas or cudart count: nvcc may be a mere script.
     on_path = (Path(nvcc).resolve().parents[1] for nvcc in [shutil.which("nvcc")] if nvcc)
-    for folder in (*wheels, *named, *on_path, *sorted(Path("/usr/local").glob("cuda*"))):
+    for folder in (*wheels, *environment, *on_path, *sorted(Path("/usr/local").glob("cuda*"))):
         if any(next(folder.glob(part), None) for part in ("bin/ptxas", f"lib*/{CUDART}")):
             yield folder
 

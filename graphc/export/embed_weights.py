@@ -28,27 +28,22 @@ def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
     """Write an object file with everything that TVM stores with a library's code."""
     content, source = Path(folder, f"{prefix}imports.bin"), Path(folder, f"{prefix}imports.s")
     content.write_bytes(memoryview(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()))
-    source.write_text(
-        _assembly(prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")(), content.name)
-    )
+    name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
+    source.write_text(f"""
+.section {SECTIONS.get(platform.machine(), '.rodata, "a"')}, %progbits
+.global {name}
+.balign {ALIGNMENT}
+{name}:
+.incbin "{content.name}"
+.section .note.GNU-stack, "", %progbits
+""")
     object_file = source.with_suffix(".o")
     subprocess.run([*_assembler(), "-o", object_file.name, source.name], cwd=folder, check=True)
     content.unlink()
     return str(object_file)
 
 
-def _assembly(name: str, content: str) -> str:
-    return f"""
-.section {SECTIONS.get(platform.machine(), '.rodata, "a"')}, %progbits
-.global {name}
-.balign {ALIGNMENT}
-{name}:
-.incbin "{content}"
-.section .note.GNU-stack, "", %progbits
-"""
-
-
 def _assembler() -> list[str]:
     """Return the command of an assembler; empty if none is found."""
-    commands = ([path, *rest] for name, *rest in ASSEMBLERS if (path := shutil.which(name)))
+    commands = ([path, *options] for name, *options in ASSEMBLERS if (path := shutil.which(name)))
     return next(commands, [])

@@ -78,58 +78,59 @@ def read_manifest(directory: Path) -> Any:
         ) from None
 
 
-def before_tvm_is_loaded(manifest: ManifestFile, args: argparse.Namespace) -> None:
+def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -> None:
     """Check files, packages and the C compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():
         folder = Path(args.output).parent
         raise Refused(f"there is no directory {folder}", f"mkdir -p {shlex.quote(str(folder))}")
-    _versions(manifest.get("versions", {}), args.any_version)
+    _check_versions(manifest.get("versions", {}), args.any_version)
     if args.check and importlib.util.find_spec("onnxruntime") is None:
         raise Refused("--check needs onnxruntime", f"{sys.executable} -m pip install onnxruntime")
     # TVM needs a compiler for linking; one next to this Python will do.
     os.environ["PATH"] = os.pathsep.join(
         [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
     )
-    named = os.environ.get("CXX") or os.environ.get("CC")
-    if named and shutil.which(named) is None:
-        raise Refused(f"there is no compiler {named}, which CXX or CC names", "unset CXX CC")
-    if not named and not any(map(shutil.which, COMPILERS)):
+    compiler = os.environ.get("CXX") or os.environ.get("CC")
+    if compiler and shutil.which(compiler) is None:
+        raise Refused(f"there is no compiler {compiler}, which CXX or CC names", "unset CXX CC")
+    if not compiler and not any(map(shutil.which, COMPILERS)):
         raise Refused(
-            f"there is no C compiler to link with: none of {', '.join(COMPILERS)} is on PATH",
+            f"no C compiler was found to link with: none of {', '.join(COMPILERS)} is on PATH",
             "sudo apt-get install -y g++   (or name one: CXX=/path/to/compiler)",
         )
 
 
-def _versions(needed: dict[str, str], any_version: bool) -> None:
-    wrong = [words for name, version in needed.items() if (words := _wrong(name, version, any_version))]
-    if not wrong:
-        return
-    script = Path(sys.argv[0])
-    install = f"tvm-venv/bin/pip install -r {shlex.quote(str(script.with_name('requirements.txt')))}"
-    again = shlex.join(["tvm-venv/bin/python", *sys.argv])
-    raise Refused("; ".join(wrong), f"python -m venv tvm-venv && {install}\n  {again}")
+def _check_versions(versions: dict[str, str], any_version: bool) -> None:
+    problems = []
+    for name, version in versions.items():
+        if name in OPTIONAL or any_version:
+            continue
+        try:
+            installed = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            problems.append(f"{name} is not installed")
+            continue
+        if name in EXACT and installed != version:
+            problems.append(
+                f"{name} {installed} is installed and {version} is needed: "
+                "other versions crash or find no schedule"
+            )
+    if problems:
+        requirements = Path(sys.argv[0]).with_name("requirements.txt")
+        install = f"tvm-venv/bin/pip install -r {shlex.quote(str(requirements))}"
+        command = shlex.join(["tvm-venv/bin/python", *sys.argv])
+        raise Refused("; ".join(problems), f"python -m venv tvm-venv && {install}\n  {command}")
 
 
-def _wrong(name: str, version: str, any_version: bool) -> str:
-    if name in OPTIONAL:
-        return ""
-    try:
-        here = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return "" if any_version else f"{name} is not installed"
-    if name not in EXACT or here == version or any_version:
-        return ""
-    return f"{name} {here} is installed and {version} is needed: others crash or find no schedule"
-
-
-def same_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
+def check_inputs(manifest: ManifestFile, inputs: Sequence[Spec], model: str) -> None:
     """Raise Refused if the model's input shapes or types differ from the tuned model's."""
-    tuned = manifest.get("inputs")
-    if tuned and [_kind(one) for one in tuned] != [_kind(one) for one in inputs]:
+    tuned_inputs = manifest.get("inputs")
+    if tuned_inputs and [_kind(spec) for spec in tuned_inputs] != [_kind(spec) for spec in inputs]:
         raise Refused(
-            f"{model} takes {_describe(inputs)}; the schedules are for a model that takes {_describe(tuned)}",
+            f"{model} takes {_describe(inputs)}; "
+            f"the schedules are for a model that takes {_describe(tuned_inputs)}",
             "give the model that was tuned",
         )
 
@@ -142,40 +143,50 @@ def _describe(specs: Sequence[Spec]) -> str:
     return ", ".join(f"{spec['name']} {spec['dtype']}{spec['shape']}" for spec in specs) or "no inputs"
 
 
-def all_found(manifest: ManifestFile, found: list[str], missing: list[str], args: argparse.Namespace) -> None:
+def check_schedules(
+    manifest: ManifestFile, scheduled: list[str], unscheduled: list[str], args: argparse.Namespace
+) -> None:
     """Raise Refused if tasks lack a schedule, since TVM would silently compile slow loops."""
-    unexpected = [name for name in missing if name not in manifest.get("without_schedule", [])]
-    text = f"{len(missing)} of {len(found) + len(missing)} workloads have no schedule: {', '.join(missing)}"
-    if not unexpected or (found and args.allow_missing):
-        sys.stderr.write(f"warning: {text}\n" if missing else "")
-    elif found:
+    unexpected = [name for name in unscheduled if name not in manifest.get("without_schedule", [])]
+    count, names = len(scheduled) + len(unscheduled), ", ".join(unscheduled)
+    text = f"{len(unscheduled)} of {count} workloads have no schedule: {names}"
+    if not unexpected or (scheduled and args.allow_missing):
+        sys.stderr.write(f"warning: {text}\n" if unscheduled else "")
+    elif scheduled:
         raise Refused(
-            text, "give the model that was tuned; --allow-missing goes on, and these workloads are slow"
+            text, "give the model that was tuned; with --allow-missing these workloads become slow loops"
         )
     else:
         raise Refused(
-            f"none of the {len(missing)} workloads of {args.model} has a schedule here: "
-            f"it is not the model that was tuned. Without: {', '.join(missing)}",
+            f"none of the {len(unscheduled)} workloads of {args.model} has a schedule here: "
+            f"it is not the model that was tuned. Without: {names}",
             "give the model that was tuned, or tune this one",
         )
 
 
-def error_of_steps(model: Path, own_error: float | None = None) -> float:
+def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
     """Return the largest error to allow for a model's rounding operators.
 
     The file is scanned, not parsed. `own_error`: onnxruntime's error for quantised models.
     """
     with _mapped(model) as view:
         operators = _operators(view)
-        if _any_named(operators, _QUANTISED):
+        if _has_any(operators, _QUANTISED):
             return LARGEST_ERROR_INT8 if own_error is None else LARGEST_SHARE_INT8 * own_error + STEP_INT8
-        return LARGEST_ERROR_NARROW if _any_named(operators, _NARROW) else _error_of_halves(view)
+        if _has_any(operators, _NARROW):
+            return LARGEST_ERROR_NARROW
+        try:  # 16-bit results
+            places = list(protobuf_fields.nested_fields(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
+            kinds = [protobuf_fields.number_of(view, start, end, _ELEMENTS) for start, end in places]
+        except protobuf_fields.NoMessage:
+            return 0.0
+        return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
 
 
 def is_quantised(model: Path) -> bool:
     """Return whether a file contains quantised operators."""
     with _mapped(model) as view:
-        return _any_named(_operators(view), _QUANTISED)
+        return _has_any(_operators(view), _QUANTISED)
 
 
 @contextmanager
@@ -191,7 +202,7 @@ def _mapped(model: Path) -> Iterator[memoryview]:
         yield view
 
 
-def _any_named(operators: Set[bytes], words: Sequence[bytes]) -> bool:
+def _has_any(operators: Set[bytes], words: Sequence[bytes]) -> bool:
     return any(word in name for name in operators for word in words)
 
 
@@ -201,7 +212,7 @@ def _operators(view: memoryview) -> set[bytes]:
     try:
         nodes: tuple[int, ...]
         for nodes in (_GRAPH_NODES, _FUNCTION_NODES):
-            while places := list(protobuf_fields.inside(view, *nodes, _OPERATOR)):
+            while places := list(protobuf_fields.nested_fields(view, *nodes, _OPERATOR)):
                 operators.update(bytes(view[start:end]) for start, end in places)
                 nodes = *nodes, *_BRANCH_NODES
     except protobuf_fields.NoMessage:
@@ -209,22 +220,14 @@ def _operators(view: memoryview) -> set[bytes]:
     return operators
 
 
-def _error_of_halves(view: memoryview) -> float:
-    """Return the largest error to allow for 16-bit results."""
-    try:
-        places = list(protobuf_fields.inside(view, protobuf_fields.GRAPH, _OUTPUTS, *_TENSOR))
-        kinds = [protobuf_fields.number_of(view, *place, _ELEMENTS) for place in places]
-    except protobuf_fields.NoMessage:
-        return 0.0
-    return max((LARGEST_ERROR_HALF.get(kind or 0, 0.0) for kind in kinds), default=0.0)
-
-
-def small_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
+def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
     """Raise Refused if the outputs' error is too large."""
-    rounded = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
-    allowed = max(LARGEST_ERROR_BF16 if rounded else LARGEST_ERROR, error_of_steps(Path(model), own_error))
-    if not error <= allowed:
+    uses_bf16 = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
+    limit = max(
+        LARGEST_ERROR_BF16 if uses_bf16 else LARGEST_ERROR, largest_allowed_error(Path(model), own_error)
+    )
+    if not error <= limit:
         raise Refused(
-            f"the relative error against onnxruntime is {error:.1e}, more than {allowed:.0e}",
+            f"the relative error against onnxruntime is {error:.1e}, more than {limit:.0e}",
             "do not use this library",
         )

@@ -12,21 +12,23 @@ import numpy as np
 from graphc.export.export_checks import is_quantised
 
 
-def errors_beside(path: str, inputs: Mapping[str, object], outputs: list[Any]) -> tuple[float, float | None]:
+def errors_against_onnxruntime(
+    path: str, inputs: Mapping[str, object], outputs: list[Any]
+) -> tuple[float, float | None]:
     """Return the outputs' error and, for quantised files, that of fused onnxruntime."""
-    theirs = answers(path, inputs)
+    expected_outputs = run_onnxruntime(path, inputs)
     if not is_quantised(Path(path)):
-        return worst_error(outputs, theirs), None
-    truth = answers(path, inputs, fused=False)
-    return worst_error(outputs, truth), worst_error(theirs, truth)
+        return worst_error(outputs, expected_outputs), None
+    truth = run_onnxruntime(path, inputs, fused=False)
+    return worst_error(outputs, truth), worst_error(expected_outputs, truth)
 
 
-def answers(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
+def run_onnxruntime(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
     """Return onnxruntime's outputs, either optimised or operator by operator."""
-    return list(session(path, fused=fused).run(None, dict(inputs)))
+    return list(make_session(path, fused=fused).run(None, dict(inputs)))
 
 
-def session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
+def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
     """Return an onnxruntime session for a model; 0 threads lets onnxruntime choose."""
     import onnxruntime
 
@@ -38,14 +40,14 @@ def session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
-def worst_error(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
+def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
     """Return the relative error of the worst output."""
-    return max(relative_error(*pair) for pair in zip(ours, theirs, strict=True))
+    return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))
 
 
-def relative_error(ours: Any, theirs: Any) -> float:
-    """Return largest difference over largest value; infinite if shapes or NaNs differ."""
-    left, right = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
+def relative_error(output: Any, reference: Any) -> float:
+    """Return largest difference over largest value; infinite if shapes or the places of NaN differ."""
+    left, right = np.asarray(output, "float64"), np.asarray(reference, "float64")
     finite = np.isfinite(right)
     if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):
         return float("inf")

@@ -35,9 +35,9 @@ def digest(package: str = "graphc") -> str:
 
 def _sources(folder: Traversable, path: str) -> list[tuple[str, bytes]]:
     sources: list[tuple[str, bytes]] = []
-    for each in sorted(folder.iterdir(), key=lambda each: each.name):
-        if each.is_dir():
-            sources += _sources(each, f"{path}/{each.name}")
-        elif each.name.endswith(KEPT):
-            sources.append((f"{path}/{each.name}", each.read_bytes()))
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            sources += _sources(entry, f"{path}/{entry.name}")
+        elif entry.name.endswith(KEPT):
+            sources.append((f"{path}/{entry.name}", entry.read_bytes()))
     return sources

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
+from graphc.core.graph_pass import Graph, operator_name
 from graphc.core.graph_rewriting import sizes_of
 
 OPERATORS = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
@@ -52,7 +52,7 @@ class ChannelAffine:
         return ChannelAffine(self.scale * factor, self.shift * factor)
 
 
-def nothing(ndim: int) -> ChannelAffine:
+def identity(ndim: int) -> ChannelAffine:
     """Return the identity: scale 1 and shift 0."""
     return ChannelAffine(np.ones((1,) * ndim), np.zeros((1,) * ndim))
 
@@ -79,13 +79,13 @@ def affine_chain(call: Any, g: Graph) -> tuple[ChannelAffine, list[AffineLink]]:
     links: list[AffineLink] = []
     link = affine_link(call, g)
     while link is not None:
-        sizes = np.broadcast_shapes(*(each.operand.shape for each in (link, *links)))
+        sizes = np.broadcast_shapes(link.operand.shape, *(other_link.operand.shape for other_link in links))
         if sum(size > 1 for size in sizes) > 1:
             break
         links.insert(0, link)
-        link = affine_link(g.producer(link.value), g) if g.read_once(link.value) else None
+        link = affine_link(g.producer(link.value), g) if g.has_one_reader(link.value) else None
     is_tuple = isinstance(call.ty, relax.TupleType)  # as the result of a split
-    affine = nothing(0 if is_tuple else call.ty.ndim)
-    for each in links:
-        affine = affine.then(each)
+    affine = identity(0 if is_tuple else call.ty.ndim)
+    for link in links:
+        affine = affine.then(link)
     return affine, links

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import convolution
-from graphc.core.reporting_pass import Leave
 from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain
 
 # By layouts: the axis of output channels in a convolution's result and in its weights.
@@ -54,9 +52,19 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
         kinds = {link.name in ("add", "subtract") for link in links}
         if len(links) == len(kinds) and all(link.name != "divide" for link in links):
             raise Leave("it is a factor and a summand at most")
-        linear = _linear(links[0].value, affine, g) if affine.is_scaled() else None
-        weights = None if linear is None else _scaled(linear, affine, g)
-        return AffineOfLinear(affine, links[0].value, linear, weights)
+        value = links[0].value
+        # The convolution or matmul that can take the scale, if only the chain reads it.
+        linear = g.producer(value) if affine.is_scaled() and g.has_one_reader(value) else None
+        if linear is None or len(linear.args) != 2 or not g.is_constant(linear.args[1]):
+            return AffineOfLinear(affine, value, None)
+        axes = _output_axes(linear)
+        if axes is None or not set(affine.channels()) <= {axes[0]}:
+            return AffineOfLinear(affine, value, None)
+        weights = g.array(linear.args[1])
+        shape = [1] * weights.ndim
+        shape[axes[1]] = affine.scale.size
+        scaled_weights = (weights * affine.scale.reshape(shape)).astype(weights.dtype)
+        return AffineOfLinear(affine, value, linear, scaled_weights)
 
     def rewrite(self, call: Any, facts: AffineOfLinear, g: Graph) -> Any:
         value, linear = facts.value, facts.linear
@@ -69,15 +77,6 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
         return relax.op.add(value, _constant(facts.affine.shift)) if facts.affine.is_shifted() else value
 
 
-def _linear(value: Any, affine: ChannelAffine, g: Graph) -> Any | None:
-    """Return the convolution or matmul that can take the scale, if only the chain reads it."""
-    call = g.producer(value) if g.read_once(value) else None
-    if call is None or len(call.args) != 2 or not g.is_constant(call.args[1]):
-        return None
-    axes = _output_axes(call)
-    return call if axes is not None and set(affine.channels()) <= {axes[0]} else None
-
-
 def _output_axes(call: Any) -> tuple[int, int] | None:
     """Return the axes of outputs in the result and in the weights; None if it is not linear."""
     name = operator_name(call)
@@ -86,13 +85,6 @@ def _output_axes(call: Any) -> tuple[int, int] | None:
     if name not in ("relax.nn.conv1d", "relax.nn.conv2d"):
         return None
     return _OUTPUTS.get((str(call.attrs.data_layout), str(call.attrs.kernel_layout)))
-
-
-def _scaled(linear: Any, affine: ChannelAffine, g: Graph) -> Any:
-    weights, (_, outputs) = g.array(linear.args[1]), _output_axes(linear) or (0, 0)
-    shape = [1] * weights.ndim
-    shape[outputs] = affine.scale.size
-    return (weights * affine.scale.reshape(shape)).astype(weights.dtype)
 
 
 def _constant(values: Any) -> Any:

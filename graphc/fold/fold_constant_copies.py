@@ -10,10 +10,8 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.s_tir import SBlockRealize
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass
 from graphc.core.graph_rewriting import sizes_of
-from graphc.core.reporting_pass import Leave
 
 Values = dict[Any, Any]  # values of variables, over all iterations of their loops
 _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
@@ -32,7 +30,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 }
 
 
-def copied(function: Any, inputs: Sequence[Any]) -> list[Any]:
+def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
     """Return the outputs, the function's last buffers. Raises Leave if it not only copies."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
@@ -64,12 +62,12 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
     values: Values = dict(zip((loop.loop_var for loop in loops), grid, strict=True))
     axes = zip(nest.block.iter_vars, nest.iter_values, strict=True)
     values |= {axis.var: _value(bound, values, arrays) for axis, bound in axes}
-    where = [_value(index, values, arrays) for index in store.indices]
-    inside = _value(nest.predicate, values, arrays)
+    indices = [_value(index, values, arrays) for index in store.indices]
+    is_active = _value(nest.predicate, values, arrays)
     numbers = _value(store.value, values, arrays)
-    if inside is not True and not np.all(inside):
+    if is_active is not True and not np.all(is_active):
         raise Leave("some of its iterations do nothing")
-    outputs[store.buffer][tuple(np.broadcast_arrays(*where))] = numbers
+    outputs[store.buffer][tuple(np.broadcast_arrays(*indices))] = numbers
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
@@ -103,9 +101,9 @@ class FoldConstantCopies(Pass[list[Any]]):
         arguments = list(call.args[1].fields)
         if not arguments or not all(map(g.is_constant, arguments)):
             raise Leave("an argument is computed")
-        if sum(prod(sizes_of(each)) for each in arguments) > MOST_NUMBERS:
+        if sum(prod(sizes_of(argument)) for argument in arguments) > MOST_NUMBERS:
             raise Leave("compiled code moves so many numbers faster")
-        return copied(g.tensor_function(call), [g.array(each) for each in arguments])
+        return run_copies(g.tensor_function(call), [g.array(argument) for argument in arguments])
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
         constants = [g.constant(array) for array in facts]

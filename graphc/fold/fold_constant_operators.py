@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave, Report, ReportingPass
+from graphc.core.graph_pass import Graph, Leave, Pass, Report, ReportingPass, operator_name
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _REALS = ("float32",)
 _NUMBERS = (*_REALS, "int32", "int64")
@@ -52,23 +50,21 @@ class FoldConstantOperators(Pass[list[Any]]):
             raise Leave("an argument is computed")
         if not {str(value.ty.dtype) for value in (*values, call)} <= set(_TYPES[_name(call)]):
             raise Leave("numpy may round its type otherwise")
-        if not known(call):
+        if not has_known_sizes(call):
             raise Leave("its sizes are known only when it runs")
         return [g.array(value) for value in values]
 
     def rewrite(self, call: Any, facts: list[Any], g: Graph) -> Any:
-        return g.constant(_computed(_name(call), call, facts))
+        name = _name(call)
+        if name in _MOVES:
+            return g.constant(np.asarray(_MOVES[name](call, facts[0]), order="C"))
+        with np.errstate(all="ignore"):
+            result = _ELEMENTWISE[name][0](*facts)
+        return g.constant(np.asarray(result).astype(str(call.ty.dtype)))
 
 
 def _name(call: Any) -> str:
     return operator_name(call).removeprefix("relax.")
-
-
-def _computed(name: str, call: Any, values: Sequence[Any]) -> Any:
-    if name in _MOVES:
-        return np.asarray(_MOVES[name](call, values[0]), order="C")
-    with np.errstate(all="ignore"):
-        return np.asarray(_ELEMENTWISE[name][0](*values)).astype(str(call.ty.dtype))
 
 
 class FoldRemainingConstants(ReportingPass):
@@ -80,19 +76,18 @@ class FoldRemainingConstants(ReportingPass):
 
     name = "fold.remaining_constants"
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
-        functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
-        report = Report(self.name, fired=sum(map(_has_constant_results, functions)))
+    def apply(self, mod: Any) -> tuple[Any, Report]:
+        functions = [function for function in mod.functions.values() if isinstance(function, relax.Function)]
+        fired = 0
+        for function in functions:
+            values = [binding.value for block in function.body.blocks for binding in block.bindings]
+            # An expression has only constant operands, or may in branches.
+            fired += any(
+                isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
+                for value in values
+            )
+        report = Report(self.name, fired=fired)
         return (relax.transform.FoldConstant()(mod) if report.fired else mod), report
-
-
-def _has_constant_results(function: Any) -> bool:
-    """Return whether an expression has only constant operands, or may in branches."""
-    values = [binding.value for block in function.body.blocks for binding in block.bindings]
-    return any(
-        isinstance(value, relax.If) or not any(isinstance(leaf, relax.Var) for leaf in _leaves(value))
-        for value in values
-    )
 
 
 def _leaves(value: Any) -> Iterator[Any]:

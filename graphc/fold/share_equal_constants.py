@@ -13,19 +13,22 @@ class Constants:
     """All distinct constants seen so far, by content."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._first_by_content: dict[tuple[Any, ...], Any] = {}
 
-    def shared(self, mod: Any) -> Any:
+    def share(self, mod: Any) -> Any:
         """Return the module with each constant replaced by the first equal one seen."""
         functions = {
-            var: _Sharing(self).visit_expr(each) if isinstance(each, relax.Function) else each
-            for var, each in mod.functions.items()
+            var: _Sharing(self).visit_expr(function) if isinstance(function, relax.Function) else function
+            for var, function in mod.functions.items()
         }
         return tvm.IRModule(functions, attrs=mod.attrs)
 
-    def one(self, constant: Any) -> Any:
+    def first_equal(self, constant: Any) -> Any:
         """Return the first constant seen that is equal to this one."""
-        return self._known.setdefault(_content(constant), constant)
+        numbers = constant.value.numpy()
+        content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
+        key = str(constant.ty.dtype), *numbers.shape, hashlib.sha256(content).digest()
+        return self._first_by_content.setdefault(key, constant)
 
 
 @mutator
@@ -35,11 +38,4 @@ class _Sharing(PyExprMutator):  # type: ignore[misc]
         self._constants = constants
 
     def visit_generic_const_(self, op: Any) -> Any:
-        return self._constants.one(op)
-
-
-def _content(constant: Any) -> tuple[Any, ...]:
-    numbers = constant.value.numpy()
-    content: Any = np.ascontiguousarray(numbers).reshape(-1).view("uint8")
-    digest = hashlib.sha256(content).digest()
-    return str(constant.ty.dtype), *numbers.shape, digest
+        return self._constants.first_equal(op)

@@ -9,10 +9,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 _TRANSPOSE, _RESHAPE = "relax.permute_dims", "relax.reshape"
 Piece = tuple[tuple[int, ...], int]  # part of an axis: its path in memory order, and its size
@@ -31,10 +29,10 @@ class CancelTransposes(Pass[Any]):
         chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]
-            if transposes > 1 and _in_order(source, chain):
+            if transposes > 1 and _keeps_order(source, chain):
                 reshaped = source
             producer = g.producer(source, _TRANSPOSE, _RESHAPE)
-            if producer is None or not known(producer):
+            if producer is None or not has_known_sizes(producer):
                 break
             chain.append(producer)
             transposes += operator_name(producer) == _TRANSPOSE
@@ -46,34 +44,25 @@ class CancelTransposes(Pass[Any]):
         return facts if sizes_of(facts) == sizes_of(call) else relax.op.reshape(facts, call.ty.shape)
 
 
-def _in_order(source: Any, chain: Sequence[Any]) -> bool:
+def _keeps_order(source: Any, chain: Sequence[Any]) -> bool:
     """Return whether the calls, last first, leave the source's numbers in order."""
-    axes: Axes = [[((at,), size)] for at, size in enumerate(sizes_of(source))]
+    axes: Axes = [[((number,), size)] for number, size in enumerate(sizes_of(source))]
     for call in reversed(chain):
         if operator_name(call) == _TRANSPOSE:
             axes = [axes[axis] for axis in permutation(call)]
-        elif (grouped := _regrouped(axes, sizes_of(call))) is not None:
-            axes = grouped
-        else:
-            return False
+            continue
+        pieces = [piece for axis in axes for piece in axis if piece[1] > 1]
+        axes = []
+        for size in sizes_of(call):
+            axes.append([])
+            while size > 1:
+                place, count = pieces.pop(0)
+                if count > size and count % size == 0:
+                    pieces.insert(0, ((*place, 1), count // size))
+                    place, count = (*place, 0), size
+                if size % count:
+                    return False  # a piece would span two axes
+                axes[-1].append((place, count))
+                size //= count
     places = [place for axis in axes for place, size in axis if size > 1]
     return places == sorted(places)
-
-
-def _regrouped(axes: Axes, sizes: Sequence[int]) -> Axes | None:
-    """Regroup the pieces into axes of other sizes; None if a piece would span two axes."""
-    pieces = [piece for axis in axes for piece in axis if piece[1] > 1]
-    grouped: Axes = []
-    for size in sizes:
-        group: list[Piece] = []
-        while size > 1:
-            place, count = pieces.pop(0)
-            if count > size and count % size == 0:
-                pieces.insert(0, ((*place, 1), count // size))
-                place, count = (*place, 0), size
-            if size % count:
-                return None
-            group.append((place, count))
-            size //= count
-        grouped.append(group)
-    return grouped

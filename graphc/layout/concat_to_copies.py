@@ -2,21 +2,25 @@
 
 TVM's own form selects the part for every number, which prevents vectors. Here each part has
 its own loop in a row of the result. Parts of nested concatenations, as in dense blocks, are
-read at their origin, so nothing is copied twice.
+read at their origin, so identity is copied twice.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OPERATOR, OUT_ELEMENTWISE_FUSABLE, known, numbers, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, nothing
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import (
+    OPERATOR,
+    OUT_ELEMENTWISE_FUSABLE,
+    has_known_sizes,
+    numbers,
+    parse_tvmscript,
+    sizes_of,
+)
+from graphc.fold.channel_affine import OPERATORS, ChannelAffine, affine_chain, identity
 from graphc.tasks.keep_packed_weights import BY_PART
 from graphc.tasks.mark_elementwise_rows import width
 
@@ -38,15 +42,21 @@ class FollowedConcat:
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
     """Return the chain from a concatenation to this call; None if others read in between."""
     limits: list[str] = []
-    while (limit := _limit(call, g)) is not None:
-        limits.insert(0, limit)
+    while call is not None and (kind := LIMITS.get(operator_name(call))) is not None:
+        bound = "0"  # of a ReLU
+        if len(call.args) > 1:
+            number = call.args[1]
+            if not g.is_constant(number) or g.array(number).size != 1:
+                break
+            bound = repr(float(g.array(number).item()))
+        limits.insert(0, f"T.{kind}({{}}, T.float32({bound}))")
         value = call.args[0]
         if joins_rows(g.producer(value)):
-            return FollowedConcat(g.producer(value), nothing(value.ty.ndim), tuple(limits))
-        call = g.producer(value) if g.read_once(value) else None
+            return FollowedConcat(g.producer(value), identity(value.ty.ndim), tuple(limits))
+        call = g.producer(value) if g.has_one_reader(value) else None
     if call is not None and joins_rows(call):
-        return FollowedConcat(call, nothing(call.ty.ndim))
-    affine, links = affine_chain(call, g) if call is not None else (nothing(1), [])
+        return FollowedConcat(call, identity(call.ty.ndim))
+    affine, links = affine_chain(call, g) if call is not None else (identity(1), [])
     concat: Any = g.producer(links[0].value) if links else None
     if not joins_rows(concat) or not set(affine.channels()) <= {concat.ty.ndim - 1}:
         return None
@@ -55,7 +65,12 @@ def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
 
 def joins_rows(call: Any) -> bool:
     """Return whether a call concatenates float32 tensors of known sizes along the last axis."""
-    if call is None or operator_name(call) != CONCAT or call.ty.dtype != "float32" or not known(call):
+    if (
+        call is None
+        or operator_name(call) != CONCAT
+        or call.ty.dtype != "float32"
+        or not has_known_sizes(call)
+    ):
         return False
     return bool(call.ty.ndim > 1 and int(call.attrs.axis) % call.ty.ndim == call.ty.ndim - 1)
 
@@ -66,9 +81,9 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
     for part in list(parts):
         inner = g.producer(part, CONCAT)
         if joins_rows(inner):
-            more, at = parts_of(inner, g), parts.index(part)
-            if len(parts) + len(more) - 1 <= MOST_PARTS:
-                parts[at : at + 1] = more
+            inner_parts, index = parts_of(inner, g), parts.index(part)
+            if len(parts) + len(inner_parts) - 1 <= MOST_PARTS:
+                parts[index : index + 1] = inner_parts
     return parts
 
 
@@ -84,17 +99,6 @@ def readers_of_result(value: Any, g: Graph) -> list[Any]:
             else reader is None or followed_concat(reader, g) is None
         )
     ]
-
-
-def _limit(call: Any, g: Graph) -> str | None:
-    """Return the limit that a call applies, as TVMScript; None if it applies none."""
-    kind = LIMITS.get(operator_name(call)) if call is not None else None
-    if kind is None or len(call.args) == 1:
-        return kind and f"T.{kind}({{}}, T.float32(0))"
-    number = call.args[1]
-    if not g.is_constant(number) or g.array(number).size != 1:
-        return None
-    return f"T.{kind}({{}}, T.float32({float(g.array(number).item())!r}))"
 
 
 REDUCTION = 3  # TVM's pattern kind: fused with producers, not with consumers
@@ -123,16 +127,29 @@ def concat_function(shape: ConcatShape) -> Any:
     """
     axes = [f"v{axis}" for axis in range(len(shape.rows))]
     loops = [f"a{axis}" for axis in range(len(shape.rows))]
-    vectors = [name for name, used in (("s", shape.is_scaled), ("t", shape.is_shifted)) if used]
+    vectors = [name for name, is_used in (("s", shape.is_scaled), ("t", shape.is_shifted)) if is_used]
     buffers = [
-        *(_buffer(f"x{at}", (*shape.rows, part)) for at, part in enumerate(shape.parts)),
+        *(_buffer(f"x{index}", (*shape.rows, part)) for index, part in enumerate(shape.parts)),
         *(_buffer(name, (shape.row,)) for name in vectors),
         _buffer("y", (*shape.rows, shape.row)),
     ]
-    reads = [f"x{at}[{', '.join(axes)}, 0:{part}]" for at, part in enumerate(shape.parts)]
+    reads = [f"x{index}[{', '.join(axes)}, 0:{part}]" for index, part in enumerate(shape.parts)]
     reads += [f"{name}[0:{shape.row}]" for name in vectors]
-    body = "\n".join(f"            {line}" for line in _copies(shape, ", ".join(axes)))
-    return parsed(f"""
+    lines, start = [], 0
+    for index, part in enumerate(shape.parts):  # whole vectors, then the remainder number by number
+        vector = width(part, shape.lanes) or shape.lanes
+        if part >= vector:
+            lines += [
+                f"for k in range(T.int64({part // vector})):",
+                f"    for c in T.vectorized(T.int64({vector})):",
+                f"        {_copy(shape, index, start, f'k * T.int64({vector}) + c')}",
+            ]
+        if remainder := part % vector:
+            column = f"c + T.int64({part - remainder})"
+            lines += [f"for c in range(T.int64({remainder})):", f"    {_copy(shape, index, start, column)}"]
+        start += part
+    body = "\n".join(f"            {line}" for line in lines)
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({", ".join(buffers)}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {REDUCTION}}})
@@ -150,34 +167,18 @@ def _buffer(name: str, sizes: tuple[int, ...]) -> str:
     return f'{name}: T.Buffer(({numbers(sizes)},), "float32")'
 
 
-def _copies(shape: ConcatShape, row: str) -> Iterator[str]:
-    """Yield statements that copy each part in vectors, and its remainder number by number."""
-    start = 0
-    for at, part in enumerate(shape.parts):
-        vector = width(part, shape.lanes) or shape.lanes
-        if part >= vector:
-            yield f"for k in range(T.int64({part // vector})):"
-            yield f"    for c in T.vectorized(T.int64({vector})):"
-            yield f"        {_copy(shape, row, at, start, f'k * T.int64({vector}) + c')}"
-        if rest := part % vector:
-            yield f"for c in range(T.int64({rest})):"
-            yield f"    {_copy(shape, row, at, start, f'c + T.int64({part - rest})')}"
-        start += part
-
-
-def _copy(shape: ConcatShape, row: str, at: int, start: int, column: str) -> str:
-    to = f"{column} + T.int64({start})"
-    return f"y[{row}, {to}] = {_computed(shape, f'x{at}[{row}, {column}]', to)}"
-
-
-def _computed(shape: ConcatShape, value: str, column: str) -> str:
+def _copy(shape: ConcatShape, part: int, start: int, column: str) -> str:
+    """Return the statement that copies a part's column, scaled, shifted and limited."""
+    row = ", ".join(f"v{axis}" for axis in range(len(shape.rows)))
+    target = f"{column} + T.int64({start})"
+    value = f"x{part}[{row}, {column}]"
     if shape.is_scaled:
-        value = f"{value} * s[{column}]"
+        value = f"{value} * s[{target}]"
     if shape.is_shifted:
-        value = f"{value} + t[{column}]"
+        value = f"{value} + t[{target}]"
     for limit in shape.limits:
         value = limit.format(value)
-    return value
+    return f"y[{row}, {target}] = {value}"
 
 
 # Operators that TVM fuses with a concatenation and with the producers before it.
@@ -212,10 +213,22 @@ class ConcatToCopies(Pass[Copies]):
         sizes = tuple(sizes_of(value)[-1] for value, _ in sources)
         if max(sizes) < self.lanes:
             raise Leave("no part of it fills a vector")
-        affine = _joined([own for _, own in sources], sizes, chain.affine)
-        used = affine.is_scaled(), affine.is_shifted()
-        shape = ConcatShape(sizes_of(call)[:-1], sizes, *used, chain.limits, self.lanes)
-        vectors = (affine.scale,) * used[0] + (affine.shift,) * used[1]
+        # Concatenate the parts' scales and shifts per column, then apply those of the whole row.
+        scales, shifts = (
+            np.concatenate([np.resize(values, size) for values, size in zip(arrays, sizes, strict=True)])
+            for arrays in ([part.scale for _, part in sources], [part.shift for _, part in sources])
+        )
+        row_scale, row_shift = chain.affine.scale.reshape(-1), chain.affine.shift.reshape(-1)
+        affine = ChannelAffine(scales * row_scale, shifts * row_scale + row_shift)
+        shape = ConcatShape(
+            rows=sizes_of(call)[:-1],
+            parts=sizes,
+            is_scaled=affine.is_scaled(),
+            is_shifted=affine.is_shifted(),
+            limits=chain.limits,
+            lanes=self.lanes,
+        )
+        vectors = (affine.scale,) * shape.is_scaled + (affine.shift,) * shape.is_shifted
         return Copies(tuple(value for value, _ in sources), vectors, shape)
 
     def rewrite(self, call: Any, facts: Copies, g: Graph) -> Any:
@@ -230,7 +243,7 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     That is the part itself if TVM can fuse the scale and shift with the part's producer, or if
     other operators read the part.
     """
-    producer, same = g.producer(part), nothing(part.ty.ndim)
+    producer, same = g.producer(part), identity(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])
     source = g.producer(links[0].value, "relax.call_tir") if links else None
     if source is None or not set(affine.channels()) <= {part.ty.ndim - 1}:
@@ -240,13 +253,3 @@ def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
     return (
         (part, same) if pattern == OUT_ELEMENTWISE_FUSABLE or not is_for_concats else (links[0].value, affine)
     )
-
-
-def _joined(parts: Sequence[ChannelAffine], sizes: Sequence[int], after: ChannelAffine) -> ChannelAffine:
-    """Concatenate the parts' scales and shifts per column, then apply the whole row's."""
-    rows = [
-        np.concatenate([np.resize(values, size) for values, size in zip(each, sizes, strict=True)])
-        for each in ([part.scale for part in parts], [part.shift for part in parts])
-    ]
-    scale, shift = after.scale.reshape(-1), after.shift.reshape(-1)
-    return ChannelAffine(rows[0] * scale, rows[1] * scale + shift)

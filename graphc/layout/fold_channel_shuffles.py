@@ -15,10 +15,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import known, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import has_known_sizes, permutation, sizes_of
 
 Origin = tuple[Any, int]  # a variable, and one of its channels
 Places = tuple[Any, Sequence[int]]  # a tensor and its channels; (None, ()) if they are computed
@@ -32,40 +30,47 @@ class Origins:
     """The origin of each channel of a value, and whether a shuffle was applied on the way."""
 
     channels: list[Origin]
-    shuffled: bool = False
+    is_shuffled: bool = False
 
-    def taken(self, places: Sequence[int], shuffled: bool) -> "Origins":
+    def taken(self, places: Sequence[int], is_shuffled: bool) -> "Origins":
         """Return the origins of the channels at `places`, in that order."""
-        return Origins([self.channels[place] for place in places], self.shuffled or shuffled)
+        return Origins([self.channels[place] for place in places], self.is_shuffled or is_shuffled)
 
 
 def origins(value: Any, g: Graph) -> Origins:
     """Trace a value's channels back through slices, splits, concatenations and shuffles."""
     call = g.bound(value)
     if isinstance(call, relax.TupleGetItem):
-        return _of_part(call, g) or _own(value)
-    if not isinstance(call, relax.Call) or not known(call):
+        split = g.producer(call.tuple_value, _SPLIT)
+        if split is None or not has_known_sizes(split) or int(split.attrs.axis) != CHANNELS:
+            return _own(value)
+        sizes = [int(field.shape[CHANNELS]) for field in split.ty.fields]
+        first = sum(sizes[: call.index])
+        return origins(split.args[0], g).taken(range(first, first + sizes[call.index]), is_shuffled=False)
+    if not isinstance(call, relax.Call) or not has_known_sizes(call):
         return _own(value)
     if operator_name(call) == "relax.concat" and call.attrs.axis == CHANNELS:
         parts = [origins(part, g) for part in g.tuple_fields(call.args[0])]
-        return Origins([each for part in parts for each in part.channels], any(p.shuffled for p in parts))
-    source, places = _places(call, g)
+        return Origins(
+            [channel for part in parts for channel in part.channels], any(p.is_shuffled for p in parts)
+        )
+    source, places = _source_places(call, g)
     return origins(source, g).taken(places, operator_name(call) != _SLICE) if places else _own(value)
 
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
     """Merge contiguous channels of one variable into (source, first, end)."""
-    joined: list[tuple[Any, int, int]] = []
+    result: list[tuple[Any, int, int]] = []
     for source, channel in channels:
-        last = joined[-1] if joined else None
+        last = result[-1] if result else None
         if last is not None and last[0].same_as(source) and last[2] == channel:
-            joined[-1] = (source, last[1], channel + 1)
+            result[-1] = (source, last[1], channel + 1)
         else:
-            joined.append((source, channel, channel + 1))
-    return joined
+            result.append((source, channel, channel + 1))
+    return result
 
 
-def gathered(channels: Sequence[Origin]) -> Any:
+def concat_runs(channels: Sequence[Origin]) -> Any:
     """Concatenate the runs of channels into one value."""
     parts = []
     for source, first, end in runs(channels):
@@ -78,17 +83,8 @@ def _own(value: Any) -> Origins:
     return Origins([(value, channel) for channel in range(sizes_of(value)[CHANNELS])])
 
 
-def _of_part(part: Any, g: Graph) -> Origins | None:
-    """Return the origins of one output of a split along channels; None for any other tuple."""
-    split = g.producer(part.tuple_value, _SPLIT)
-    if split is None or not known(split) or int(split.attrs.axis) != CHANNELS:
-        return None
-    sizes = [int(field.shape[CHANNELS]) for field in split.ty.fields]
-    first = sum(sizes[: part.index])
-    return origins(split.args[0], g).taken(range(first, first + sizes[part.index]), shuffled=False)
-
-
-def _places(call: Any, g: Graph) -> Places:
+def _source_places(call: Any, g: Graph) -> Places:
+    """Return the tensor and the channels that a slice, a take or a shuffle reads."""
     name = operator_name(call)
     if name == _SLICE:
         source, axes, *limits = call.args
@@ -98,25 +94,24 @@ def _places(call: Any, g: Graph) -> Places:
         return source, range(sizes_of(source)[CHANNELS])[first:end]
     if name == "relax.take" and call.attrs.axis == CHANNELS and g.is_constant(call.args[1]):
         return call.args[0], g.array(call.args[1]).ravel().tolist()
-    return _shuffled_places(call, g) if name == _RESHAPE else (None, ())
+    if name != _RESHAPE:
+        return None, ()
 
-
-def _shuffled_places(call: Any, g: Graph) -> Places:
-    """Return the channel permutation of a reshape, a transpose and a reshape."""
+    # A shuffle consists of a reshape, a transpose and a reshape.
     transpose = g.producer(call.args[0], _TRANSPOSE)
     grouped = g.producer(transpose.args[0], _RESHAPE) if transpose is not None else None
-    if grouped is None or not known(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
+    if grouped is None or not has_known_sizes(grouped) or sizes_of(grouped.args[0]) != sizes_of(call):
         return None, ()
     batch, channels, *image = sizes_of(call)
     sizes, axes = sizes_of(grouped), permutation(transpose)
-    before, after = _leading_axes(sizes, batch), _leading_axes(sizes[::-1], prod(image))
-    if before is None or after is None:
+    leading, trailing = _leading_axes(sizes, batch), _leading_axes(sizes[::-1], prod(image))
+    if leading is None or trailing is None:
         return None, ()
-    axis_order, end = list(range(len(sizes))), len(sizes) - after
-    if (*axis_order[:before], *axis_order[end:]) != (*axes[:before], *axes[end:]):
+    axis_order, end = list(range(len(sizes))), len(sizes) - trailing
+    if (*axis_order[:leading], *axis_order[end:]) != (*axes[:leading], *axes[end:]):
         return None, ()
-    order = [axis - before for axis in axes[before:end]]
-    places = np.arange(channels).reshape(sizes[before:end]).transpose(order)
+    order = [axis - leading for axis in axes[leading:end]]
+    places = np.arange(channels).reshape(sizes[leading:end]).transpose(order)
     return grouped.args[0], places.ravel().tolist()
 
 
@@ -154,54 +149,45 @@ class FoldChannelShuffles(Pass[Shuffled]):
         if not isinstance(data, relax.Var) or not CHANNELS + 1 < data.ty.ndim == call.ty.ndim:
             raise Leave("it is of no image")
         source = origins(data, g)
-        if not source.shuffled:
+        if not source.is_shuffled:
             raise Leave("no shuffle is before it")
         channel_origins = source.channels
-        order = _memory_order(channel_origins)
+        # Sort channels by variable, in order of first use, and by channel.
+        rank: dict[Any, int] = {}
+        for variable, _ in channel_origins:
+            rank.setdefault(variable, len(rank))
+        order = sorted(
+            range(len(channel_origins)),
+            key=lambda place: (rank[channel_origins[place][0]], channel_origins[place][1]),
+        )
         channels = [channel_origins[place] for place in order]
         if len(set(channel_origins)) < len(channel_origins) or len(runs(channels)) > MOST_RUNS:
             raise Leave("its channels lie apart, or some of them twice")
-        return Shuffled(channels, order, _sums(call, g))
+        if operator_name(call) not in _CONVOLUTIONS:
+            if not all(g.is_constant(value) for value in call.args[1:]):
+                raise Leave("its other operand is computed")
+            return Shuffled(channels, order, sums=False)
+        layouts = call.attrs.data_layout, call.attrs.kernel_layout
+        if layouts != _CONVOLUTIONS[operator_name(call)] or not g.is_constant(call.args[1]):
+            raise Leave("its layout is not ONNX's, or its weights are computed")
+        groups, outputs = int(call.attrs.groups), sizes_of(call)[CHANNELS]
+        if groups > 1 and not groups == outputs == sizes_of(call.args[0])[CHANNELS]:
+            raise Leave("its groups sum over parts of the channels")
+        return Shuffled(channels, order, sums=groups == 1)
 
     def rewrite(self, call: Any, facts: Shuffled, g: Graph) -> Any:
-        data = gathered(facts.channels)
-        constants = [_reordered(call, value, facts, g) for value in call.args[1:]]
+        data = concat_runs(facts.channels)
+        constants = []  # with channels in memory order
+        for value in call.args[1:]:
+            values = g.array(value)
+            if operator_name(call) in _CONVOLUTIONS:
+                axis = CHANNELS if facts.sums else 0
+            else:
+                axis = CHANNELS - (call.ty.ndim - values.ndim)  # aligned at the last axis
+            if axis >= 0 and values.shape[axis] != 1:
+                value = g.constant(np.take(values, facts.order, axis))
+            constants.append(value)
         result = relax.Call(call.op, [data, *constants], call.attrs)
         if facts.sums:
             return result
         return relax.op.take(result, relax.const(np.argsort(facts.order)), CHANNELS)
-
-
-def _memory_order(origins_: Sequence[Origin]) -> list[int]:
-    """Return places of channels sorted by variable, in order of first use, and by channel."""
-    rank: dict[Any, int] = {}
-    for source, _ in origins_:
-        rank.setdefault(source, len(rank))
-    return sorted(range(len(origins_)), key=lambda place: (rank[origins_[place][0]], origins_[place][1]))
-
-
-def _sums(call: Any, g: Graph) -> bool:
-    """Return whether the call sums over all channels. Raises Leave for other groups."""
-    if operator_name(call) not in _CONVOLUTIONS:
-        if not all(g.is_constant(value) for value in call.args[1:]):
-            raise Leave("its other operand is computed")
-        return False
-    layouts = call.attrs.data_layout, call.attrs.kernel_layout
-    if layouts != _CONVOLUTIONS[operator_name(call)] or not g.is_constant(call.args[1]):
-        raise Leave("its layout is not ONNX's, or its weights are computed")
-    groups, outputs = int(call.attrs.groups), sizes_of(call)[CHANNELS]
-    if groups > 1 and not groups == outputs == sizes_of(call.args[0])[CHANNELS]:
-        raise Leave("its groups sum over parts of the channels")
-    return groups == 1
-
-
-def _reordered(call: Any, value: Any, facts: Shuffled, g: Graph) -> Any:
-    """Return a constant with its channels in memory order."""
-    values = g.array(value)
-    if operator_name(call) in _CONVOLUTIONS:
-        axis = CHANNELS if facts.sums else 0
-    else:
-        axis = CHANNELS - (call.ty.ndim - values.ndim)  # aligned at the last axis
-    if axis < 0 or values.shape[axis] == 1:
-        return value
-    return g.constant(np.take(values, facts.order, axis))

@@ -6,10 +6,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import known, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import has_known_sizes, sizes_of
 
 RESHAPE, FUNCTION = "relax.reshape", "relax.call_tir"
 _UNARY = {"clip", "exp", "nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.relu", "nn.silu", "sigmoid", "tanh"}
@@ -27,7 +25,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
         """Return the value that is reshaped, and the other operands before the reshape."""
         view = g.producer(call.args[0], RESHAPE)
-        if view is None or not known(view):
+        if view is None or not has_known_sizes(view):
             raise Leave("no reshape of known sizes is before it")
         # The source axes that become the last axis: the last one, or groups and channels.
         sizes, last = sizes_of(view.args[0]), sizes_of(view)[-1:]
@@ -35,30 +33,30 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
         channels = next((end for end in ends if last == (prod(end),)), ())
         if not channels:
             raise Leave("the reshape changes what a channel is")
-        if not _from_function(g, view.args[0]):
+        if not _is_from_function(g, view.args[0]):
             raise Leave("what is reshaped comes from no tensor function")
         return view.args[0], [_operand(g, operand, view, channels) for operand in call.args[1:]]
 
     def rewrite(self, call: Any, facts: tuple[Any, list[Any]], g: Graph) -> Any:
-        source, others = facts
-        operands = (g.constant(each) if isinstance(each, np.ndarray) else each for each in others)
+        source, values = facts
+        operands = (g.constant(value) if isinstance(value, np.ndarray) else value for value in values)
         return relax.op.reshape(relax.Call(call.op, [source, *operands], call.attrs), call.ty.shape)
 
 
-def _from_function(g: Graph, value: Any) -> bool:
+def _is_from_function(g: Graph, value: Any) -> bool:
     """Return whether a tensor function computes the value, before any moved operators."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)
-    return call is not None and _from_function(g, call.args[0])
+    return call is not None and _is_from_function(g, call.args[0])
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
     """Return the other operand before the reshape, as an array if it is a constant vector."""
     operand_view = g.producer(operand, RESHAPE)
-    if operand_view is not None and known(operand_view):
+    if operand_view is not None and has_known_sizes(operand_view):
         reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))
-        if all(sizes_of(one) == sizes_of(two) for one, two in reshapes):
+        if all(sizes_of(left) == sizes_of(right) for left, right in reshapes):
             return operand_view.args[0]
     if not g.is_constant(operand):
         raise Leave("its other operand is computed, and not reshaped alike")

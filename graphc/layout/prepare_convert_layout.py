@@ -13,10 +13,8 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlockRealize
 from tvm.tirx import BufferStore, FloatImm, For, IntImm, Sub, Var
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Build, Pass
+from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import convolution
-from graphc.core.reporting_pass import Leave
 
 Bound = Callable[[Any, Any], Any]
 BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.minimum}
@@ -54,20 +52,16 @@ def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
     _, load, zero = value.args
     if not isinstance(load, TensorLoad) or not isinstance(zero, FloatImm) or zero.value != 0:
         return None
-    before = [_shift(index, axis.var) for index, axis in zip(load.indices, block.iter_vars, strict=True)]
-    if None in before:
-        return None
-    sizes = zip(load.source.shape, block.iter_vars, before, strict=True)
-    after = [int(axis.dom.extent) - int(size) - (shift or 0) for size, axis, shift in sizes]
-    return ([shift or 0 for shift in before], after) if min(after) >= 0 else None
-
-
-def _shift(index: Any, var: Any) -> int | None:
-    """Return by how much an index is shifted against an axis; None if it is anything else."""
-    if isinstance(index, Var):
-        return 0 if index.same_as(var) else None
-    is_difference = isinstance(index, Sub) and isinstance(index.b, IntImm) and index.a.same_as(var)
-    return int(index.b) if is_difference else None
+    low, high = [], []  # zeros before and after each axis
+    for index, axis, size in zip(load.indices, block.iter_vars, load.source.shape, strict=True):
+        shift = 0
+        if isinstance(index, Sub) and isinstance(index.b, IntImm):
+            index, shift = index.a, int(index.b)
+        if not isinstance(index, Var) or not index.same_as(axis.var):
+            return None
+        low.append(shift)
+        high.append(int(axis.dom.extent) - int(size) - shift)
+    return (low, high) if min(high) >= 0 else None
 
 
 LEAKY = "relax.nn.leakyrelu"
@@ -84,46 +78,31 @@ class PrepareConvertLayout(Pass[Build]):
     dtype = ""
 
     def check(self, call: Any, g: Graph) -> Build:
+        data = call.args[0]
+        if operator_name(call) == LEAKY:
+            if float(call.attrs.alpha) > 1:
+                raise Leave("its slope is above one")
+            slope = relax.const(float(call.attrs.alpha), call.ty.dtype)
+            return lambda: relax.op.maximum(data, relax.op.multiply(data, slope))
         if operator_name(call) in CONVOLUTIONS:
-            return _padding(call, g)
-        if operator_name(call) != LEAKY:
-            return _constant(call, g)
-        if float(call.attrs.alpha) > 1:
-            raise Leave("its slope is above one")
-        return partial(_maximum, call)
+            source = g.producer(data, "relax.call_tir")
+            if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
+                raise Leave("no tensor function is before it, or its layout is not ONNX's")
+            margins = zero_margins(g.tensor_function(source))
+            if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
+                raise Leave("what is before it does more than put zeros around images")
+            zeros = [*margins[0][2:], *margins[1][2:]]
+            padding = [own + extra for own, extra in zip(map(int, call.attrs.padding), zeros, strict=True)]
+            return partial(convolution, call, source.args[1].fields[0], call.args[1], padding=padding)
+        operand = call.args[1]
+        if not g.is_constant(operand):
+            raise Leave("its second operand is computed")
+        if call.ty.ndim != IMAGE_AXES or not 0 < operand.ty.ndim < IMAGE_AXES:
+            raise Leave("it is of no image, or its constant has all axes or none")
+        values = g.array(operand)
+        constant = g.constant(values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape))
+        operator = getattr(relax.op, call.op.name.removeprefix("relax."))
+        return lambda: operator(data, constant)
 
     def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:
         return facts()
-
-
-def _maximum(call: Any) -> Any:
-    slope = relax.const(float(call.attrs.alpha), call.ty.dtype)
-    return relax.op.maximum(call.args[0], relax.op.multiply(call.args[0], slope))
-
-
-def _constant(call: Any, g: Graph) -> Build:
-    other = call.args[1]
-    if not g.is_constant(other):
-        raise Leave("its second operand is computed")
-    if call.ty.ndim != IMAGE_AXES or not 0 < other.ty.ndim < IMAGE_AXES:
-        raise Leave("it is of no image, or its constant has all axes or none")
-    values = g.array(other)
-    wide = values.reshape((1,) * (IMAGE_AXES - values.ndim) + values.shape)
-    return partial(_with_all_axes, call, g.constant(wide))
-
-
-def _with_all_axes(call: Any, constant: Any) -> Any:
-    return getattr(relax.op, call.op.name.removeprefix("relax."))(call.args[0], constant)
-
-
-def _padding(call: Any, g: Graph) -> Build:
-    source = g.producer(call.args[0], "relax.call_tir")
-    if source is None or call.attrs.data_layout not in ("NCW", "NCHW"):
-        raise Leave("no tensor function is before it, or its layout is not ONNX's")
-    margins = zero_margins(g.tensor_function(source))
-    if margins is None or any(margins[0][:2]) or any(margins[1][:2]):
-        raise Leave("what is before it does more than put zeros around images")
-    own, added = map(int, call.attrs.padding), [*margins[0][2:], *margins[1][2:]]
-    padding = [mine + more for mine, more in zip(own, added, strict=True)]
-    data = source.args[1].fields[0]
-    return partial(convolution, call, data, call.args[1], padding=padding)

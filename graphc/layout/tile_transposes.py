@@ -4,13 +4,12 @@ In a transpose by columns every element costs a cache line, and the lines of a c
 cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OPAQUE, parsed, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import OPAQUE, parse_tvmscript, permutation, sizes_of
 
 TILE = 16  # float32 elements in a cache line
 
@@ -40,33 +39,33 @@ class TileTransposes(Pass[Permutation]):
         return Permutation(axes, across)
 
     def rewrite(self, call: Any, facts: Permutation, g: Graph) -> Any:
-        function = _function(list(sizes_of(call)), facts.axes, facts.across)
-        return g.call_function("transpose_tiles", function, [call.args[0]], call.ty)
-
-
-def _function(sizes: list[int], axes: tuple[int, ...], across: int) -> Any:
-    """Build a function with a block per tile, and a dummy last loop for MetaSchedule."""
-    last = len(sizes) - 1
-    tiled = (across, last)
-    loops = [f"a{axis}" for axis in range(len(sizes))]
-    extents = [size // TILE if axis in tiled else size for axis, size in enumerate(sizes)]
-    start = [f"v{axis} * {TILE}" if axis in tiled else f"v{axis}" for axis in range(len(sizes))]
-    to = list(start)
-    to[across], to[last] = f"v{across} * {TILE} + i", f"v{last} * {TILE} + j"
-    block = [f"{place}:{place} + {TILE}" if axis in tiled else place for axis, place in enumerate(start)]
-    source = [size for _, size in sorted(zip(axes, sizes, strict=True))]
-    place, region = (", ".join(at for _, at in sorted(zip(axes, of, strict=True))) for of in (to, block))
-    return parsed(f"""
+        sizes, axes, across = sizes_of(call), facts.axes, facts.across
+        last = len(sizes) - 1
+        loops, values = ([f"{kind}{axis}" for axis in range(len(sizes))] for kind in "av")
+        extents, targets, regions = [], [], []  # by axis of the result
+        for axis, size in enumerate(sizes):
+            is_tiled = axis in (across, last)
+            extents.append(str(size // TILE if is_tiled else size))
+            start = f"v{axis} * {TILE}" if is_tiled else f"v{axis}"
+            regions.append(f"{start}:{start} + {TILE}" if is_tiled else start)
+            targets.append(f"{start} + {'j' if axis == last else 'i'}" if is_tiled else start)
+        lists: tuple[Sequence[Any], ...] = (sizes, targets, regions)
+        source_sizes, places, source_regions = (
+            [value for _, value in sorted(zip(axes, by_axis, strict=True))] for by_axis in lists
+        )
+        # A block per tile, and a dummy last loop for MetaSchedule.
+        function = parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
-def main(x: T.Buffer({tuple(source)}, "float32"), y: T.Buffer({tuple(sizes)}, "float32")) -> None:
+def main(x: T.Buffer({tuple(source_sizes)}, "float32"), y: T.Buffer({sizes}, "float32")) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
-    for {", ".join(loops)}, once in T.grid({", ".join(map(str, extents))}, 1):
+    for {", ".join(loops)}, once in T.grid({", ".join(extents)}, 1):
         with T.sblock("tile"):
-            {", ".join(f"v{axis}" for axis in range(len(sizes)))}, v_once = T.axis.remap(
+            {", ".join(values)}, v_once = T.axis.remap(
                 "{"S" * (len(sizes) + 1)}", [{", ".join(loops)}, once])
-            T.reads(x[{region}])
-            T.writes(y[{", ".join(block)}])
+            T.reads(x[{", ".join(source_regions)}])
+            T.writes(y[{", ".join(regions)}])
             for i in T.unroll({TILE}):
                 for j in T.vectorized({TILE}):
-                    y[{", ".join(to)}] = x[{place}]
+                    y[{", ".join(targets)}] = x[{", ".join(places)}]
 """)
+        return g.call_function("transpose_tiles", function, [call.args[0]], call.ty)

@@ -10,11 +10,9 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import permutation, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.matmul.matmul_function import Product, function, tileable
+from graphc.matmul.pad_matmul_to_tiles import Product, matmul_function, tileable
 
 PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
@@ -48,37 +46,30 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         super().__init__(lanes)
 
     def check(self, call: Any, g: Graph) -> PermutedProduct:
-        return _of_result(call, g) if operator_name(call) == TRANSPOSE else _of_factors(call, g)
+        if operator_name(call) == TRANSPOSE:
+            product, axes = g.producer(call.args[0], PRODUCT), _axes(call)
+            if product is None:
+                raise Leave("it transposes no product")
+            if not axes:
+                raise Leave("it moves the last axis of a product")
+            if g.reader_count(call.args[0]) != 1:
+                raise Leave("others read the product, too")
+            _reject_unfit(product)
+            return _permuted(product, [_factor(value, g) for value in product.args], axes, g.lanes)
+        _reject_unfit(call)
+        reader = g.only_reader(g.variable, TRANSPOSE)
+        if reader is not None and _axes(reader):
+            raise Leave("it is rewritten with the transpose that reads it")
+        factors = [_factor(value, g) for value in call.args]
+        permuted = _permuted(call, factors, range(call.ty.ndim), g.lanes)
+        is_padded = permuted.product.padded != permuted.product.sizes
+        pairs = zip(factors, call.args, strict=True)
+        if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
+            raise Leave("its factors are not transposed, and its sizes can be tiled")
+        return permuted
 
     def rewrite(self, call: Any, facts: PermutedProduct, g: Graph) -> Any:
-        return g.call_function("heads_matmul", function(facts.product), facts.arguments, call.ty)
-
-
-def _of_result(transpose: Any, g: Graph) -> PermutedProduct:
-    product, axes = g.producer(transpose.args[0], PRODUCT), _axes(transpose)
-    if product is None:
-        raise Leave("it transposes no product")
-    if not axes:
-        raise Leave("it moves the last axis of a product")
-    if g.reader_count(transpose.args[0]) != 1:
-        raise Leave("others read the product, too")
-    _reject_unfit(product)
-    factors = [_factor(value, g) for value in product.args]
-    return _permuted(product, factors, axes, g.lanes)
-
-
-def _of_factors(product: Any, g: Graph) -> PermutedProduct:
-    _reject_unfit(product)
-    reader = g.only_reader(g.variable, TRANSPOSE)
-    if reader is not None and _axes(reader):
-        raise Leave("it is rewritten with the transpose that reads it")
-    factors = [_factor(value, g) for value in product.args]
-    permuted = _permuted(product, factors, range(product.ty.ndim), g.lanes)
-    is_padded = permuted.product.whole != permuted.product.sizes
-    pairs = zip(factors, product.args, strict=True)
-    if not is_padded and all(factor.value.same_as(value) for factor, value in pairs):
-        raise Leave("its factors are not transposed, and its sizes can be tiled")
-    return permuted
+        return g.call_function("heads_matmul", matmul_function(facts.product), facts.arguments, call.ty)
 
 
 def _reject_unfit(product: Any) -> None:
@@ -109,14 +100,14 @@ def _factor(value: Any, g: Graph) -> Factor:
 def _permuted(product: Any, factors: Sequence[Factor], axes: Sequence[int], lanes: int) -> PermutedProduct:
     """Return the product of the untransposed factors with a permuted result."""
     *stack, rows, inputs = sizes_of(product.args[0])
-    above = [f"a{axis}" for axis in range(len(stack))]
-    sizes = dict(zip([*above, *"ijk"], [*stack, rows, sizes_of(product)[-1], inputs], strict=True))
+    stack_axes = [f"a{axis}" for axis in range(len(stack))]
+    sizes = dict(zip([*stack_axes, *"ijk"], [*stack, rows, sizes_of(product)[-1], inputs], strict=True))
     left, right = factors
-    x, w = _before([*above, *"ik"], left.axes), _before([*above, *"kj"], right.axes)
-    unpadded = Product(sizes, x, w, [[*above, *"ij"][axis] for axis in axes], sizes)
+    # Axes of the factors in their order before the transposes.
+    x, w = (
+        [axis for _, axis in sorted(zip(factor.axes, [*stack_axes, *names], strict=True))]
+        for factor, names in ((left, "ik"), (right, "kj"))
+    )
+    y = [[*stack_axes, *"ij"][axis] for axis in axes]
+    unpadded = Product(sizes=sizes, x=x, w=w, y=y, padded=sizes)
     return PermutedProduct(tileable(unpadded, lanes) if lanes else unpadded, [left.value, right.value])
-
-
-def _before(axes: list[str], permutation: list[int]) -> list[str]:
-    """Return the axes in their order before the permutation."""
-    return [axis for _, axis in sorted(zip(permutation, axes, strict=True))]

@@ -1,23 +1,124 @@
-"""Pad products with constant factors to sizes that can be tiled."""
+"""Build matrix products whose sizes can be tiled, and pad products with constant factors to them.
 
+101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more in
+local buffers cost less than bad tiles. Only the requested part is copied out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.matmul import matmul_function
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import (
+    OUT_ELEMENTWISE_FUSABLE,
+    numbers,
+    parse_tvmscript,
+    round_up_columns,
+    round_up_rows,
+    sizes_of,
+)
 
 
-class PadMatmulToTiles(Pass[matmul_function.Product]):
+@dataclass(frozen=True)
+class Product:
+    """y[..., i, j] += x[..., i, k] * w[..., k, j]; each buffer has its own order of axes."""
+
+    sizes: Mapping[str, int]  # size of each axis as requested
+    x: Sequence[str]
+    w: Sequence[str]
+    y: Sequence[str]
+    padded: Mapping[str, int]  # size of each axis as computed, padding included
+    has_padded_w: bool = False  # whether w is a constant that is already padded
+
+    @property
+    def stack(self) -> list[str]:
+        return [axis for axis in self.sizes if axis not in "ijk"]
+
+
+def tileable(product: Product, lanes: int) -> Product:
+    """Return the product with rows and columns padded to sizes that can be tiled."""
+    rows, columns = product.sizes["i"], product.sizes["j"]
+    padded_sizes = {"i": round_up_rows(rows), "j": round_up_columns(columns, lanes)}
+    return replace(product, padded={**product.sizes, **padded_sizes})
+
+
+def matmul_function(product: Product) -> Any:
+    """Return the tensor function; TVM can fuse element-wise operators after it."""
+    body, factors = [], []
+    for name, axes in (("x", product.x), ("w", product.w)):
+        if not _grows(product, axes) or (name == "w" and product.has_padded_w):
+            factors.append(_element(name, axes))
+            continue
+        # Copy the factor between zeros: its stack, then rows and inputs, or inputs and columns.
+        last = ["i", "k"] if "i" in axes else ["k", "j"]
+        canonical = [*(axis for axis in product.stack if axis in axes), *last]
+        copy = _element(f"{name}_whole", canonical)
+        padded_axes = [axis for axis in axes if product.padded[axis] != product.sizes[axis]]
+        condition = " and ".join(f"v{axis} < {product.sizes[axis]}" for axis in padded_axes)
+        value = f"T.if_then_else({condition}, {_element(name, axes)}, T.float32(0))"
+        body += [
+            _buffer(product, f"{name}_whole", canonical),
+            _block(f"{name}_filled", canonical, product.padded, f"{copy} = {value}"),
+        ]
+        factors.append(copy)
+    x, w = factors
+    order = [*product.stack, "i", "j"]
+    is_result_padded = _grows(product, order)
+    y = _element("z", order) if is_result_padded else _element("y", product.y)
+    total = f"with T.init():\n                {y} = T.float32(0)\n            {y} = {y} + {x} * {w}"
+    body.append(_block("product", [*order, "k"], product.padded, total))
+    if is_result_padded:
+        copy = _block("taken", order, product.sizes, f"{_element('y', product.y)} = {y}")
+        body = [_buffer(product, "z", order), *body, copy]
+    constant = product.padded if product.has_padded_w else product.sizes
+    return parse_tvmscript(f"""
+@T.prim_func(private=True, s_tir=True)
+def main(
+    {_parameter("x", product.x, product.sizes)},
+    {_parameter("w", product.w, constant)},
+    {_parameter("y", product.y, product.sizes)},
+) -> None:
+    T.func_attr({{"tirx.noalias": True, "op_pattern": {OUT_ELEMENTWISE_FUSABLE}}})
+{"".join(body)}
+""")
+
+
+def _grows(product: Product, axes: Sequence[str]) -> bool:
+    return any(product.padded[axis] != product.sizes[axis] for axis in axes)
+
+
+def _block(name: str, axes: Sequence[str], sizes: Mapping[str, int], body: str) -> str:
+    kinds = "".join("R" if axis == "k" and name == "product" else "S" for axis in axes)
+    return f"""
+    for {", ".join(axes)} in T.grid({numbers(sizes[axis] for axis in axes)}):
+        with T.sblock("{name}"):
+            {", ".join(f"v{axis}" for axis in axes)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
+            {body}
+"""
+
+
+def _buffer(product: Product, name: str, axes: Sequence[str]) -> str:
+    shape = numbers(product.padded[axis] for axis in axes)
+    return f'    {name} = T.sblock_alloc_buffer(({shape},), "float32")\n'
+
+
+def _parameter(name: str, axes: Sequence[str], sizes: Mapping[str, int]) -> str:
+    return f'{name}: T.Buffer(({numbers(sizes[axis] for axis in axes)},), "float32")'
+
+
+def _element(name: str, axes: Sequence[str]) -> str:
+    return f"{name}[{', '.join(f'v{axis}' for axis in axes)}]"
+
+
+class PadMatmulToTiles(Pass[Product]):
     """Pads rows and columns of products with weights, so that their sizes can be tiled."""
 
     name, match = "matmul.pad_to_tiles", ("relax.matmul",)
 
-    def check(self, call: Any, g: Graph) -> matmul_function.Product:
+    def check(self, call: Any, g: Graph) -> Product:
         data, weights = call.args
         if not g.is_constant(weights):
             raise Leave("its second factor is computed")
@@ -26,25 +127,27 @@ class PadMatmulToTiles(Pass[matmul_function.Product]):
         *stack, _, outputs = sizes_of(weights)
         if stack and tuple(stack) != sizes_of(data)[:-2]:
             raise Leave("its factors are stacks of other sizes")
-        product = _product(sizes_of(data), outputs, is_stack=bool(stack))
-        tiled = matmul_function.tileable(product, g.lanes)
+        *data_stack, rows, inputs = sizes_of(data)
+        stack_sizes = {f"a{axis}": size for axis, size in enumerate(data_stack)}
+        sizes = stack_sizes | {"i": rows, "j": outputs, "k": inputs}
+        product = Product(
+            sizes=sizes,
+            x=[*stack_sizes, *"ik"],
+            w=[*stack_sizes, *"kj"] if stack else ["k", "j"],
+            y=[*stack_sizes, *"ij"],
+            padded=sizes,
+            has_padded_w=True,
+        )
+        tiled = tileable(product, g.lanes)
         if tiled == product:
             raise Leave("its sizes can be tiled")
-        if stack and tiled.whole["j"] == outputs:
+        if stack and tiled.padded["j"] == outputs:
             raise Leave("it is a stack whose columns fill vectors")
         return tiled
 
-    def rewrite(self, call: Any, facts: matmul_function.Product, g: Graph) -> Any:
+    def rewrite(self, call: Any, facts: Product, g: Graph) -> Any:
         weights = g.array(call.args[1])
-        columns = facts.whole["j"] - facts.sizes["j"]
-        filled = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, columns)])
-        function = matmul_function.function(facts)
-        return g.call_function("whole_matmul", function, [call.args[0], relax.const(filled)], call.ty)
-
-
-def _product(data: tuple[int, ...], outputs: int, is_stack: bool) -> matmul_function.Product:
-    *stack, rows, inputs = data
-    above = {f"a{at}": size for at, size in enumerate(stack)}
-    sizes = above | {"i": rows, "j": outputs, "k": inputs}
-    weights = [*above, *"kj"] if is_stack else ["k", "j"]
-    return matmul_function.Product(sizes, [*above, *"ik"], weights, [*above, *"ij"], sizes, w_is_whole=True)
+        columns = facts.padded["j"] - facts.sizes["j"]
+        padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 1), (0, columns)])
+        function = matmul_function(facts)
+        return g.call_function("whole_matmul", function, [call.args[0], relax.const(padded_weights)], call.ty)

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import sizes_of
-from graphc.core.reporting_pass import Leave
 
 RESHAPE = "relax.reshape"
 NO_NORM = "it is no norm: no mean and deviation are before it"
@@ -38,15 +36,22 @@ class FindGroupNorms(Pass[GroupNorm]):
         if call.ty.ndim <= 2 or int(call.ty.shape[1]) % g.lanes:
             raise Leave("it is no image whose channels fill vectors")
         if operator_name(call) == RESHAPE:
-            normed = _normed(g, _without_units(g, call.args[0]))
-            before = g.producer(normed.data, RESHAPE)
-            if before is None:
+            value = call.args[0]  # skip multiplications by 1 and additions of 0
+            for operator, unit in (("relax.add", 0), ("relax.multiply", 1)):
+                neutral = g.producer(value, operator)
+                if neutral is not None and g.is_constant(neutral.args[1]):
+                    if np.any(g.array(neutral.args[1]) != unit):
+                        raise Leave("what it reshapes was scaled or shifted")
+                    value = neutral.args[0]
+            normed = _normed(g, g.producer(value, "relax.divide"))
+            source = g.producer(normed.data, RESHAPE)
+            if source is None:
                 raise Leave("no reshape is before the norm")
-            rows, sizes = sizes_of(before), sizes_of(call)
-            is_grouped = sizes_of(before.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
+            rows, sizes = sizes_of(source), sizes_of(call)
+            is_grouped = sizes_of(source.args[0]) == sizes and len(rows) == 3 and rows[0] == sizes[0]
             if not is_grouped or sizes[1] % rows[1]:
                 raise Leave("the rows of the norm are no groups of channels")
-            return GroupNorm(before.args[0], rows[1], normed.epsilon)
+            return GroupNorm(source.args[0], rows[1], normed.epsilon)
         normed = _normed(g, call)
         if g.producer(normed.data, RESHAPE) is not None:
             raise Leave("it norms what was reshaped")
@@ -54,19 +59,8 @@ class FindGroupNorms(Pass[GroupNorm]):
 
     def rewrite(self, call: Any, facts: GroupNorm, g: Graph) -> Any:
         channels, axes = int(call.ty.shape[1]), list(range(2, call.ty.ndim))
-        one, zero = (relax.const(np.full(channels, value, "float32")) for value in (1, 0))
-        return relax.op.nn.group_norm(facts.data, one, zero, facts.groups, 1, axes, facts.epsilon)
-
-
-def _without_units(g: Graph, value: Any) -> Any | None:
-    """Return the division before multiplications by 1 and additions of 0."""
-    for operator, unit in (("relax.add", 0), ("relax.multiply", 1)):
-        call = g.producer(value, operator)
-        if call is not None and g.is_constant(call.args[1]):
-            if np.any(g.array(call.args[1]) != unit):
-                raise Leave("what it reshapes was scaled or shifted")
-            value = call.args[0]
-    return g.producer(value, "relax.divide")
+        gain, offset = (relax.const(np.full(channels, value, "float32")) for value in (1, 0))
+        return relax.op.nn.group_norm(facts.data, gain, offset, facts.groups, 1, axes, facts.epsilon)
 
 
 def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
@@ -81,13 +75,12 @@ def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
     data, epsilon = difference.args[0], g.array(total.args[1])
     mean = g.producer(difference.args[1], "relax.mean")
     variance = g.producer(total.args[0], "relax.variance")
-    if epsilon.ndim or not all(part is not None and _is_of_pixels(part, data) for part in (mean, variance)):
+    if epsilon.ndim:
         raise Leave(NO_NORM)
+    for reduction in (mean, variance):  # both over all but the first two axes, which stay
+        if reduction is None or not reduction.args[0].same_as(data) or not reduction.attrs.keepdims:
+            raise Leave(NO_NORM)
+        axes = [int(axis) % data.ty.ndim for axis in reduction.attrs.axis or ()]
+        if axes != list(range(2, data.ty.ndim)):
+            raise Leave(NO_NORM)
     return GroupNorm(data, int(quotient.ty.shape[1]), epsilon.item())
-
-
-def _is_of_pixels(reduction: Any, data: Any) -> bool:
-    """Return whether a reduction is over all but the first two axes and keeps them."""
-    axes = [int(axis) % data.ty.ndim for axis in reduction.attrs.axis or ()]
-    same = reduction.args[0].same_as(data) and bool(reduction.attrs.keepdims)
-    return same and axes == list(range(2, data.ty.ndim))

@@ -7,10 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass
+from graphc.core.graph_rewriting import OPAQUE, largest_factor, numbers, parse_tvmscript, sizes_of
 
 Shape = tuple[int, ...]
 
@@ -99,18 +97,18 @@ def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape)
 def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
     """Build a function with one block per index of the result's leading axes."""
     shapes = {**inputs, "y": result}
-    over = ["n", "p"][: len(result) - 2]
+    leading_loops = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
-    axes, loops = ", ".join(f"v{loop}" for loop in over), ", ".join(over)
-    return parsed(f"""
+    axes, loops = ", ".join(f"v{loop}" for loop in leading_loops), ", ".join(leading_loops)
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
-    for {loops}, once in T.grid({", ".join(map(str, result[: len(over)]))}, 1):
+    for {loops}, once in T.grid({", ".join(map(str, result[: len(leading_loops)]))}, 1):
         with T.sblock("part"):
-            {axes}, v_once = T.axis.remap("{"S" * (len(over) + 1)}", [{loops}, once])
+            {axes}, v_once = T.axis.remap("{"S" * (len(leading_loops) + 1)}", [{loops}, once])
             T.reads({", ".join(_region(key, shape, 1) for key, shape in inputs.items())})
-            T.writes({_region("y", result, len(over))})
+            T.writes({_region("y", result, len(leading_loops))})
 {indent(body, " " * 12)}
 """)
 
@@ -127,7 +125,7 @@ def apply_function(sizes: Shape) -> Any:
     """Build the function that applies scale and shift; TVM can fuse operators after it."""
     loops = [f"a{axis}" for axis in range(len(sizes))]
     values, text = ", ".join(f"v{loop}" for loop in loops), ", ".join(loops)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
     x: T.Buffer(({numbers(sizes)}), "float32"),
@@ -181,30 +179,28 @@ class GroupNormToPartialSums(Pass[NormedImage | None]):
         )
 
     def rewrite(self, call: Any, facts: NormedImage | None, g: Graph) -> Any:
-        return _written_out(call) if facts is None else _in_parts(call, facts, g)
+        data, gamma, beta = call.args
+        if facts is not None:
+            rows = facts.sizes[0], facts.pixels, facts.channels
+            sums, scales = (rows[0], facts.parts, 2, rows[2]), (rows[0], 2, rows[2])
+            flat = relax.op.reshape(data, rows)
+            part_sums = g.call_function("norm_parts", sums_function(facts, rows, sums), [flat], _tensor(sums))
+            function = scales_function(facts, rows, sums, scales)
+            arguments = [flat, part_sums, gamma, beta]
+            scaling = g.call_function("norm_scales", function, arguments, _tensor(scales))
+            return g.call_function("norm_apply", apply_function(facts.sizes), [data, scaling], call.ty)
 
-
-def _in_parts(call: Any, image: NormedImage, g: Graph) -> Any:
-    data, gamma, beta = call.args
-    rows = image.sizes[0], image.pixels, image.channels
-    sums, scales = (rows[0], image.parts, 2, rows[2]), (rows[0], 2, rows[2])
-    flat = relax.op.reshape(data, rows)
-    summed = g.call_function("norm_parts", sums_function(image, rows, sums), [flat], _tensor(sums))
-    function = scales_function(image, rows, sums, scales)
-    scaling = g.call_function("norm_scales", function, [flat, summed, gamma, beta], _tensor(scales))
-    return g.call_function("norm_apply", apply_function(image.sizes), [data, scaling], call.ty)
+        # Write the norm as separate operators, as the importer does, for channels-first images.
+        sizes, groups = sizes_of(call), int(call.attrs.num_groups)
+        group_rows = relax.op.reshape(data, (sizes[0], groups, prod(sizes[1:]) // groups))
+        epsilon = relax.const(float(call.attrs.epsilon), "float32")
+        deviation = relax.op.sqrt(relax.op.add(relax.op.variance(group_rows, [2], True), epsilon))
+        normed = relax.op.divide(
+            relax.op.subtract(group_rows, relax.op.mean(group_rows, [2], True)), deviation
+        )
+        gain, offset = (relax.op.reshape(value, (1, -1, *[1] * len(sizes[2:]))) for value in (gamma, beta))
+        return relax.op.add(relax.op.multiply(relax.op.reshape(normed, sizes), gain), offset)
 
 
 def _tensor(shape: tuple[int, ...]) -> Any:
     return relax.TensorType(shape, "float32")
-
-
-def _written_out(call: Any) -> Any:
-    """Write the norm as separate operators, as the importer does, for channels-first images."""
-    (data, gamma, beta), sizes, groups = call.args, sizes_of(call), int(call.attrs.num_groups)
-    rows = relax.op.reshape(data, (sizes[0], groups, prod(sizes[1:]) // groups))
-    epsilon = relax.const(float(call.attrs.epsilon), "float32")
-    deviation = relax.op.sqrt(relax.op.add(relax.op.variance(rows, [2], True), epsilon))
-    normed = relax.op.divide(relax.op.subtract(rows, relax.op.mean(rows, [2], True)), deviation)
-    gain, offset = (relax.op.reshape(value, (1, -1, *[1] * len(sizes[2:]))) for value in (gamma, beta))
-    return relax.op.add(relax.op.multiply(relax.op.reshape(normed, sizes), gain), offset)

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from textwrap import dedent, indent
 from typing import Any
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import LANES, OPAQUE, parsed, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import LANES, OPAQUE, parse_tvmscript, sizes_of
 
 # exp(x) for x <= 0 as 2**n times a polynomial, with TVM's coefficients (topi.fast_exp). The
 # lowest n gives zero, because denormal results for masked values would slow down products.
@@ -133,8 +131,8 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
                 "summed": _across("mean", "{} + {}", facts.width),
                 "squared": _across("scale", "{} + {}", facts.width),
             }
-            named = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
-            function = _function(named, _LAYER_NORM, facts.width, parts)
+            shape_by_name = dict(zip(("x", "gamma", "beta", "y"), shapes, strict=True))
+            function = _function(shape_by_name, _LAYER_NORM, facts.width, parts)
             return g.call_function("layer_norm_rows", function, list(call.args), call.ty)
         text = _POWERS + _SOFTMAXES[operator_name(call)]
         parts = {
@@ -142,20 +140,20 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
             "summed": _across("total", "{} + {}", facts.width),
             "rest": str(facts.rest),
         }
-        named = dict(zip("xy", shapes, strict=True))
-        function = _function(named, _with_rest(text) if facts.rest else text, facts.width, parts)
+        shape_by_name = dict(zip("xy", shapes, strict=True))
+        function = _function(shape_by_name, _with_rest(text) if facts.rest else text, facts.width, parts)
         return g.call_function("softmax_rows", function, list(call.args), call.ty)
 
 
 def _with_rest(text: str) -> str:
     """Extend the code so that every loop is repeated once for the remainder of a row."""
 
-    def again(loop: re.Match[str]) -> str:
-        once = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
-        return loop[0] + once.replace("y[{row}, c * {lanes} + i]", "z[i]")
+    def repeat(loop: re.Match[str]) -> str:
+        statements = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
+        return loop[0] + statements.replace("y[{row}, c * {lanes} + i]", "z[i]")
 
     first = text.replace("x[{row}, i]", "z[i]")
-    return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", again, first) + _REST_TAKEN
+    return _REST + re.sub(r"for c in range\(\{chunks\}\):\n((?: .*\n)+)", repeat, first) + _REST_TAKEN
 
 
 def _across(name: str, combine: str, width: int) -> str:
@@ -177,7 +175,7 @@ def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: 
     regions = {name: f"{row}, 0:{size}" if len(shape) > 1 else f"0:{size}" for name, shape in shapes.items()}
     reads = ", ".join(f"{name}[{place}]" for name, place in regions.items() if name != "y")
     text = body.format(row=row, chunks=size // width, lanes=width, **terms)
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})

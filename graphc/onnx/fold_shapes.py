@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """One walk over a graph: the values and types known so far, and the nodes that remain."""
+    """A walk over a graph: the values and types known so far, and the nodes that remain."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
@@ -74,8 +74,12 @@ class Folding:
             self._types[name] = helper.make_tensor_type_proto(kind, shape)
         self.constants(model.graph.initializer)
         # The sizes that a file declares for inner values hold for its own input shapes only.
-        redone = any(_other_sizes(input_types[name], shape) for name, shape in bound_shapes.items())
-        declared = () if redone else model.graph.value_info
+        is_resized = any(
+            dim.dim_value not in (0, size)
+            for name, shape in bound_shapes.items()
+            for dim, size in zip(input_types[name].tensor_type.shape.dim, shape, strict=False)
+        )
+        declared = () if is_resized else model.graph.value_info
         self._declared = {value.name: value.type for value in declared if sizes_of(value.type) is not None}
 
     def constants(self, tensors: Iterable[TensorProto]) -> None:
@@ -93,9 +97,9 @@ class Folding:
         """Add the node's results to the known values, or keep the node."""
         if node.op_type in unroll_loops.KINDS and unroll_loops.unroll(self, node):
             return
-        if sequences_to_tensors.follow(self, node):
+        if sequences_to_tensors.process_sequence_operator(self, node):
             return
-        self._construct(unroll_loops.reads(node))
+        self._construct(unroll_loops.names_read(node))
         types = self._infer(node)
         results = self._compute(node, types)
         if results is None:
@@ -103,14 +107,14 @@ class Folding:
             self._kept.append(node)
         else:
             for name, value in zip(node.output, results, strict=False):
-                self.know(name, value)
+                self.set_value(name, value)
 
     def _construct(self, names: Iterable[str]) -> None:
         """Add nodes that construct these sequences, for readers that need a whole sequence."""
         for name in [name for name in names if name in self.sequences]:
-            self._kept.append(sequences_to_tensors.construct(name, self.sequences.pop(name)))
+            self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
-    def know(self, name: str, value: Any) -> None:
+    def set_value(self, name: str, value: Any) -> None:
         """Record that `name` has this value."""
         self.constants([numpy_helper.from_array(np.asarray(value), name)])
         self._values[name] = np.asarray(value)
@@ -128,48 +132,56 @@ class Folding:
         sizes = sizes_of(self._types.get(name))
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
-    def mark(self) -> int:
-        """Return the number of kept nodes, to which `back` can return."""
+    def kept_count(self) -> int:
+        """Return the number of kept nodes, to which `drop_kept` can return."""
         return len(self._kept)
 
-    def back(self, mark: int) -> None:
+    def drop_kept(self, mark: int) -> None:
         """Drop the nodes kept since the mark."""
         del self._kept[mark:]
 
     def model(self) -> ModelProto:
         """Build the model from the kept nodes that its outputs need."""
-        needed = {value.name for value in self._model.graph.output}
-        self._construct(needed)
+        needed_names = {value.name for value in self._model.graph.output}
+        self._construct(needed_names)
         nodes = []
         for node in reversed(self._kept):
-            if not needed.isdisjoint(node.output):
+            if not needed_names.isdisjoint(node.output):
                 nodes.append(node)
-                needed.update(unroll_loops.reads(node))
+                needed_names.update(unroll_loops.names_read(node))
         result: ModelProto = _without(self._model, "graph")
         graph = _without(self._model.graph, *_REBUILT_FIELDS)
         graph.node.extend(reversed(nodes))
-        graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed)
-        graph.value_info.extend(self._known_sizes(nodes))
-        result.graph.CopyFrom(graph)
-        result.ir_version = max(result.ir_version, 4)  # before, every constant was an input
-        return result
-
-    def _known_sizes(self, nodes: Iterable[NodeProto]) -> Iterable[ValueInfoProto]:
-        """Yield the known types of inner values, which ONNX's inference may not find again."""
+        graph.initializer.extend(tensor for name, tensor in self._tensors.items() if name in needed_names)
+        # The known types of inner values, which ONNX's inference may not find again.
         results = {value.name for value in self._model.graph.output}
         for name in (name for node in nodes for name in node.output):
             kind = self._types.get(name)
             if name not in results and sizes_of(kind) is not None:
-                yield ValueInfoProto(name=name, type=kind)
+                graph.value_info.append(ValueInfoProto(name=name, type=kind))
+        result.graph.CopyFrom(graph)
+        result.ir_version = max(result.ir_version, 4)  # before, every constant was an input
+        return result
 
     def _infer(self, node: NodeProto) -> dict[str, TypeProto]:
         declared = {name: self._declared[name] for name in node.output if name in self._declared}
         if node.domain not in inline_functions.DOMAINS:
-            inferred: dict[str, TypeProto] = infer_contrib_shapes.types(node, [*map(self._given, node.input)])
-            return inferred | declared
+            input_types: list[tuple[int, tuple[int, ...]] | None] = []
+            for name in node.input:
+                kind = self._types.get(name)
+                sizes = sizes_of(kind)
+                if kind is None or sizes is None:
+                    input_types.append(None)
+                else:
+                    input_types.append((kind.tensor_type.elem_type, sizes))
+            return infer_contrib_shapes.types(node, input_types) | declared
         if any(name not in self._types for name in node.input if name):
             return declared
-        data = {name: self._tensors[name] for name in node.input if self._is_small(name)}
+        data = {
+            name: self._tensors[name]
+            for name in node.input
+            if name in self._tensors and prod(self._tensors[name].dims) <= SIZES
+        }
         types = {name: self._types[name] for name in node.input if name}
         imports = [helper.make_opsetid("", self.opset)]
         try:
@@ -187,22 +199,12 @@ class Folding:
             name: kind for name, kind in declared.items() if sizes_of(inferred_types.get(name)) is None
         }
 
-    def _given(self, name: str) -> tuple[int, tuple[int, ...]] | None:
-        """Return the element type and sizes of a name, or None if either is unknown."""
-        kind = self._types.get(name)
-        sizes = sizes_of(kind)
-        return None if kind is None or sizes is None else (kind.tensor_type.elem_type, sizes)
-
-    def _is_small(self, name: str) -> bool:
-        sizes = sizes_of(self._types[name]) if name in self._tensors else None
-        return sizes is not None and prod(sizes) <= SIZES
-
     def _compute(self, node: NodeProto, types: Mapping[str, TypeProto]) -> list[Any] | None:
         """Evaluate a node of constants, or a Shape or Size; None if it should not be folded."""
         if (
             node.domain not in inline_functions.DOMAINS
             or node.op_type in _KEPT
-            or any(unroll_loops.graphs(node))
+            or any(unroll_loops.inner_graphs(node))
         ):
             return None
         if node.op_type in ("Shape", "Size"):
@@ -220,20 +222,17 @@ class Folding:
             return None
         if total > FOLDED_BYTES and not (node.op_type in _COUNTED and len(inputs) == 1):
             return None
-        results = self._evaluate(node, inputs)
-        if results is None or any(not isinstance(value, np.ndarray | np.generic) for value in results):
-            return None
-        return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
-
-    def _evaluate(self, node: NodeProto, inputs: Mapping[str, Any]) -> list[Any] | None:
         function = helper.make_function(
             "", "one", list(inputs), list(node.output), [node], [helper.make_opsetid("", self.opset)]
         )
         try:
             with np.errstate(all="ignore"):
-                return list(ReferenceEvaluator(function).run(None, dict(inputs), {}))
+                results = list(ReferenceEvaluator(function).run(None, inputs, {}))
         except Exception:  # what the reference cannot evaluate is computed at run time
             return None
+        if any(not isinstance(value, np.ndarray | np.generic) for value in results):
+            return None
+        return results if all(np.asarray(value).dtype.kind not in "OSU" for value in results) else None
 
 
 _REBUILT_FIELDS = ("node", "initializer", "value_info")
@@ -254,11 +253,6 @@ def _bytes_of(kind: TypeProto | None) -> float:
     if sizes is None or kind is None or not kind.tensor_type.elem_type:
         return float("inf")
     return prod(sizes) * helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type).itemsize
-
-
-def _other_sizes(kind: TypeProto, shape: Sequence[int]) -> bool:
-    dims = kind.tensor_type.shape.dim
-    return any(dim.dim_value not in (0, size) for dim, size in zip(dims, shape, strict=False))
 
 
 def _without(message: Any, *names: str) -> Any:

@@ -10,11 +10,11 @@ Typed = tuple[int, Sizes]  # element type and sizes
 Given = Sequence[Typed | None]
 
 
-def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
-    """Return the types of a node's results by name; `given` has its inputs' types or None."""
+def types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
+    """Return the types of a node's results by name; `input_types` has its inputs' types or None."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
-    attributes = {each.name: helper.get_attribute_value(each) for each in node.attribute}
-    results = () if rule is None else rule(attributes, given)
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    results = () if rule is None else rule(attributes, input_types)
     return {
         name: helper.make_tensor_type_proto(*typed)
         for name, typed in zip(node.output, results, strict=False)
@@ -22,23 +22,23 @@ def types(node: NodeProto, given: Given) -> dict[str, TypeProto]:
     }
 
 
-def _product(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _matmul_nbits(attrs: Mapping[str, Any], inputs: Given) -> Given:
     if not inputs[0] or "N" not in attrs:
         return ()
     kind, sizes = inputs[0]
     return [(kind, (*sizes[:-1], attrs["N"]))]
 
 
-def _rows(attrs: Mapping[str, Any], inputs: Given) -> Given:
+def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
     """Infer GatherBlockQuantized: scales give type and sizes, except along blocks."""
-    typed = [each for each in inputs[:3] if each]
-    if len(typed) < 3:
+    table_type, index_type, scale_type = (*inputs, None, None, None)[:3]
+    if not (table_type and index_type and scale_type):
         return ()
-    (_, table), (_, places), (kind, scales) = typed
+    (_, table), (_, places), (kind, scales) = table_type, index_type, scale_type
     blocks, axis = attrs.get("quantize_axis", 1) % len(table), attrs.get("gather_axis", 0) % len(table)
-    wide = [*scales]
-    wide[blocks] = scales[blocks] * attrs.get("block_size", 128)
-    return [(kind, (*wide[:axis], *places, *wide[axis + 1 :]))]
+    sizes = list(scales)
+    sizes[blocks] *= attrs.get("block_size", 128)
+    return [(kind, (*sizes[:axis], *places, *sizes[axis + 1 :]))]
 
 
 def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
@@ -51,11 +51,15 @@ def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
     heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
         return ()
-    new_heads = [_by_heads(each, heads) for each in (keys, values)]
-    past = (*inputs, *[None] * 8)[6:8]
-    caches = [_behind(before, each) for before, each in zip(past, new_heads, strict=True)]
+    caches: list[Typed] = []  # [batch, heads, rows, numbers], with the rows of the past
+    for (kind, sizes), past in zip((keys, values), (*inputs, *[None] * 8)[6:8], strict=True):
+        if len(sizes) != 4:
+            batch, rows, width = sizes
+            sizes = (batch, heads, rows, width // heads)
+        past_rows = past[1][2] if past else 0
+        caches.append((kind, (*sizes[:2], sizes[2] + past_rows, sizes[3])))
     kind, sizes = query
-    return [(kind, (*sizes[:2], heads * new_heads[1][1][-1])), *caches]
+    return [(kind, (*sizes[:2], heads * caches[1][1][-1])), *caches]
 
 
 def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
@@ -79,27 +83,14 @@ def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
     return [rows, (TensorProto.INT32, places[1][:1]), rows]
 
 
-def _by_heads(typed: Typed, heads: int) -> Typed:
-    kind, sizes = typed
-    if len(sizes) == 4:
-        return typed
-    batch, rows, wide = sizes
-    return kind, (batch, heads, rows, wide // heads)
-
-
-def _behind(past: Typed | None, new: Typed) -> Typed:
-    kind, (batch, heads, rows, wide) = new
-    return kind, (batch, heads, rows + (past[1][2] if past else 0), wide)
-
-
 _RULES: Mapping[str, Callable[[Mapping[str, Any], Given], Given]] = {
     "Attention": _packed,
     "BiasGelu": _alike,
     "EmbedLayerNormalization": _embedding,
     "FastGelu": _alike,
-    "GatherBlockQuantized": _rows,
+    "GatherBlockQuantized": _gather,
     "Gelu": _alike,
-    "MatMulNBits": _product,
+    "MatMulNBits": _matmul_nbits,
     "MultiHeadAttention": _attention,
     "QuickGelu": _alike,
     "SimplifiedLayerNormalization": _alike,

@@ -1,10 +1,9 @@
 """Inline a file's functions, and expand operators that TVM lacks by ONNX's own definitions."""
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from onnx import (
-    AttributeProto,
     FunctionProto,
     ModelProto,
     NodeProto,
@@ -31,19 +30,33 @@ def inline(model: ModelProto) -> ModelProto:
     return inliner.inline_local_functions(model, convert_version=True) if model.functions else model
 
 
-def expand(model: ModelProto, known: Container[str]) -> ModelProto:
+def expand(model: ModelProto, supported: Container[str]) -> ModelProto:
     """Return the model with unknown standard operators expanded by ONNX's definitions."""
-    if not any(_needs_expansion(node, known) for node in model.graph.node):
+    if not any(_needs_expansion(node, supported) for node in model.graph.node):
         return model
     result = ModelProto()
     result.CopyFrom(model)
-    result.functions.extend(_functions(result, known))
+    opset, types = opset_of(model), types_of(model)
+    for index, node in enumerate(result.graph.node):
+        function = _definition(node, opset, types) if _needs_expansion(node, supported) else None
+        if function is None:
+            continue
+        function.domain, function.name = _DOMAIN, f"{node.op_type}_{index}"
+        del function.opset_import[:]  # the body uses the model's opset
+        function.opset_import.append(helper.make_opsetid("", opset))
+        # Attributes that the node leaves out and the function's body needs.
+        names = {attribute.name for attribute in node.attribute}
+        for name, attribute in defs.get_schema(node.op_type, opset, "").attributes.items():
+            if name not in names and attribute.default_value.type:
+                node.attribute.append(attribute.default_value)
+        node.domain, node.op_type = _DOMAIN, function.name
+        result.functions.append(function)
     if not result.functions:
         return model
     result.opset_import.append(helper.make_opsetid(_DOMAIN, 1))
-    written = inliner.inline_local_functions(result)
-    del written.opset_import[[entry.domain for entry in written.opset_import].index(_DOMAIN)]
-    return written
+    inlined = inliner.inline_local_functions(result)
+    del inlined.opset_import[[entry.domain for entry in inlined.opset_import].index(_DOMAIN)]
+    return inlined
 
 
 def opset_of(model: ModelProto) -> int:
@@ -57,68 +70,44 @@ def _needs_expansion(node: NodeProto, supported: Container[str]) -> bool:
     return not node.domain and not (is_supported and not (several and node.op_type in _ONE_RESULT))
 
 
-def _functions(model: ModelProto, supported: Container[str]) -> Iterator[FunctionProto]:
-    """Yield a function for each node to expand that ONNX defines; make the node call it."""
-    opset = opset_of(model)
-    types = types_of(model)
-    for at, node in enumerate(model.graph.node):
-        function = _definition(node, opset, types) if _needs_expansion(node, supported) else None
-        if function is not None:
-            function.domain, function.name = _DOMAIN, f"{node.op_type}_{at}"
-            del function.opset_import[:]  # the body uses the model's opset
-            function.opset_import.append(helper.make_opsetid("", opset))
-            node.attribute.extend(_defaults(node, opset))
-            node.domain, node.op_type = _DOMAIN, function.name
-            yield function
-
-
 def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> FunctionProto | None:
     if not defs.has(node.op_type, opset, ""):
         return None
     schema: Any = defs.get_schema(node.op_type, opset, "")
     if schema.has_context_dependent_function:
         input_types = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
-        since = max(at for at in schema.context_dependent_function_opset_versions if at <= opset)
-        written = schema.get_context_dependent_function_with_opset_version(
+        since = max(
+            version for version in schema.context_dependent_function_opset_versions if version <= opset
+        )
+        definition = schema.get_context_dependent_function_with_opset_version(
             since, node.SerializeToString(), input_types
         )
     elif schema.has_function:
-        since = max(at for at in schema.function_opset_versions if at <= opset)
-        written = schema.get_function_with_opset_version(since)
+        since = max(v for v in schema.function_opset_versions if v <= opset)
+        definition = schema.get_function_with_opset_version(since)
     else:
         return None
-    function: FunctionProto = FunctionProto.FromString(written)
-    _test_each_number(function)
-    return function
-
-
-def _test_each_number(function: FunctionProto) -> None:
-    """Replace "maximum is -inf" by "all are -inf": TVM's maximum is always finite."""
-    largest = {node.output[0]: node for node in function.node if node.op_type == "ReduceMax"}
+    function: FunctionProto = FunctionProto.FromString(definition)
+    # Replace "maximum is -inf" by "all are -inf": TVM's maximum is always finite.
+    maxima = {inner.output[0]: inner for inner in function.node if inner.op_type == "ReduceMax"}
     body: list[NodeProto] = []
-    for node in function.node:
-        reduction = largest.get(node.input[0]) if node.op_type == "Equal" else None
-        body.extend([node] if reduction is None else _each(node, reduction))
+    for inner in function.node:
+        largest = maxima.get(inner.input[0]) if inner.op_type == "Equal" else None
+        if largest is None:
+            body.append(inner)
+            continue
+        (result,) = inner.output
+        least = helper.make_node("ReduceMin", [f"{result}_counted", *largest.input[1:]], [f"{result}_least"])
+        least.attribute.extend(largest.attribute)
+        body += [
+            helper.make_node("Equal", [largest.input[0], inner.input[1]], [f"{result}_each"]),
+            helper.make_node("Cast", [f"{result}_each"], [f"{result}_counted"], to=TensorProto.INT32),
+            least,
+            helper.make_node("Cast", [f"{result}_least"], [result], to=TensorProto.BOOL),
+        ]
     del function.node[:]
     function.node.extend(body)
-
-
-def _each(equal: NodeProto, largest: NodeProto) -> Iterator[NodeProto]:
-    (result,) = equal.output
-    yield helper.make_node("Equal", [largest.input[0], equal.input[1]], [f"{result}_each"])
-    yield helper.make_node("Cast", [f"{result}_each"], [f"{result}_counted"], to=TensorProto.INT32)
-    least = helper.make_node("ReduceMin", [f"{result}_counted", *largest.input[1:]], [f"{result}_least"])
-    least.attribute.extend(largest.attribute)
-    yield least
-    yield helper.make_node("Cast", [f"{result}_least"], [result], to=TensorProto.BOOL)
-
-
-def _defaults(node: NodeProto, opset: int) -> Iterator[AttributeProto]:
-    """Yield default attributes that the node leaves out and the function's body needs."""
-    given_names = {attribute.name for attribute in node.attribute}
-    for name, attribute in defs.get_schema(node.op_type, opset, "").attributes.items():
-        if name not in given_names and attribute.default_value.type:
-            yield attribute.default_value
+    return function
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:

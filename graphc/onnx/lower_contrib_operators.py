@@ -1,16 +1,98 @@
 """Lower onnxruntime's own operators, which optimisers and LLM tools write, to standard ones."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
 
 import numpy as np
+from onnx import TensorProto
 
-from graphc.onnx import (
-    lower_contrib_grouped_query_attention,
-    lower_contrib_multihead_attention,
-    lower_contrib_norms,
-)
+from graphc.onnx import lower_contrib_attention
 from graphc.onnx.node_rewriter import NodeRewriter
+
+
+def rms_norm(form: NodeRewriter) -> None:
+    """Lower SimplifiedLayerNormalization. Raises ValueError for other axes and in training."""
+    if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
+        raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
+    if form.has_output(1):
+        raise ValueError("its SimplifiedLayerNormalization gives what training needs")
+    write_rms_norm(form, form.node.input[0], form.node.input[1])
+
+
+def skip_rms_norm(form: NodeRewriter) -> None:
+    """Lower SkipSimplifiedLayerNormalization, of a sum. Raises ValueError in training."""
+    data, skip, scale, *bias = form.node.input
+    if form.has_output(1) or form.has_output(2):
+        raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
+    if bias and bias[0]:
+        data = form.write("Add", data, bias[0])
+    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
+    write_rms_norm(form, total, scale)
+
+
+def skip_norm(form: NodeRewriter) -> None:
+    """Lower SkipLayerNormalization, of a sum. Raises ValueError in training."""
+    data, skip = form.node.input[:2]
+    if form.has_output(1) or form.has_output(2):
+        raise ValueError("its SkipLayerNormalization gives what training needs")
+    if form.has_input(4):
+        data = form.write("Add", data, form.node.input[4])
+    total = form.write("Add", data, skip, name=form.node.output[3] if form.has_output(3) else "")
+    _norm(form, total, scale_at=2)
+
+
+def embedding(form: NodeRewriter) -> None:
+    """Lower EmbedLayerNormalization: a layer norm of summed table rows, and mask counts."""
+    ids, segments, words, places, segment_table = form.node.input[:5]
+    rows = form.size(ids, 1)
+    if form.has_input(8):
+        position_rows = form.write("Gather", places, form.node.input[8])
+    else:
+        position_rows = form.write("Gather", places, form.counted(rows))
+    total = form.write("Add", form.write("Gather", words, ids), position_rows)
+    if segments:
+        total = form.write("Add", total, form.write("Gather", segment_table, segments))
+    if form.has_output(2):
+        form.write("Identity", total, name=form.node.output[2])
+    if form.has_output(1):
+        mask = form.node.input[7] if form.has_input(7) else form.write("Sub", ids, ids)
+        counts = form.write("Cast", mask, to=TensorProto.INT32)
+        if form.opset < 13:
+            form.write("ReduceSum", counts, axes=[1], keepdims=0, name=form.node.output[1])
+        else:
+            form.write("ReduceSum", counts, form.integers(1), keepdims=0, name=form.node.output[1])
+    _norm(form, total, scale_at=5)
+
+
+def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
+    """Write the node's result, the layer norm of `data` with scale and optional offset."""
+    scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
+    centred = form.write("Sub", data, _mean(form, data))
+    root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
+    rows, result = form.write("Div", centred, root), form.node.output[0]
+    if has_offset:
+        form.write("Add", form.write("Mul", rows, scale), form.node.input[scale_at + 1], name=result)
+    else:
+        form.write("Mul", rows, scale, name=result)
+
+
+def write_rms_norm(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
+    """Write the node's result, the RMS norm of `data` along some axes, times a scale."""
+    root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
+    form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
+
+
+def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
+    if form.opset < 18:
+        return form.write("ReduceMean", data, axes=list(axes), keepdims=1)
+    return form.write("ReduceMean", data, form.integers(*axes), keepdims=1)
+
+
+def _root(form: NodeRewriter, mean: str, epsilon: float, index: int = 0) -> str:
+    """Write sqrt(mean + epsilon); epsilon has the type of input `index`."""
+    least = form.number(form.attribute("epsilon", epsilon), index)
+    return form.write("Sqrt", form.write("Add", mean, least))
+
 
 DOMAIN = "com.microsoft"
 HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's own domain
@@ -49,9 +131,9 @@ def _product(form: NodeRewriter) -> None:
     if form.attribute("transBatchA", 0) or form.attribute("transBatchB", 0):
         raise ValueError("its FusedMatMul transposes batches")
     factors = []
-    for at, name in enumerate(form.node.input):
-        sizes = form.sizes(at)
-        if form.attribute(f"trans{'AB'[at]}", 0):
+    for index, name in enumerate(form.node.input):
+        sizes = form.sizes(index)
+        if form.attribute(f"trans{'AB'[index]}", 0):
             if sizes is None:
                 raise ValueError("the sizes of its FusedMatMul are not known")
             axes = list(range(len(sizes)))
@@ -64,16 +146,16 @@ def _product(form: NodeRewriter) -> None:
 
 
 RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
-    "Attention": lower_contrib_multihead_attention.packed_attention,
+    "Attention": lower_contrib_attention.packed_attention,
     "BiasGelu": _gelu,
-    "EmbedLayerNormalization": lower_contrib_norms.embedding,
+    "EmbedLayerNormalization": embedding,
     "FastGelu": _fast_gelu,
     "FusedMatMul": _product,
     "Gelu": _gelu,
-    "GroupQueryAttention": lower_contrib_grouped_query_attention.attention,
-    "MultiHeadAttention": lower_contrib_multihead_attention.attention,
+    "GroupQueryAttention": lower_contrib_attention.grouped_query_attention,
+    "MultiHeadAttention": lower_contrib_attention.multihead_attention,
     "QuickGelu": _quick_gelu,
-    "SimplifiedLayerNormalization": lower_contrib_norms.rms_norm,
-    "SkipLayerNormalization": lower_contrib_norms.skip_norm,
-    "SkipSimplifiedLayerNormalization": lower_contrib_norms.skip_rms_norm,
+    "SimplifiedLayerNormalization": rms_norm,
+    "SkipLayerNormalization": skip_norm,
+    "SkipSimplifiedLayerNormalization": skip_rms_norm,
 }

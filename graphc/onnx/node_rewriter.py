@@ -11,8 +11,8 @@ from onnx.reference import ReferenceEvaluator
 from graphc.onnx import fold_shapes, inline_functions, read_with_weights_on_disk
 
 
-class Known:
-    """What is known about a model's values; computed on first use."""
+class KnownValues:
+    """Types and constants of a model's values, computed on first use."""
 
     def __init__(self, model: ModelProto) -> None:
         self._model = model
@@ -36,39 +36,39 @@ class Known:
 class NodeRewriter:
     """A node, and the nodes and constants that replace it."""
 
-    def __init__(self, node: NodeProto, known: Known) -> None:
-        self.node, self._known = node, known
+    def __init__(self, node: NodeProto, values: KnownValues) -> None:
+        self.node, self._values = node, values
         self._name = next(filter(None, node.output))  # unused outputs have no name
         self.constants: list[TensorProto] = []
         self.nodes: list[NodeProto] = []
 
     def attribute(self, name: str, default: Any) -> Any:
-        match = next((each for each in self.node.attribute if each.name == name), None)
+        match = next((a for a in self.node.attribute if a.name == name), None)
         return default if match is None else helper.get_attribute_value(match)
 
-    def has(self, output: int) -> bool:
+    def has_output(self, output: int) -> bool:
         return len(self.node.output) > output and bool(self.node.output[output])
 
-    def kind(self, at: int) -> int:
+    def kind(self, index: int) -> int:
         """Return an input's element type; 0 if it is unknown."""
-        value_type = self._known.types.get(self.node.input[at])
+        value_type = self._values.types.get(self.node.input[index])
         return 0 if value_type is None else value_type.tensor_type.elem_type
 
     @property
     def opset(self) -> int:
-        return self._known.opset
+        return self._values.opset
 
-    def given(self, at: int) -> bool:
-        return len(self.node.input) > at and bool(self.node.input[at])
+    def has_input(self, index: int) -> bool:
+        return len(self.node.input) > index and bool(self.node.input[index])
 
-    def sizes(self, at: int) -> tuple[int, ...] | None:
+    def sizes(self, index: int) -> tuple[int, ...] | None:
         """Return an input's sizes; None unless all are known."""
-        return fold_shapes.sizes_of(self._known.types.get(self.node.input[at]))
+        return fold_shapes.sizes_of(self._values.types.get(self.node.input[index]))
 
-    def value(self, at: int) -> Any | None:
+    def value(self, index: int) -> Any | None:
         """Return an input's array; None if it is not constant."""
-        name = self.node.input[at] if len(self.node.input) > at else ""
-        tensor = self._known.constants.get(name)
+        name = self.node.input[index] if len(self.node.input) > index else ""
+        tensor = self._values.constants.get(name)
         return None if tensor is None else read_with_weights_on_disk.array(tensor)
 
     def constant(self, value: Any) -> str:
@@ -76,44 +76,52 @@ class NodeRewriter:
         self.constants.append(numpy_helper.from_array(np.asarray(value), name))
         return name
 
-    def whole(self, *numbers: int) -> str:
+    def integers(self, *numbers: int) -> str:
         """Add a constant of int64 numbers and return its name."""
         return self.constant(np.array(numbers, "int64"))
 
-    def number(self, value: float, at: int = 0) -> str:
-        """Add a scalar constant of the type of input `at` and return its name."""
-        kind = self.kind(at) or TensorProto.FLOAT
+    def size(self, name: str, axis: int) -> str:
+        """Write the size of a value along an axis."""
+        return self.write("Gather", self.write("Shape", name), self.constant(np.int64(axis)))
+
+    def counted(self, count: str) -> str:
+        """Write the numbers 0, 1, ..., count - 1."""
+        return self.write("Range", self.constant(np.int64(0)), count, self.constant(np.int64(1)))
+
+    def number(self, value: float, index: int = 0) -> str:
+        """Add a scalar constant of the type of input `index` and return its name."""
+        kind = self.kind(index) or TensorProto.FLOAT
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
 
-    def write(self, operator: str, *given: str, name: str = "", **attributes: Any) -> str:
+    def write(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
         """Add a node and return the name of its result."""
         result = name or f"{self._name}/step_{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, list(given), [result], **attributes))
+        self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
         return result
 
-    def again(self, given: Sequence[str] = (), found: Sequence[str] = (), **attributes: Any) -> None:
+    def copy(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), **attributes: Any) -> None:
         """Add a copy of the node with changes; an attribute of None is removed."""
         copy = NodeProto()
         copy.CopyFrom(self.node)
-        copy.input[:] = given or self.node.input
-        copy.output[:] = found or self.node.output
+        copy.input[:] = inputs or self.node.input
+        copy.output[:] = outputs or self.node.output
         del copy.attribute[:]
-        copy.attribute.extend(each for each in self.node.attribute if each.name not in attributes)
+        copy.attribute.extend(a for a in self.node.attribute if a.name not in attributes)
         copy.attribute.extend(
             helper.make_attribute(name, value) for name, value in attributes.items() if value is not None
         )
         self.nodes.append(copy)
 
-    def reference(self, *given: Any, without: str) -> Any:
+    def reference(self, *inputs: Any, excluded_attribute: str) -> Any:
         """Return the node's result in ONNX's reference evaluator, without an attribute."""
-        names = [name if value is not None else "" for name, value in zip("abcdefgh", given, strict=False)]
+        names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)
         copy.input[:] = names
         del copy.attribute[:]
-        copy.attribute.extend(each for each in self.node.attribute if each.name != without)
+        copy.attribute.extend(a for a in self.node.attribute if a.name != excluded_attribute)
         opsets = [helper.make_opsetid("", self.opset)]
         function = helper.make_function("", "one", [n for n in names if n], list(copy.output), [copy], opsets)
-        feed = {name: value for name, value in zip(names, given, strict=True) if name}
+        feed = {name: value for name, value in zip(names, inputs, strict=True) if name}
         first: Sequence[Any] = ReferenceEvaluator(function).run(None, feed, {})  # type: ignore[assignment]
         return first[0]

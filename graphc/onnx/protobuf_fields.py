@@ -15,37 +15,37 @@ class NoMessage(ValueError):
 
 def fields(view: memoryview, start: int, end: int) -> Iterator[Field]:
     """Yield the fields of the message between two offsets. Raises NoMessage."""
-    at = start
-    while at < end:
-        begin = at
-        key, at = varint(view, at, end)
+    offset = start
+    while offset < end:
+        begin = offset
+        key, offset = varint(view, offset, end)
         number, kind = key >> 3, key & 7
-        content = at
+        content = offset
         if kind == VARINT:
-            _, at = varint(view, at, end)
+            _, offset = varint(view, offset, end)
         elif kind == BYTES:
-            length, content = varint(view, at, end)
-            at = content + length
+            length, content = varint(view, offset, end)
+            offset = content + length
         elif kind in WIDTHS:
-            at += WIDTHS[kind]
+            offset += WIDTHS[kind]
         else:
             raise NoMessage
-        if at > end or not number:
+        if offset > end or not number:
             raise NoMessage
-        yield number if kind == BYTES else -number, begin, content, at
+        yield number if kind == BYTES else -number, begin, content, offset
 
 
-def varint(view: memoryview, at: int, end: int) -> tuple[int, int]:
+def varint(view: memoryview, offset: int, end: int) -> tuple[int, int]:
     value = 0
-    for position in range(min(LONGEST_VARINT, end - at)):
-        byte = view[at + position]
+    for position in range(min(LONGEST_VARINT, end - offset)):
+        byte = view[offset + position]
         value |= (byte & 0x7F) << (7 * position)
         if byte < 0x80:
-            return value, at + position + 1
+            return value, offset + position + 1
     raise NoMessage
 
 
-def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
+def nested_fields(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
     """Yield offsets of nested messages along a path of field numbers. Raises NoMessage."""
     places = [(0, len(view))]
     for field_number in path:
@@ -58,10 +58,10 @@ def inside(view: memoryview, *path: int) -> Iterator[tuple[int, int]]:
     yield from places
 
 
-def number_of(view: memoryview, start: int, end: int, wanted: int) -> int | None:
+def number_of(view: memoryview, start: int, end: int, field_number: int) -> int | None:
     """Return the integer of a message's field; None if it is absent. Raises NoMessage."""
     for number, begin, _, last in fields(view, start, end):
-        if number == -wanted:
+        if number == -field_number:
             _, content = varint(view, begin, last)
             return varint(view, content, last)[0]
     return None

@@ -7,6 +7,7 @@ become references to their bytes on disk, which are read once, when TVM converts
 import mmap
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tvm.relax.frontend.onnx import onnx_frontend
 from graphc.onnx import protobuf_fields
 
 HEAVY_BYTES = 1 << 16
-TOLD = 80  # longest part of a name in messages
+LONGEST_NAME = 80  # longest part of a name in messages
 PLACE = re.compile("[0-9]{1,18}")
 INITIALIZER, RAW_DATA = 5, 9  # field numbers in onnx.proto
 
@@ -30,13 +31,30 @@ class Missing(ValueError):
 
 def read(path: str | Path) -> ModelProto:
     """Read a model, with large weights as references. Raises DecodeError, OSError, Missing."""
-    file = Path(path).absolute()
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        model = _parse(data, file)
+    file, model = Path(path).absolute(), ModelProto()
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        try:
+            other_fields, graph, weights = _split(view)
+        except protobuf_fields.NoMessage:
+            model.ParseFromString(view)  # raises an error that says what is wrong
+            return model
+    model.ParseFromString(other_fields)
+    model.graph.ParseFromString(graph)
+    for tensor in _get_all_tensors(model):
+        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+            _resolve_data(tensor, file)
+    for header, start, size in weights:
+        tensor = model.graph.initializer.add()
+        tensor.ParseFromString(header)
+        _refer(tensor, file, start, size)
     return model
 
 
-def teach(read_array: Callable[[TensorProto], Any]) -> None:
+def patch_importer(read_array: Callable[[TensorProto], Any]) -> None:
     """Patch TVM's importer to read tensors with `read_array`, such as `array`."""
     onnx_frontend.get_numpy = read_array
 
@@ -59,67 +77,51 @@ def array(tensor: TensorProto) -> Any:
     return numbers if wide == "uint8" else ((numbers ^ 8).view("int8") - 8)
 
 
-def _parse(data: mmap.mmap, file: Path) -> ModelProto:
-    """Parse the model without reading large weights."""
-    model = ModelProto()
-    with memoryview(data) as view:
-        try:
-            rest, graph, heavy = _sorted(view)
-        except protobuf_fields.NoMessage:
-            model.ParseFromString(view)  # raises an error that says what is wrong
-            return model
-        model.ParseFromString(rest)
-        model.graph.ParseFromString(graph)
-    for tensor in _get_all_tensors(model):
-        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
-            _resolve_data(tensor, file)
-    for header, start, size in heavy:
-        tensor = model.graph.initializer.add()
-        tensor.ParseFromString(header)
-        _refer(tensor, file, start, size)
-    return model
+def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
+    """Split a model into other fields, a graph without large weights, and these.
 
-
-def _sorted(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
-    """Split a model into other fields, a light graph, and weights as (tensor, offset, size)."""
-    rest, graph, heavy = bytearray(), bytearray(), []
+    A large weight is a tensor without its data, the data's offset and its size.
+    """
+    other_fields, graph, weights = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):
         if number != protobuf_fields.GRAPH:
-            rest += view[begin:end]
+            other_fields += view[begin:end]
             continue
         for inner, first, content, last in protobuf_fields.fields(view, start, end):
-            weight = _large_tensor(view, content, last) if inner == INITIALIZER else None
-            if weight is None:
-                graph += view[first:last]
+            is_large = inner == INITIALIZER and last - content >= HEAVY_BYTES
+            header, data_start, size = _header(view, content, last) if is_large else (b"", 0, 0)
+            if header:
+                weights.append((header, data_start, size))
             else:
-                heavy.append(weight)
-    return bytes(rest), bytes(graph), heavy
+                graph += view[first:last]
+    return bytes(other_fields), bytes(graph), weights
 
 
-def _large_tensor(view: memoryview, start: int, end: int) -> tuple[bytes, int, int] | None:
-    """Return a tensor without its data, the data's offset and size; None if it is small."""
-    if end - start < HEAVY_BYTES:
-        return None
-    header, place = bytearray(), None
+def _header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
+    """Return a tensor without its data, the data's offset and size; empty if they are small."""
+    header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
         if number == RAW_DATA:
-            place = content, last - content
+            offset, size = content, last - content
         else:
             header += view[begin:last]
     tensor = TensorProto()
     tensor.ParseFromString(header)
-    if place is None or place[1] < HEAVY_BYTES or _bytes_of(tensor) != place[1]:
-        return None
-    return bytes(header), *place
+    if size < HEAVY_BYTES or _bytes_of(tensor) != size:
+        return b"", 0, 0
+    return bytes(header), offset, size
 
 
 def _resolve_data(tensor: TensorProto, file: Path) -> None:
     """Make a tensor refer to its data file, or read small data at once. Raises Missing."""
     location = {entry.key: entry.value for entry in tensor.external_data}
-    named = location.get("location", "")
-    subject = f"tensor {tensor.name[:TOLD]!r} keeps its data in the file {named[:TOLD]!r}"
-    place, data_file = Path(named), file.parent / named
-    if not named or place.is_absolute() or ".." in place.parts or not _is_file(data_file):
+    name = location.get("location", "")
+    subject = f"tensor {tensor.name[:LONGEST_NAME]!r} keeps its data in the file {name[:LONGEST_NAME]!r}"
+    place, data_file, is_file = Path(name), file.parent / name, False
+    if name and not place.is_absolute() and ".." not in place.parts:
+        with suppress(OSError):  # the name cannot be a file's
+            is_file = data_file.is_file()
+    if not is_file:
         raise Missing(f"{subject}, which is not beside the model")
     offset, size = location.get("offset") or "0", _bytes_of(tensor)
     if size is None:
@@ -129,13 +131,6 @@ def _resolve_data(tensor: TensorProto, file: Path) -> None:
     _refer(tensor, data_file, int(offset), size)
     if size < HEAVY_BYTES:
         tensor.CopyFrom(numpy_helper.from_array(np.array(array(tensor)), tensor.name))
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # the name cannot be a file's
-        return False
 
 
 def _refer(tensor: TensorProto, file: Path, offset: int, size: int) -> None:

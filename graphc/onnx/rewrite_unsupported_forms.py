@@ -6,17 +6,96 @@ Some wrong conversions are silent, for example of a Resize that anti-aliases.
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, TensorProto, helper
 
-from graphc.onnx import (
-    dft_to_matmul,
-    inline_functions,
-    lower_contrib_norms,
-    lower_contrib_operators,
-    resize_to_matmul,
-    transpose_odd_layouts,
-)
-from graphc.onnx.node_rewriter import Known, NodeRewriter
+from graphc.onnx import dft_and_resize_to_matmul, inline_functions, lower_contrib_operators
+from graphc.onnx.node_rewriter import KnownValues, NodeRewriter
+
+_FIRST_STATE = 5  # input index, after data, weights, recurrent weights, bias and lengths
+
+
+def batch_first(form: NodeRewriter) -> None:
+    """Transpose data and states of an LSTM, GRU or RNN whose batch axis is first."""
+    if not form.attribute("layout", 0):
+        return
+    transposed_inputs = (0, _FIRST_STATE, _FIRST_STATE + 1)
+    inputs = [
+        form.write("Transpose", name, perm=[1, 0, 2]) if index in transposed_inputs and name else name
+        for index, name in enumerate(form.node.input)
+    ]
+    names = [f"{name}/layout" if name else "" for name in form.node.output]
+    form.copy(inputs, names, layout=None)
+    orders = ([2, 0, 1, 3], [1, 0, 2], [1, 0, 2])
+    for name, output, order in zip(names, form.node.output, orders, strict=False):
+        if name:
+            form.write("Transpose", name, perm=order, name=output)
+
+
+def space_to_depth(form: NodeRewriter) -> None:
+    """Rewrite SpaceToDepth in column-row-depth order. Raises ValueError for unknown sizes."""
+    sizes, block = form.sizes(0), form.attribute("blocksize", 1)
+    if form.attribute("mode", b"DCR") == b"DCR":
+        return
+    if sizes is None:
+        raise ValueError("the sizes of its SpaceToDepth are not constant")
+    batch, channels, height, width = sizes
+    split = [batch, channels, height // block, block, width // block, block]
+    blocks = form.write("Reshape", form.node.input[0], form.integers(*split))
+    blocks = form.write("Transpose", blocks, perm=[0, 1, 3, 5, 2, 4])
+    deep = [batch, channels * block**2, height // block, width // block]
+    form.write("Reshape", blocks, form.integers(*deep), name=form.node.output[0])
+
+
+def reverse_sequences(form: NodeRewriter) -> None:
+    """Lower ReverseSequence to a gather of elements. Raises ValueError for unknown lengths."""
+    sizes, lengths = form.sizes(0), form.value(1)
+    time, batch = form.attribute("time_axis", 0), form.attribute("batch_axis", 1)
+    if sizes is None or lengths is None:
+        raise ValueError("the lengths of its ReverseSequence are not constant")
+    places = np.arange(sizes[time])
+    rows = np.array([np.where(places < length, length - 1 - places, places) for length in np.ravel(lengths)])
+    shape = [1] * len(sizes)
+    shape[time], shape[batch] = sizes[time], sizes[batch]
+    all_indices = np.broadcast_to((rows.T if time < batch else rows).reshape(shape), sizes)
+    indices = form.constant(np.ascontiguousarray(all_indices, "int64"))
+    form.write("GatherElements", form.node.input[0], indices, axis=time, name=form.node.output[0])
+
+
+def from_columns(form: NodeRewriter) -> None:
+    """Lower Col2Im to a transposed convolution. Raises ValueError for unknown sizes."""
+    sizes, image, block = form.sizes(0), form.value(1), form.value(2)
+    if sizes is None or image is None or block is None:
+        raise ValueError("the sizes of its Col2Im are not constant")
+    axes, area = range(len(image)), int(np.prod(block))
+    default = [1 for _ in axes]
+    strides, dilations = form.attribute("strides", default), form.attribute("dilations", default)
+    pads = form.attribute("pads", [0, 0] * len(image))
+    extents = [
+        int(image[a]) + pads[a] + pads[a + len(image)] - dilations[a] * (int(block[a]) - 1) - 1 for a in axes
+    ]
+    steps = [extent // stride + 1 for extent, stride in zip(extents, strides, strict=True)]
+    remainders = [extent % stride for extent, stride in zip(extents, strides, strict=True)]
+    channels = sizes[1] // area
+    data = form.write("Reshape", form.node.input[0], form.integers(sizes[0], sizes[1], *steps))
+    identity = np.eye(area, dtype="float32").reshape(area, 1, *map(int, block))
+    kernel = np.tile(identity, (channels, 1, *default))
+    form.write(
+        "ConvTranspose", data, form.constant(kernel), name=form.node.output[0], group=channels,
+        strides=strides, dilations=dilations, pads=pads, output_padding=remainders,
+    )  # fmt: skip
+
+
+def upsample(form: NodeRewriter) -> None:
+    """Rewrite Upsample as its successor Resize."""
+    scales = form.value(1)
+    if form.opset < 9 or scales is None:
+        return
+    ends = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    mode = form.attribute("mode", b"nearest").decode()
+    form.write(
+        "Resize", form.node.input[0], "", form.constant(scales), mode=mode, name=form.node.output[0], **ends
+    )
+
 
 _WHOLE = (TensorProto.INT8, TensorProto.INT16, TensorProto.INT32, TensorProto.INT64)
 
@@ -27,34 +106,27 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 def rewrite(model: ModelProto) -> ModelProto:
     """Rewrite such forms of a model, if it has any. Raises ValueError for unsupported ones."""
-    nodes = model.graph.node
-    matches = [(at, rule) for at, node in enumerate(nodes) if (rule := _rule(node)) is not None]
-    if not matches:
+    values, rewriters = KnownValues(model), {}
+    for index, node in enumerate(model.graph.node):
+        rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
+        if node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS:
+            rule = rule or lower_contrib_operators.RULES.get(node.op_type)
+        if rule is not None:
+            form = NodeRewriter(node, values)
+            rule(form)
+            if form.nodes:
+                rewriters[index] = form
+    if not rewriters:
         return model
-    facts, rewriters = Known(model), {}
-    for at, rule in matches:
-        form = NodeRewriter(nodes[at], facts)
-        rule(form)
-        if form.nodes:
-            rewriters[at] = form
-    return _with(model, rewriters) if rewriters else model
-
-
-def _rule(node: NodeProto) -> Callable[[NodeRewriter], None] | None:
-    """Return the rule for one of ONNX's operators or onnxruntime's; None if there is none."""
-    onnx_rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
-    custom = node.domain == lower_contrib_operators.DOMAIN or node.op_type in lower_contrib_operators.HOMELESS
-    return onnx_rule or (lower_contrib_operators.RULES.get(node.op_type) if custom else None)
-
-
-def _with(model: ModelProto, rewriters: Mapping[int, NodeRewriter]) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     del result.graph.node[:]
-    for at, node in enumerate(model.graph.node):
-        form = rewriters.get(at)
-        result.graph.node.extend([node] if form is None else form.nodes)
-        result.graph.initializer.extend([] if form is None else form.constants)
+    for index, node in enumerate(model.graph.node):
+        if index in rewriters:
+            result.graph.node.extend(rewriters[index].nodes)
+            result.graph.initializer.extend(rewriters[index].constants)
+        else:
+            result.graph.node.append(node)
     return result
 
 
@@ -68,20 +140,20 @@ def _dropout(form: NodeRewriter) -> None:
     training = form.value(2)
     if has_training_input and (training is None or training.any()):
         raise ValueError("its Dropout is in training: export the model in evaluation mode")
-    if form.has(1):
+    if form.has_output(1):
         data, mask = form.node.input[0], form.node.output[1]
         form.write("Identity", data, name=form.node.output[0])
         form.write("Expand", form.constant(np.array(True)), form.write("Shape", data), name=mask)
 
 
 def _is_inf(form: NodeRewriter) -> None:
-    above, below = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
-    if above and below:
+    positive, negative = (form.attribute(f"detect_{side}", 1) for side in ("positive", "negative"))
+    if positive and negative:
         return
     (data,), (result,) = form.node.input, form.node.output
-    if not above and not below:
+    if not positive and not negative:
         raise ValueError("its IsInf looks for neither side")
-    form.write("Equal", data, form.number(np.inf if above else -np.inf), name=result)
+    form.write("Equal", data, form.number(np.inf if positive else -np.inf), name=result)
 
 
 def _transposed_convolution(form: NodeRewriter) -> None:
@@ -90,18 +162,21 @@ def _transposed_convolution(form: NodeRewriter) -> None:
     if not output_sizes or sizes is None or kernel is None:
         return
     axes = range(len(sizes) - 2)
-    ones, output_sizes = [1] * len(axes), output_sizes[-len(axes) :]
-    strides, dilations = form.attribute("strides", ones), form.attribute("dilations", ones)
-    added = form.attribute("output_padding", [0 for _ in axes])
-    full = [strides[a] * (sizes[a + 2] - 1) + added[a] + (kernel[a + 2] - 1) * dilations[a] + 1 for a in axes]
-    cut = [size - target for size, target in zip(full, output_sizes, strict=True)]
+    units, output_sizes = [1] * len(axes), output_sizes[-len(axes) :]
+    strides, dilations = form.attribute("strides", units), form.attribute("dilations", units)
+    output_padding = form.attribute("output_padding", [0 for _ in axes])
+    full = [
+        strides[a] * (sizes[a + 2] - 1) + output_padding[a] + (kernel[a + 2] - 1) * dilations[a] + 1
+        for a in axes
+    ]
+    excess = [size - target for size, target in zip(full, output_sizes, strict=True)]
     upper = form.attribute("auto_pad", b"NOTSET") == b"SAME_UPPER"
-    before = [each // 2 if upper else each - each // 2 for each in cut]
-    after = [each - first for each, first in zip(cut, before, strict=True)]
-    if min(cut) < 0:  # zeros after the computed output
-        added = [extra - min(0, each) for extra, each in zip(added, cut, strict=True)]
-        before, after = ([max(0, each) for each in side] for side in (before, after))
-    form.again(output_shape=None, auto_pad=None, pads=[*before, *after], output_padding=added)
+    low = [size // 2 if upper else size - size // 2 for size in excess]
+    high = [size - first for size, first in zip(excess, low, strict=True)]
+    if min(excess) < 0:  # zeros after the computed output
+        output_padding = [zeros - min(0, size) for zeros, size in zip(output_padding, excess, strict=True)]
+        low, high = ([max(0, size) for size in side] for side in (low, high))
+    form.copy(output_shape=None, auto_pad=None, pads=[*low, *high], output_padding=output_padding)
 
 
 def _power(form: NodeRewriter) -> None:
@@ -109,8 +184,8 @@ def _power(form: NodeRewriter) -> None:
     base, exponent = form.kind(0), form.kind(1)
     if not base or not exponent or (base == exponent and base not in _WHOLE):
         return
-    computed = TensorProto.DOUBLE if base in _WHOLE else base
-    operands = [form.write("Cast", name, to=computed) for name in form.node.input]
+    wide_kind = TensorProto.DOUBLE if base in _WHOLE else base
+    operands = [form.write("Cast", name, to=wide_kind) for name in form.node.input]
     if base in _WHOLE:
         power = form.write("Pow", *operands)
         form.write("Cast", power, name=form.node.output[0], to=base)
@@ -122,7 +197,7 @@ def _length(form: NodeRewriter) -> None:
     """Lower LpNormalization: divide each row by its norm."""
     (data,), axis, order = form.node.input, form.attribute("axis", -1), form.attribute("p", 2)
     squared = form.write("Mul", data, data) if order == 2 else form.write("Abs", data)
-    total = form.write("ReduceSum", squared, form.whole(axis), keepdims=1)
+    total = form.write("ReduceSum", squared, form.integers(axis), keepdims=1)
     length = form.write("Sqrt", total) if order == 2 else total
     dtype = helper.tensor_dtype_to_np_dtype(form.kind(0) or TensorProto.FLOAT)
     least = form.constant(np.finfo(dtype).tiny)  # a row of zeros has norm 0 and stays zero
@@ -138,24 +213,25 @@ def _one_hot(form: NodeRewriter) -> None:
     shape = [1] * (len(sizes) + 1)
     shape[axis] = count
     indices = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-    wide = form.write("Unsqueeze", indices, form.whole(axis))
+    wide = form.write("Unsqueeze", indices, form.integers(axis))
     places = np.arange(count, dtype="int64").reshape(shape)
-    here = form.write("Equal", wide, form.constant(places))
+    is_equal = form.write("Equal", wide, form.constant(places))
     from_the_end = form.write("Equal", wide, form.constant(places - count))
     values = form.value(2)
     if values is None:
-        off, on = (
-            form.write("Gather", form.node.input[2], form.constant(np.array(at, "int64"))) for at in (0, 1)
+        cold, hot = (
+            form.write("Gather", form.node.input[2], form.constant(np.array(index, "int64")))
+            for index in (0, 1)
         )
     else:
-        off, on = (form.constant(values[at]) for at in (0, 1))
-    form.write("Where", form.write("Or", here, from_the_end), on, off, name=form.node.output[0])
+        cold, hot = (form.constant(values[index]) for index in (0, 1))
+    form.write("Where", form.write("Or", is_equal, from_the_end), hot, cold, name=form.node.output[0])
 
 
 def _require_constant_limits(form: NodeRewriter) -> None:
     """Raise ValueError unless NonMaxSuppression's limits are constant: TVM ignores others."""
-    limits = [at for at, name in enumerate(form.node.input) if at > 1 and name]
-    if any(form.value(at) is None for at in limits):
+    limits = [index for index, name in enumerate(form.node.input) if index > 1 and name]
+    if any(form.value(index) is None for index in limits):
         raise ValueError("the limits of its NonMaxSuppression are not constant")
 
 
@@ -183,19 +259,20 @@ def _remainder(form: NodeRewriter) -> None:
         return
     data, divisor = form.node.input
     zero = form.number(0)
-    rest = form.write("Mod", data, divisor, fmod=1)
-    differ = form.write("Xor", form.write("Less", rest, zero), form.write("Less", divisor, zero))
-    is_nonzero = form.write("Not", form.write("Equal", rest, zero))
+    remainder = form.write("Mod", data, divisor, fmod=1)
+    differ = form.write("Xor", form.write("Less", remainder, zero), form.write("Less", divisor, zero))
+    is_nonzero = form.write("Not", form.write("Equal", remainder, zero))
     needs_correction = form.write("And", differ, is_nonzero)
-    form.write("Where", needs_correction, form.write("Add", rest, divisor), rest, name=form.node.output[0])
+    corrected = form.write("Add", remainder, divisor)
+    form.write("Where", needs_correction, corrected, remainder, name=form.node.output[0])
 
 
 def _sum(form: NodeRewriter) -> None:
     """Lower Sum to a chain of additions; TVM stacks operands, which blocks layout changes."""
-    total, *others = form.node.input
-    for other in others[:-1]:
-        total = form.write("Add", total, other)
-    form.write("Add" if others else "Identity", total, *others[-1:], name=form.node.output[0])
+    total, *operands = form.node.input
+    for operand in operands[:-1]:
+        total = form.write("Add", total, operand)
+    form.write("Add" if operands else "Identity", total, *operands[-1:], name=form.node.output[0])
 
 
 def _boolean_extremum(form: NodeRewriter) -> None:
@@ -203,7 +280,7 @@ def _boolean_extremum(form: NodeRewriter) -> None:
     if form.kind(0) == TensorProto.BOOL:
         integers = form.write("Cast", form.node.input[0], to=TensorProto.INT32)
         result = form.node.output[0]
-        form.again([integers, *form.node.input[1:]], [f"{result}/whole"])
+        form.copy([integers, *form.node.input[1:]], [f"{result}/whole"])
         form.write("Cast", f"{result}/whole", to=TensorProto.BOOL, name=result)
 
 
@@ -214,7 +291,7 @@ def _largest(form: NodeRewriter) -> None:
         raise ValueError("TVM sorts no uint64, as its TopK does: cast to int64 before it")
     if kind in _UNSORTED:
         wide = form.write("Cast", form.node.input[0], to=TensorProto.INT64)
-        form.again([wide, *form.node.input[1:]], [f"{wide}/largest", *places])
+        form.copy([wide, *form.node.input[1:]], [f"{wide}/largest", *places])
         form.write("Cast", f"{wide}/largest", name=values, to=kind)
 
 
@@ -223,34 +300,34 @@ def _norm_over_all_axes(form: NodeRewriter) -> None:
     sizes, axis = form.sizes(0), form.attribute("axis", -1)
     if sizes is not None and not axis % len(sizes):
         data, scale = form.node.input
-        lower_contrib_norms.normalised(form, data, scale, range(len(sizes)))
+        lower_contrib_operators.write_rms_norm(form, data, scale, range(len(sizes)))
 
 
 _RULES: Mapping[str, Callable[[NodeRewriter], None]] = {
     "BatchNormalization": _batch_norm,
-    "Col2Im": transpose_odd_layouts.from_columns,
+    "Col2Im": from_columns,
     "ConvTranspose": _transposed_convolution,
-    "DFT": dft_to_matmul.transform,
+    "DFT": dft_and_resize_to_matmul.transform,
     "Dropout": _dropout,
     "EyeLike": _identity,
-    "GRU": transpose_odd_layouts.batch_first,
+    "GRU": batch_first,
     "IsInf": _is_inf,
-    "LSTM": transpose_odd_layouts.batch_first,
+    "LSTM": batch_first,
     "LpNormalization": _length,
     "Mod": _remainder,
     "NonMaxSuppression": _require_constant_limits,
     "OneHot": _one_hot,
     "Pow": _power,
     "RMSNormalization": _norm_over_all_axes,
-    "RNN": transpose_odd_layouts.batch_first,
+    "RNN": batch_first,
     "ReduceMax": _boolean_extremum,
     "ReduceMin": _boolean_extremum,
-    "Resize": resize_to_matmul.resize,
-    "ReverseSequence": transpose_odd_layouts.reverse_sequences,
+    "Resize": dft_and_resize_to_matmul.resize,
+    "ReverseSequence": reverse_sequences,
     "RoiAlign": _require_average,
-    "STFT": dft_to_matmul.short_transforms,
-    "SpaceToDepth": transpose_odd_layouts.space_to_depth,
+    "STFT": dft_and_resize_to_matmul.short_transforms,
+    "SpaceToDepth": space_to_depth,
     "Sum": _sum,
     "TopK": _largest,
-    "Upsample": transpose_odd_layouts.upsample,
+    "Upsample": upsample,
 }

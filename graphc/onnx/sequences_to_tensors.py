@@ -11,24 +11,24 @@ import numpy as np
 from onnx import NodeProto, helper
 
 
-def follow(walk: Any, node: NodeProto) -> bool:
+def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
     """Process a sequence operator; return False if its effect depends on the data."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 
 
-def construct(name: str, tensors: Sequence[str]) -> NodeProto:
+def construct_sequence(name: str, tensors: Sequence[str]) -> NodeProto:
     """Return a node that constructs the sequence, for a reader that needs it whole."""
     return helper.make_node("SequenceConstruct" if tensors else "SequenceEmpty", list(tensors), [name])
 
 
-def unsqueeze(walk: Any, tensor: str, axis: int, to: str) -> None:
+def unsqueeze(walk: Any, tensor: str, axis: int, result: str) -> None:
     """Walk a node that adds an axis; the axis is an attribute up to opset 12."""
     if walk.opset < 13:
-        walk.node(helper.make_node("Unsqueeze", [tensor], [to], axes=[axis]))
+        walk.node(helper.make_node("Unsqueeze", [tensor], [result], axes=[axis]))
         return
-    walk.know(f"{to}/axis", np.array([axis], "int64"))
-    walk.node(helper.make_node("Unsqueeze", [tensor, f"{to}/axis"], [to]))
+    walk.set_value(f"{result}/axis", np.array([axis], "int64"))
+    walk.node(helper.make_node("Unsqueeze", [tensor, f"{result}/axis"], [result]))
 
 
 def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
@@ -36,12 +36,12 @@ def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
     return tensors
 
 
-def _place(walk: Any, node: NodeProto, at: int, default: int) -> int | None:
+def _place(walk: Any, node: NodeProto, index: int, default: int) -> int | None:
     """Return an index given as an input; None if it is unknown."""
-    if len(node.input) <= at or not node.input[at]:
+    if len(node.input) <= index or not node.input[index]:
         return default
-    index = walk.value(node.input[at])
-    return None if index is None else int(np.ravel(index)[0])
+    value = walk.value(node.input[index])
+    return None if value is None else int(np.ravel(value)[0])
 
 
 def _construct(walk: Any, node: NodeProto) -> bool:
@@ -71,7 +71,9 @@ def _erase(walk: Any, node: NodeProto) -> bool:
     place = None if tensors is None else _place(walk, node, 1, len(tensors) - 1)
     if tensors is None or place is None:
         return False
-    walk.sequences[node.output[0]] = [each for at, each in enumerate(tensors) if at != place % len(tensors)]
+    walk.sequences[node.output[0]] = [
+        tensor for index, tensor in enumerate(tensors) if index != place % len(tensors)
+    ]
     return True
 
 
@@ -86,7 +88,7 @@ def _element(walk: Any, node: NodeProto) -> bool:
 def _length(walk: Any, node: NodeProto) -> bool:
     tensors = _known_sequence(walk, node)
     if tensors is not None:
-        walk.know(node.output[0], np.array(len(tensors), "int64"))
+        walk.set_value(node.output[0], np.array(len(tensors), "int64"))
     return tensors is not None
 
 
@@ -95,7 +97,7 @@ def _concatenate(walk: Any, node: NodeProto) -> bool:
     if not tensors:
         return False
     if attributes.get("new_axis", 0):
-        parts = [f"{node.output[0]}/part_{at}" for at in range(len(tensors))]
+        parts = [f"{node.output[0]}/part_{index}" for index in range(len(tensors))]
         for tensor, part in zip(tensors, parts, strict=True):
             unsqueeze(walk, tensor, attributes["axis"], part)
         tensors = parts
@@ -110,26 +112,23 @@ def _split(walk: Any, node: NodeProto) -> bool:
     lengths = walk.value(node.input[1]) if has_lengths else np.array(1)
     if size is None or lengths is None:
         return False
-    sizes = _sizes(size, lengths)
-    flat = not has_lengths and not attributes.get("keepdims", 1)
-    parts = [f"{node.output[0]}/part_{at}" for at in range(len(sizes))]
+    if lengths.ndim:
+        sizes = [int(length) for length in lengths]
+    else:
+        step = int(lengths)
+        sizes = [min(step, size - start) for start in range(0, size, step)]
+    is_flat = not has_lengths and not attributes.get("keepdims", 1)
+    parts = [f"{node.output[0]}/part_{index}" for index in range(len(sizes))]
     for part, start, length in zip(parts, (0, *accumulate(sizes)), sizes, strict=False):
-        at = np.arange(start, start + length, dtype="int64")
-        walk.know(f"{part}/places", at[0] if flat else at)
+        places = np.arange(start, start + length, dtype="int64")
+        walk.set_value(f"{part}/places", places[0] if is_flat else places)
         walk.node(helper.make_node("Gather", [node.input[0], f"{part}/places"], [part], axis=axis))
     walk.sequences[node.output[0]] = parts
     return True
 
 
-def _sizes(size: int, lengths: Any) -> list[int]:
-    if lengths.ndim:
-        return [int(length) for length in lengths]
-    step = int(lengths)
-    return [min(step, size - start) for start in range(0, size, step)]
-
-
 def _attributes(node: NodeProto) -> dict[str, Any]:
-    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
 _RULES: Mapping[str, Callable[[Any, NodeProto], bool]] = {

@@ -19,16 +19,16 @@ class Unknown(Exception):
 
 def unroll(walk: Any, node: NodeProto) -> bool:
     """Walk the nodes that the node would run; return False if they are unknown or too many."""
-    mark = walk.mark()
+    mark = walk.kept_count()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
     except Unknown:
-        walk.back(mark)
+        walk.drop_kept(mark)
         return False
     return True
 
 
-def graphs(node: NodeProto) -> Iterator[GraphProto]:
+def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs inside a node."""
     for attribute in node.attribute:
         yield from attribute.graphs
@@ -36,13 +36,13 @@ def graphs(node: NodeProto) -> Iterator[GraphProto]:
             yield attribute.g
 
 
-def reads(node: NodeProto) -> set[str]:
+def names_read(node: NodeProto) -> set[str]:
     """Return every name that a node reads, also inside its graphs."""
     names = {*node.input}
-    for graph in graphs(node):
+    for graph in inner_graphs(node):
         names.update(value.name for value in graph.output)
         for inner in graph.node:
-            names |= reads(inner)
+            names |= names_read(inner)
     return names
 
 
@@ -50,8 +50,8 @@ def _branch(walk: Any, node: NodeProto) -> None:
     condition = walk.value(node.input[0])
     if condition is None:
         raise Unknown
-    chosen = "then_branch" if np.all(condition) else "else_branch"
-    results = _run(walk, _graph(node, chosen), node.output[0], [])
+    branch = "then_branch" if np.all(condition) else "else_branch"
+    results = _run(walk, _graph(node, branch), node.output[0], [])
     _name(walk, node.output, results)
 
 
@@ -93,10 +93,10 @@ def _scan(walk: Any, node: NodeProto) -> None:
         raise Unknown
     collected = []
     for step in range(steps):
-        at = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
+        index_name = _constant(walk, node, f"step_{step}", np.array(step, "int64"))
         slices = [f"{node.output[0]}_slice_{step}_{index}" for index in range(count)]
         for name, sequence, axis in zip(slices, sequences, axes, strict=True):
-            walk.node(helper.make_node("Gather", [sequence, at], [name], axis=axis))
+            walk.node(helper.make_node("Gather", [sequence, index_name], [name], axis=axis))
         results = _run(walk, _graph(node, "body"), f"{node.output[0]}_{step}", [*states, *slices])
         states = results[: len(states)]
         collected.append(results[len(states) :])
@@ -112,9 +112,9 @@ def _graph(node: NodeProto, name: str) -> GraphProto:
 
 
 def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
-    named = f"{node.output[0]}_{name}"
-    walk.know(named, value)
-    return named
+    full_name = f"{node.output[0]}_{name}"
+    walk.set_value(full_name, value)
+    return full_name
 
 
 def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
@@ -140,13 +140,13 @@ def _renamed(node: NodeProto, names: Mapping[str, str], prefix: str) -> NodeProt
     result.name = f"{prefix}/{node.name}" if node.name else ""
     result.input[:] = [names.get(name, name) for name in node.input]
     result.output[:] = [names.get(name, name) for name in node.output]
-    for graph in graphs(result):
-        around = {name: new for name, new in names.items() if name not in _own(graph)}
-        inner = [_renamed(one, around, prefix) for one in graph.node]
+    for graph in inner_graphs(result):
+        outer_names = {name: new for name, new in names.items() if name not in _own(graph)}
+        inner = [_renamed(inner_node, outer_names, prefix) for inner_node in graph.node]
         del graph.node[:]
         graph.node.extend(inner)
         for value in graph.output:
-            value.name = around.get(value.name, value.name)
+            value.name = outer_names.get(value.name, value.name)
     return result
 
 

@@ -1,6 +1,6 @@
 """Multiply by constant weights in bfloat16: two products per lane, summed in float32.
 
-Data is rounded before a product; sums stay float32. The instruction `vdpbf16ps` computes 16
+Data is rounded before a product; sums stay float32. The instruction vdpbf16ps computes 16
 results, so weights are packed as it reads them: two rows of 16 columns interleaved.
 """
 
@@ -12,10 +12,8 @@ import tvm
 from tvm import relax
 from tvm.target.codegen import target_has_features
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import channels_last, convolution, permutation, sizes_of
-from graphc.core.reporting_pass import Leave, Report, Unsupported
+from graphc.core.graph_pass import Graph, Leave, Pass, Report, Unsupported, operator_name
+from graphc.core.graph_rewriting import convolution, is_channels_last, permutation, sizes_of
 from graphc.quant import dot_product_function, padded_sums
 from graphc.quant.dot_product_function import DotInstruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
@@ -37,8 +35,8 @@ define linkonce_odr <16 x float> @{DOT}(<16 x float> %sums, <16 x i32> %x, <16 x
 """
 
 NARROW = "bfloat16"
-BY = DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
-dot_product_function.register(BY, DOT, LLVM)
+INSTRUCTION = DotInstruction(DOT, LANES, PAIR, NARROW, NARROW, "float32")
+dot_product_function.register(INSTRUCTION, DOT, LLVM)
 
 
 @dataclass(frozen=True)
@@ -56,57 +54,48 @@ class Bf16DotProducts(Pass[RoundedProduct]):
     after = ("conv.winograd",)
     rules = (DOT,)
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         """Rewrite the module. Raises Unsupported if the target lacks bfloat16 products."""
         target = tvm.target.Target.current()
         if target is None or not target_has_features("avx512bf16", target):
             raise Unsupported("the target's processor has no products of bfloat16 (avx512bf16)")
-        return super().applied(mod)
+        return super().apply(mod)
 
     def check(self, call: Any, g: Graph) -> RoundedProduct:
+        data, weights = call.args
         if operator_name(call) == "relax.matmul":
-            return _product(call, g)
-        if not channels_last(call):
+            padded_sums.check_weights(call, INSTRUCTION, g)
+            if sizes_of(data)[-1] % PAIR:
+                raise Leave("its inputs are no pairs")
+            # Stacks must be rounded already.
+            if data.ty.dtype != NARROW or not weights.ty.ndim == data.ty.ndim == 3:
+                padded_sums.check_rows(call)
+            return RoundedProduct(data, padded_sums.of_rows)
+        if not is_channels_last(call):
             raise Leave("its channels are not last, or its weights are computed")
-        if not 1 < int(call.attrs.groups) == sizes_of(call.args[0])[-1]:
-            return _convolution(call, g)
-        # Depthwise: the instruction does not apply, but the data to read is halved.
-        if call.args[1].ty.dtype == NARROW:
-            raise Leave("its factors are rounded")
-        return RoundedProduct(call.args[0], None)
+        groups, channels = int(call.attrs.groups), sizes_of(data)[-1]
+        if 1 < groups == channels:
+            # Depthwise: the instruction does not apply, but the data to read is halved.
+            if weights.ty.dtype == NARROW:
+                raise Leave("its factors are rounded")
+            return RoundedProduct(data, None)
+        padded_sums.check_weights(call, INSTRUCTION, g)
+        if any(int(number) != 1 for number in (*call.attrs.dilation, groups)):
+            raise Leave("it has dilation or groups")
+        if channels % PAIR == 0:
+            return RoundedProduct(data, padded_sums.of_channels)
+        transpose = g.producer(data, "relax.permute_dims")
+        if transpose is None or permutation(transpose) != FROM_PLANES:
+            raise Leave("its channels are no pairs, and no planes")
+        return RoundedProduct(transpose.args[0], padded_sums.of_planes)
 
     def rewrite(self, call: Any, facts: RoundedProduct, g: Graph) -> Any:
         data, weights = facts.data, g.array(call.args[1]).astype(ml_dtypes.bfloat16)
         data = data if data.ty.dtype == NARROW else relax.op.astype(data, NARROW)
         if facts.layout is None:
             return convolution(call, data, relax.const(weights), out_dtype="float32")
-        padded = facts.layout(call, weights, BY)
+        dot_sums = facts.layout(call, weights, INSTRUCTION)
         # Pad planes even if the margins are empty: tuned tasks include this operator.
         planes = facts.layout is padded_sums.of_planes
-        filled = relax.op.nn.pad(data, padded.margins) if planes else padded.filled(data)
-        return padded.called(g, BY, f"bf16_{operator_name(call).rpartition('.')[2]}", filled)
-
-
-def _product(call: Any, g: Graph) -> RoundedProduct:
-    """Return a matmul's data and layout; stacks must be rounded already. Raises Leave."""
-    data, weights = call.args
-    padded_sums.check_weights(call, BY, g)
-    if sizes_of(data)[-1] % PAIR:
-        raise Leave("its inputs are no pairs")
-    stacked = data.ty.dtype == NARROW and weights.ty.ndim == data.ty.ndim == 3
-    if not stacked:
-        padded_sums.check_rows(call)
-    return RoundedProduct(data, padded_sums.of_rows)
-
-
-def _convolution(call: Any, g: Graph) -> RoundedProduct:
-    data, attrs = call.args[0], call.attrs
-    padded_sums.check_weights(call, BY, g)
-    if any(int(number) != 1 for number in (*attrs.dilation, attrs.groups)):
-        raise Leave("it has dilation or groups")
-    if sizes_of(data)[-1] % PAIR == 0:
-        return RoundedProduct(data, padded_sums.of_channels)
-    transpose = g.producer(data, "relax.permute_dims")
-    if transpose is None or permutation(transpose) != FROM_PLANES:
-        raise Leave("its channels are no pairs, and no planes")
-    return RoundedProduct(transpose.args[0], padded_sums.of_planes)
+        padded_data = relax.op.nn.pad(data, dot_sums.margins) if planes else dot_sums.pad(data)
+        return dot_sums.call(g, INSTRUCTION, f"bf16_{operator_name(call).rpartition('.')[2]}", padded_data)

@@ -6,7 +6,6 @@ multiplies unsigned bytes (weights) by signed bytes; `llvm_byte_dot_products` sp
 input into two of them, with little loss of precision. Sums within a block are integers.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -25,7 +24,7 @@ RULE = "mallorn_blocks"
 class BlockQuantizedMatmul:
     """Rows times weights of `bits` bits, with a zero point and a scale per block."""
 
-    by: Any  # the instruction
+    instruction: Any  # the instruction
     rows: tuple[int, ...]
     outputs: int
     blocks: int
@@ -35,7 +34,10 @@ class BlockQuantizedMatmul:
 
     @property
     def vectors(self) -> int:
-        return int(graph_rewriting.whole_vectors(self.outputs, self.by.lanes) // self.by.lanes)
+        return int(
+            graph_rewriting.round_up_to_vectors(self.outputs, self.instruction.lanes)
+            // self.instruction.lanes
+        )
 
     @property
     def work(self) -> int:
@@ -45,49 +47,50 @@ class BlockQuantizedMatmul:
     @property
     def bytes(self) -> int:
         """Bytes of a block's weights for one vector of outputs."""
-        return int(self.block * self.by.lanes * self.bits // llvm_byte_dot_products.BYTES)
+        return int(self.block * self.instruction.lanes * self.bits // llvm_byte_dot_products.BYTES)
 
 
-def packed(product: BlockQuantizedMatmul, weights: Any) -> Any:
+def pack_weights(product: BlockQuantizedMatmul, weights: Any) -> Any:
     """Pack weights from [blocks, block, outputs] to reading order, [vectors, blocks, bytes]."""
-    lanes, nibbles = product.by.lanes, product.bits == llvm_byte_dot_products.NIBBLES
-    each = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
-    split = _filled(product, weights).reshape(product.blocks, -1, *each, product.vectors, lanes)
+    lanes, nibbles = product.instruction.lanes, product.bits == llvm_byte_dot_products.NIBBLES
+    halves_and_quad = (2, llvm_byte_dot_products.QUAD) if nibbles else (llvm_byte_dot_products.QUAD,)
+    split = _filled(product, weights).reshape(product.blocks, -1, *halves_and_quad, product.vectors, lanes)
     ordered = np.moveaxis(np.moveaxis(split, -2, 0), -1, -2)  # vectors, blocks, steps, (halves,) lanes, quad
     if nibbles:
         ordered = ordered[..., 0, :, :] | (ordered[..., 1, :, :] << llvm_byte_dot_products.NIBBLES)
     return np.ascontiguousarray(ordered).reshape(product.vectors, product.blocks, product.bytes)
 
 
-def beside(product: BlockQuantizedMatmul, numbers: Any) -> Any:
+def pack_by_block(product: BlockQuantizedMatmul, numbers: Any) -> Any:
     """Pack scales or zero points from [blocks, outputs] to [vectors, blocks, lanes]."""
-    split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.by.lanes)
+    split = _filled(product, numbers).reshape(product.blocks, product.vectors, product.instruction.lanes)
     return np.ascontiguousarray(np.moveaxis(split, 1, 0))
 
 
 def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
-    missing = product.vectors * product.by.lanes - product.outputs
-    return np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, missing)]) if missing else numbers
+    padding = product.vectors * product.instruction.lanes - product.outputs
+    return np.pad(numbers, [(0, 0)] * (numbers.ndim - 1) + [(0, padding)]) if padding else numbers
 
 
-def function(product: BlockQuantizedMatmul) -> Any:
+def build_function(product: BlockQuantizedMatmul) -> Any:
     """Build the tensor function, which quantises inputs to bytes; TVM can fuse operators after
     it.
     """
-    lanes, block, outputs = product.by.lanes, product.block, product.outputs
+    lanes, block, outputs = product.instruction.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
-    every, of_all = (
-        product.vectors * lanes,
-        graph_rewriting.numbers((*product.rows, product.vectors, product.blocks)),
-    )
-    of_rows, spatial = graph_rewriting.numbers(product.rows), "S" * len(rows)
-    each = graph_rewriting.numbers((*product.rows, product.blocks))
-    is_full = every == outputs
+    padded_outputs = product.vectors * lanes
+    all_sizes = graph_rewriting.numbers((*product.rows, product.vectors, product.blocks))
+    row_sizes, spatial = graph_rewriting.numbers(product.rows), "S" * len(rows)
+    blocks_of_rows = graph_rewriting.numbers((*product.rows, product.blocks))
+    is_full = padded_outputs == outputs
     result = "y" if is_full else "z"
-    split = llvm_byte_dot_products.split(product.by, block, product.bits)
-    total = llvm_byte_dot_products.total(product.by, block, product.bits)
-    place = f"{_number(row, product.rows)} * {2 * block * product.blocks} + vk * {2 * block}"
+    split = llvm_byte_dot_products.split(product.instruction, block, product.bits)
+    total = llvm_byte_dot_products.total(product.instruction, block, product.bits)
+    row_number, *inner_rows = (f"v{axis}" for axis in rows)
+    for axis, size in zip(inner_rows, product.rows[1:], strict=True):
+        row_number = f"({row_number} * {size} + {axis})"
+    place = f"{row_number} * {2 * block * product.blocks} + vk * {2 * block}"
     inputs = f'T.tvm_access_ptr(T.type_annotation("int8"), q.data, {place}, {2 * block}, '
     vector, has_one_zero = f"T.ramp(vj * {lanes}, 1, {lanes})", product.zero is not None
     sums = f"{result}[{row}, {vector}]"
@@ -98,24 +101,24 @@ def function(product: BlockQuantizedMatmul) -> Any:
         else f'T.Cast("int32x{lanes}", u[{of_lanes}]) * T.broadcast(T.int32(0) - t[{row}, vk], {lanes})'
     )
     beside_weights = graph_rewriting.numbers((product.vectors, product.blocks, lanes))
-    return graph_rewriting.parsed(f"""
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({of_rows}, T.int64({product.blocks * block})), "float32"),
+    x: T.Buffer(({row_sizes}, T.int64({product.blocks * block})), "float32"),
     w: T.Buffer(({graph_rewriting.numbers((product.vectors, product.blocks, product.bytes))}), "uint8"),
     s: T.Buffer(({beside_weights}), "float32"),
     {"" if has_one_zero else f'u: T.Buffer(({beside_weights}), "uint8"),'}
-    y: T.Buffer(({of_rows}, T.int64({outputs})), "float32"),
+    y: T.Buffer(({row_sizes}, T.int64({outputs})), "float32"),
 ) -> None:
     T.func_attr({{
         "tirx.noalias": True,
         "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE},
     }})
-    q = T.sblock_alloc_buffer(({each}, T.int64({2 * block})), "int8")
-    d = T.sblock_alloc_buffer(({each}), "float32")
-    t = T.sblock_alloc_buffer(({each}), "int32")
-    {"" if is_full else f'z = T.sblock_alloc_buffer(({of_rows}, T.int64({every})), "float32")'}
-    for {", ".join(rows)}, k in T.grid({each}):
+    q = T.sblock_alloc_buffer(({blocks_of_rows}, T.int64({2 * block})), "int8")
+    d = T.sblock_alloc_buffer(({blocks_of_rows}), "float32")
+    t = T.sblock_alloc_buffer(({blocks_of_rows}), "int32")
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({row_sizes}, T.int64({padded_outputs})), "float32")'}
+    for {", ".join(rows)}, k in T.grid({blocks_of_rows}):
         with T.sblock("split"):
             {row}, vk = T.axis.remap("{spatial}S", [{", ".join(rows)}, k])
             T.reads(x[{row}, vk * {block} : vk * {block} + {block}])
@@ -130,7 +133,7 @@ def main(
                 T.address_of(d[{row}, vk]),
                 T.address_of(t[{row}, vk]),
             ))
-    for {", ".join(rows)}, j, k in T.grid({of_all}):
+    for {", ".join(rows)}, j, k in T.grid({all_sizes}):
         with T.sblock("blocks"):
             {row}, vj, vk = T.axis.remap("{spatial}SR", [{", ".join(rows)}, j, k])
             T.reads(
@@ -154,25 +157,7 @@ def main(
                 T.address_of(w[vj, vk, 0]),
                 {inputs}1),
             )) * (T.broadcast(d[{row}, vk], {lanes}) * s[{of_lanes}])
-{"" if is_full else _taken(rows, row, of_rows, outputs)}""")
-
-
-def _taken(rows: Sequence[str], row: str, of_rows: str, outputs: int) -> str:
-    return f"""
-    for {", ".join(rows)}, j in T.grid({of_rows}, T.int64({outputs})):
-        with T.sblock("taken"):
-            {row}, vj = T.axis.remap("{"S" * len(rows)}S", [{", ".join(rows)}, j])
-            y[{row}, vj] = z[{row}, vj]
-"""
-
-
-def _number(row: str, sizes: Sequence[int]) -> str:
-    """Return the index of a row among all rows, as TVMScript."""
-    first, *others = zip(row.split(", "), sizes, strict=True)
-    place = first[0]
-    for axis, size in others:
-        place = f"({place} * {size} + {axis})"
-    return place
+{"" if is_full else graph_rewriting.copy_result((*product.rows, outputs))}""")
 
 
 MAX_ROWS, ROWS = 16, 8  # rows of a tile
@@ -181,9 +166,9 @@ PARTS = 16  # least number of parts, so that all cores have work
 SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisation
 
 
-def blocks(schedule: Any, block: Any) -> list[Any]:
+def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
     """Schedule parts of columns, tiles of rows, vectors of columns, blocks, rows."""
-    (split,) = (each for each in schedule.get_producers(block))
+    (split,) = (producer for producer in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)
     if prod(extent_of(schedule, loop) for loop in loops) >= SHARED and len(loops) > 1:
@@ -191,11 +176,11 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     for loop in schedule.get_loops(split):
         schedule.annotate(loop, RULE, 1)
     followers = schedule.get_consumers(block)
-    *others, rows, columns, every = schedule.get_loops(block)
+    *outer_loops, rows, columns, block_loop = schedule.get_loops(block)
     chunks = max(1, min(CHUNKS, extent_of(schedule, columns) // PARTS))
     parts, vectors = split_in_two(schedule, columns, MAX_CHUNKS, chunks)
     tiles, rows = split_in_two(schedule, rows, MAX_ROWS, ROWS)
-    schedule.reorder(parts, *others, tiles, vectors, every, rows)
+    schedule.reorder(parts, *outer_loops, tiles, vectors, block_loop, rows)
     last = followers[0] if followers else schedule.cache_write(block, 0, "global")
     schedule.reverse_compute_at(last, vectors, preserve_unit_loops=True)
     schedule.vectorize(schedule.get_loops(last)[-1])
@@ -207,4 +192,4 @@ def blocks(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", blocks, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", schedule_blocks, override=True)

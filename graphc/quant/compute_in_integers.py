@@ -4,22 +4,19 @@ Product instructions need unsigned data, so signed bytes are stored shifted up b
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Build, Pass
-from graphc.core.graph_rewriting import permutation
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Build, Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import convolution, has_known_sizes, is_worth_padding, permutation, sizes_of
+from graphc.quant.int8_depthwise_conv import NARROWEST
 from graphc.quant.int8_dot_products import OFFSET
-from graphc.quant.int8_instructions import needed_instruction
-from graphc.quant.integer_products import multiply
+from graphc.quant.int8_instructions import QUAD, required_instruction
 from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantized_value
-
-# Operators whose results are some of their inputs' numbers.
 
 
 def signed(value: Any) -> Any:
@@ -43,52 +40,38 @@ def encode(call: Any, g: Graph) -> Build:
 
     Bytes that were decoded by the same scale and zero point are returned unchanged.
     """
-    _, scale, zero = call.args
-    if all(map(g.is_constant, call.args)):
-        return _encode_weights(call, g)
-    if not all(g.is_constant(each) and each.ty.ndim == 0 for each in (scale, zero)):
+    data, scale, zero = call.args
+    if all(map(g.is_constant, call.args)):  # encode float weights at compile time
+        if str(call.ty.dtype) not in LIMITS:
+            raise Leave(f"it encodes as {call.ty.dtype}")
+        return partial(_encoded_weights, call, g)
+    if not all(g.is_constant(value) and value.ty.ndim == 0 for value in (scale, zero)):
         raise Leave("its scale or zero point is computed, or not the same for all")
     if call.ty.dtype not in BYTES:
         raise Leave(f"it encodes as {call.ty.dtype}, which are no bytes")
-    return _encode_without_sign(call, g)
-
-
-def _encode_without_sign(call: Any, g: Graph) -> Build:
-    (data, scale, zero), has_sign = call.args, call.ty.dtype == "int8"
+    has_sign = call.ty.dtype == "int8"
     shifted_zero = np.array(int(g.array(zero)) + (OFFSET if has_sign else 0), "uint8")
-    same_bytes = _bytes_of(data, g.array(scale), shifted_zero, g)
-    if same_bytes is not None:
-        return partial(signed, same_bytes) if has_sign else lambda: same_bytes
+    quantized = quantized_value(data, g)
+    are_bytes = quantized is not None and not quantized.is_constant and quantized.dtype == "uint8"
+    if quantized is not None and are_bytes and quantized.has_one_scale:
+        is_same_code = quantized.scale == g.array(scale) and quantized.zero == shifted_zero
+        if is_same_code and has_sign:
+            return partial(signed, quantized.data)
+        if is_same_code:
+            return lambda: quantized.data
     if not has_sign:
         raise Leave("it has no sign")
-
-    def build() -> Any:
-        return signed(relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8"))
-
-    return build
+    return lambda: signed(
+        relax.op.quantize(data, scale, relax.const(shifted_zero), axis=0, out_dtype="uint8")
+    )
 
 
-def _bytes_of(data: Any, scale: Any, zero: Any, g: Graph) -> Any | None:
-    """Return the bytes from which this scale and zero point decoded the data, or None."""
-    stored = quantized_value(data, g)
-    if stored is None or not stored.same or stored.constant or stored.dtype != "uint8":
-        return None
-    return stored.data if stored.scale == scale and stored.zero == zero else None
-
-
-def _encode_weights(call: Any, g: Graph) -> Build:
-    """Return a build that encodes float weights at compile time. Raises Leave."""
-    if str(call.ty.dtype) not in LIMITS:
-        raise Leave(f"it encodes as {call.ty.dtype}")
-    places = [-1 if at == int(call.attrs.axis) % call.ty.ndim else 1 for at in range(call.ty.ndim)]
-
-    def build() -> Any:
-        values, scale, zero = map(g.array, call.args)
-        scale, zero = (each.reshape(places) if each.ndim else each for each in (scale, zero))
-        quantized = np.rint(values / scale) + zero.astype("float32")
-        return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
-
-    return build
+def _encoded_weights(call: Any, g: Graph) -> Any:
+    shape = [-1 if dim == int(call.attrs.axis) % call.ty.ndim else 1 for dim in range(call.ty.ndim)]
+    values, scale, zero = map(g.array, call.args)
+    scale, zero = (array.reshape(shape) if array.ndim else array for array in (scale, zero))
+    quantized = np.rint(values / scale) + zero.astype("float32")
+    return relax.const(np.clip(quantized, *LIMITS[str(call.ty.dtype)]).astype(str(call.ty.dtype)))
 
 
 def decode(call: Any, g: Graph) -> Build:
@@ -104,6 +87,7 @@ def decode(call: Any, g: Graph) -> Build:
     return lambda: relax.op.dequantize(bytes_, scale, relax.const(shifted_zero), axis=0, out_dtype=dtype)
 
 
+# Operators whose results are some of their inputs' numbers.
 MOVES = frozenset(
     f"relax.{name}"
     for name in (
@@ -128,39 +112,50 @@ def move(call: Any, g: Graph) -> Build:
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
         return lambda: signed(_with(call, bytes_))
-    stored = quantized_value(value, g)
-    if stored is None:
+    quantized = quantized_value(value, g)
+    if quantized is None:
         raise Leave
-    if stored.constant:
-        return _transpose_weights(call, stored)
-    if not stored.same:
+    if quantized.is_constant:
+        if call.op.name != "relax.permute_dims":
+            raise Leave("it moves constants")
+        axes = permutation(call)
+        weights = relax.const(np.ascontiguousarray(quantized.data.value.numpy().transpose(axes)))
+        axis = axes.index(quantized.axis % len(axes))
+        return QuantizedValue(weights, quantized.scale, quantized.zero, axis).decode
+    if not quantized.has_one_scale:
         raise Leave("its numbers have more than one scale")
-    return lambda: QuantizedValue(_with(call, stored.data), stored.scale, stored.zero, 0).decode()
+    return lambda: QuantizedValue(_with(call, quantized.data), quantized.scale, quantized.zero, 0).decode()
 
 
 def limit(call: Any, g: Graph) -> Build:
     """Return a build that applies ReLU to the bytes, with unchanged scale. Raises Leave."""
-    stored = quantized_value(call.args[0], g)
-    if stored is None:
+    quantized = quantized_value(call.args[0], g)
+    if quantized is None:
         raise Leave
-    if stored.constant or not stored.same or stored.dtype not in LIMITS:
+    if quantized.is_constant or not quantized.has_one_scale or quantized.dtype not in LIMITS:
         raise Leave("it limits no bytes of one scale")
-    return partial(_limited, stored)
+
+    def build() -> Any:
+        data = quantized.data
+        if quantized.zero > LIMITS[quantized.dtype][0]:
+            data = relax.op.maximum(data, relax.const(quantized.zero.astype(quantized.dtype)))
+        return QuantizedValue(data, quantized.scale, quantized.zero, 0).decode()
+
+    return build
 
 
 def join(call: Any, g: Graph) -> Build:
     """Return a build that concatenates the bytes and decodes the result. Raises Leave."""
-    parts = call.args[0]
-    stored = [quantized_value(part, g) for part in getattr(parts, "fields", ())]
-    decoded = [each for each in stored if each is not None]
+    parts = getattr(call.args[0], "fields", ())
+    decoded = [value for part in parts if (value := quantized_value(part, g)) is not None]
     if not decoded:
         raise Leave
-    if len(decoded) < len(stored) or not all(map(decoded[0].like, decoded)):
+    if len(decoded) < len(parts) or not all(map(decoded[0].has_same_code, decoded)):
         raise Leave("its parts have different scales, or are no bytes")
 
     def build() -> Any:
-        joined = relax.op.concat([each.data for each in decoded], axis=call.attrs.axis)
-        return QuantizedValue(joined, decoded[0].scale, decoded[0].zero, 0).decode()
+        data = relax.op.concat([value.data for value in decoded], axis=call.attrs.axis)
+        return QuantizedValue(data, decoded[0].scale, decoded[0].zero, 0).decode()
 
     return build
 
@@ -170,25 +165,81 @@ def _with(call: Any, data: Any) -> Any:
     return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
 
 
-def _limited(stored: QuantizedValue) -> Any:
-    data = stored.data
-    if stored.zero > LIMITS[stored.dtype][0]:
-        data = relax.op.maximum(data, relax.const(stored.zero.astype(stored.dtype)))
-    return QuantizedValue(data, stored.scale, stored.zero, 0).decode()
+_EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in float32
 
 
-def _transpose_weights(call: Any, stored: QuantizedValue) -> Build:
-    """Return a build that transposes constant weights at compile time. Raises Leave."""
-    if call.op.name != "relax.permute_dims":
-        raise Leave("it moves constants")
-    axes = permutation(call)
+@dataclass(frozen=True)
+class IntegerProduct:
+    """A multiplication, its decoded data, its weights as bytes, and the scale of its sums."""
 
-    def build() -> Any:
-        data = relax.const(np.ascontiguousarray(stored.data.value.numpy().transpose(axes)))
-        axis = axes.index(stored.axis % len(axes))
-        return QuantizedValue(data, stored.scale, stored.zero, axis).decode()
+    call: Any
+    data: QuantizedValue
+    weights: Any
+    scale: Any
 
-    return build
+    @property
+    def is_convolution(self) -> bool:
+        return bool(self.call.op.name == "relax.nn.conv2d")
+
+    def sums(self) -> Any:
+        """Build the sums of integers and convert them to floats."""
+        data = self.data.data
+        if self.data.zero:
+            wide = relax.op.astype(data, "int16")
+            data = relax.op.subtract(wide, relax.const(np.array(self.data.zero, "int16")))
+        outputs, _, *window = self.weights.shape if self.is_convolution else (0, 0)
+        is_depthwise = self.is_convolution and int(self.call.attrs.groups) == outputs
+        # `Int8DepthwiseConv` may compute it: sums are exact in float32.
+        if is_depthwise and outputs % NARROWEST == 0 and np.prod(window) <= _EXACT:
+            numbers = relax.const(self.weights.astype("float32"))
+            sums = convolution(self.call, relax.op.astype(data, "float32"), numbers)
+        else:
+            multiply = partial(convolution, self.call) if self.is_convolution else relax.op.matmul
+            sums = relax.op.astype(multiply(data, relax.const(self.weights), out_dtype="int32"), "float32")
+        return relax.op.multiply(sums, relax.const(self.scale))
+
+
+def multiply(call: Any, g: Graph) -> Build:
+    """Return a build of a byte product that the target computes well. Raises Leave."""
+    data, weights = (quantized_value(arg, g) for arg in call.args)
+    if data is None or weights is None:
+        raise Leave("one of its factors is no decoded bytes")
+    if not has_known_sizes(call):
+        raise Leave("its sizes are known only when it runs")
+    are_bytes = weights.dtype in BYTES and data.dtype in BYTES and call.ty.dtype == "float32"
+    if not weights.is_constant or not are_bytes:
+        raise Leave("its weights are computed, or its numbers are no bytes")
+    zero = weights.zero.astype("int32")
+    if zero.ndim:
+        zero = zero.reshape([-1 if dim == weights.axis else 1 for dim in range(weights.data.ty.ndim)])
+    weight_bytes = weights.data.value.numpy().astype("int32") - zero
+    if weight_bytes.min(initial=0) < -OFFSET or weight_bytes.max(initial=0) >= OFFSET:
+        raise Leave("its weights are computed, or its numbers are no bytes")
+    weight_bytes = weight_bytes.astype("int8")
+    is_convolution = call.op.name == "relax.nn.conv2d"
+    has_scale_per_output = weights.axis % weight_bytes.ndim == (0 if is_convolution else 1)
+    if not data.has_one_scale or not (weights.has_one_scale or has_scale_per_output):
+        raise Leave("its scales lie along an axis that it sums up")
+    if is_convolution:
+        attrs, (outputs, inputs, *_) = call.attrs, weight_bytes.shape
+        is_onnx = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+        is_depthwise = int(attrs.groups) == sizes_of(call.args[0])[1] == outputs > 1 and inputs == 1
+        has_rows = inputs % QUAD == 0 or int(attrs.dilation[1]) == 1
+        is_dense = int(attrs.groups) == 1 and _fills_vectors(outputs) and has_rows
+        fits = is_onnx and (is_depthwise or is_dense)
+    else:
+        is_matrix = weight_bytes.ndim == 2 and call.args[0].ty.ndim >= 2
+        fits = is_matrix and _fills_vectors(weight_bytes.shape[1])
+    if not fits:
+        raise Leave("its sizes fit neither the instruction nor vectors")
+    scale = (data.scale * weights.scale).astype("float32")
+    scale = scale.reshape(1, -1, 1, 1) if is_convolution and scale.ndim else scale
+    return IntegerProduct(call, data, weight_bytes, scale).sums
+
+
+def _fills_vectors(outputs: int) -> bool:
+    """Return whether the outputs fill the instruction's vectors with little padding."""
+    return is_worth_padding(outputs, required_instruction().lanes)
 
 
 _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
@@ -210,7 +261,7 @@ class ComputeInIntegers(Pass[Build]):
 
     def check(self, call: Any, g: Graph) -> Build:
         build = _RULES[operator_name(call)](call, g)
-        needed_instruction()
+        required_instruction()
         return build
 
     def rewrite(self, call: Any, facts: Build, g: Graph) -> Any:

@@ -19,11 +19,11 @@ PAIRS = "by_pairs"  # part of the names of rules for processors without VNNI
 
 @dataclass(frozen=True)
 class DotInstruction:
-    """An instruction: its schedule rule, lanes, products per lane (`each`), and data types."""
+    """An instruction: its schedule rule, lanes, products per lane (`terms`), and data types."""
 
     rule: str
     lanes: int
-    each: int
+    terms: int
     data: str
     weights: str
     sums: str
@@ -31,43 +31,43 @@ class DotInstruction:
     @property
     def step(self) -> str:
         """The index of an input in terms of the product's loops, as TVMScript."""
-        return f"vko * {self.each} + vki"
+        return f"vko * {self.terms} + vki"
 
 
-def register(by: DotInstruction, function: str, text: str) -> None:
+def register(instruction: DotInstruction, function: str, text: str) -> None:
     """Register an LLVM function as a tensor intrinsic, and the schedule rule that uses it."""
-    lanes, each = by.lanes, by.each
+    lanes, terms = instruction.lanes, instruction.terms
     head = f"""
 @T.prim_func(s_tir=True)
 def main(
-    x: T.Buffer(({each},), "{by.data}", offset_factor=1),
-    w: T.Buffer(({lanes}, {each}), "{by.weights}", offset_factor=1),
-    y: T.Buffer(({lanes},), "{by.sums}", offset_factor=1),
+    x: T.Buffer(({terms},), "{instruction.data}", offset_factor=1),
+    w: T.Buffer(({lanes}, {terms}), "{instruction.weights}", offset_factor=1),
+    y: T.Buffer(({lanes},), "{instruction.sums}", offset_factor=1),
 ) -> None:
     with T.sblock("root"):
-        T.reads(y[0:{lanes}], x[0:{each}], w[0:{lanes}, 0:{each}])
+        T.reads(y[0:{lanes}], x[0:{terms}], w[0:{lanes}, 0:{terms}])
         T.writes(y[0:{lanes}])
 """
     meaning = f"""
-        for i, k in T.grid({lanes}, {each}):
+        for i, k in T.grid({lanes}, {terms}):
             with T.sblock("update"):
                 vi, vk = T.axis.remap("SR", [i, k])
-                y[vi] = y[vi] + T.Cast("{by.sums}", x[vk]) * T.Cast("{by.sums}", w[vi, vk])
+                y[vi] = y[vi] + T.Cast("{instruction.sums}", x[vk]) * T.Cast("{instruction.sums}", w[vi, vk])
 """
-    instruction = f"""
+    implementation = f"""
         T.attr(0, "pragma_import_llvm", {text!r})
         y[T.ramp(T.int32(0), 1, {lanes})] = T.call_pure_extern(
-            "{by.sums}x{lanes}",
+            "{instruction.sums}x{lanes}",
             "{function}",
-            y.vload([0], "{by.sums}x{lanes}"),
-            T.broadcast(T.reinterpret("int32", x.vload([0], "{by.data}x{each}")), {lanes}),
-            T.reinterpret("int32x{lanes}", w.vload([0, 0], "{by.weights}x{lanes * each}")),
+            y.vload([0], "{instruction.sums}x{lanes}"),
+            T.broadcast(T.reinterpret("int32", x.vload([0], "{instruction.data}x{terms}")), {lanes}),
+            T.reinterpret("int32x{lanes}", w.vload([0, 0], "{instruction.weights}x{lanes * terms}")),
         )
 """
-    description_and_body = (tvm.script.from_source(head + body) for body in (meaning, instruction))
-    TensorIntrin.register(by.rule, *description_and_body, override=True)
+    description_and_body = (tvm.script.from_source(head + body) for body in (meaning, implementation))
+    TensorIntrin.register(instruction.rule, *description_and_body, override=True)
     tile = MultiLevelTilingWithIntrin(  # MetaSchedule's tiling for CPUs
-        by.rule,
+        instruction.rule,
         structure="SSRSRS",
         max_innermost_factor=64,
         reuse_write=ReuseType(req="may", levels=[1, 2], scope="global"),
@@ -76,7 +76,7 @@ def main(
     def apply(schedule: Any, block: Any) -> Any:
         return tile.apply(graph_rewriting.inline_all_but(schedule, [block]), block)
 
-    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{by.rule}", apply, override=True)
+    tvm.register_global_func(f"s_tir.meta_schedule.cpu.{instruction.rule}", apply, override=True)
 
 
 @dataclass(frozen=True)
@@ -102,16 +102,18 @@ class Sums:
         return [] if self.stacked else [f"r{axis}" for axis in range(len(self.kernel))]
 
 
-def packed(by: DotInstruction, weights: Any) -> Any:
+def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
     """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
     *kernel, inputs, outputs = weights.shape
-    missing = graph_rewriting.whole_vectors(outputs, by.lanes) - outputs
-    padded = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, missing)])
-    split = padded.reshape(*kernel, inputs // by.each, by.each, -1, by.lanes)
+    padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
+    padded_weights = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)])
+    split = padded_weights.reshape(
+        *kernel, inputs // instruction.terms, instruction.terms, -1, instruction.lanes
+    )
     return np.ascontiguousarray(np.moveaxis(np.moveaxis(split, -2, 0), -2, -1))
 
 
-def dot(by: DotInstruction, sums: Sums) -> Any:
+def dot(instruction: DotInstruction, sums: Sums) -> Any:
     """Build the product as a tensor function whose innermost loops match the instruction.
 
     If the last vector is not full, sums are computed in a larger buffer and then copied.
@@ -119,44 +121,34 @@ def dot(by: DotInstruction, sums: Sums) -> Any:
     *sizes, outputs = sums.result
     rows = [f"i{axis}" for axis in range(len(sizes))]
     axes = [*rows, "jo", "ji", *sums.window, "ko", "ki"]
-    steps = sums.inputs // by.each
-    vectors = graph_rewriting.whole_vectors(outputs, by.lanes) // by.lanes
-    extents = [*sizes, vectors, by.lanes, *sums.kernel[: len(sums.window)], steps, by.each]
+    steps = sums.inputs // instruction.terms
+    vectors = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) // instruction.lanes
+    extents = [*sizes, vectors, instruction.lanes, *sums.kernel[: len(sums.window)], steps, instruction.terms]
     kinds = "S" * (len(rows) + 2) + "R" * (len(sums.window) + 2)
     values = [f"v{axis}" for axis in axes]
     place = [f"v{axis}" for axis in sums.window or rows[: len(sums.kernel)]]
     x = f"x[{', '.join(sums.read)}]"
     w = f"w[{', '.join(['vjo', *place, 'vko', 'vji', 'vki'])}]"
-    is_full = outputs % by.lanes == 0
-    every = graph_rewriting.numbers((*sizes, graph_rewriting.whole_vectors(outputs, by.lanes)))
-    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {by.lanes} + vji]"
-    packed_sizes = graph_rewriting.numbers((vectors, *sums.kernel, steps, by.lanes, by.each))
-    return graph_rewriting.parsed(f"""
+    is_full = outputs % instruction.lanes == 0
+    every = graph_rewriting.numbers((*sizes, graph_rewriting.round_up_to_vectors(outputs, instruction.lanes)))
+    z = f"{'y' if is_full else 'z'}[{', '.join(f'v{row}' for row in rows)}, vjo * {instruction.lanes} + vji]"
+    packed_sizes = graph_rewriting.numbers(
+        (vectors, *sums.kernel, steps, instruction.lanes, instruction.terms)
+    )
+    return graph_rewriting.parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main(
-    x: T.Buffer(({graph_rewriting.numbers(sums.data)}), "{by.data}"),
-    w: T.Buffer(({packed_sizes}), "{by.weights}"),
-    y: T.Buffer(({graph_rewriting.numbers(sums.result)}), "{by.sums}"),
+    x: T.Buffer(({graph_rewriting.numbers(sums.data)}), "{instruction.data}"),
+    w: T.Buffer(({packed_sizes}), "{instruction.weights}"),
+    y: T.Buffer(({graph_rewriting.numbers(sums.result)}), "{instruction.sums}"),
 ) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {graph_rewriting.OUT_ELEMENTWISE_FUSABLE}}})
-    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{by.sums}")'}
+    {"" if is_full else f'z = T.sblock_alloc_buffer(({every}), "{instruction.sums}")'}
     for {", ".join(axes)} in T.grid({graph_rewriting.numbers(extents)}):
         with T.sblock("dot"):
             {", ".join(values)} = T.axis.remap("{kinds}", [{", ".join(axes)}])
-            T.sblock_attr({{"schedule_rule": "{by.rule}"}})
+            T.sblock_attr({{"schedule_rule": "{instruction.rule}"}})
             with T.init():
-                {z} = T.{by.sums}(0)
-            {z} = {z} + T.Cast("{by.sums}", {x}) * T.Cast("{by.sums}", {w})
-{"" if is_full else taken(sums.result)}""")
-
-
-def taken(result: tuple[int, ...]) -> str:
-    """Return a block that copies the result from the larger buffer `z`, as TVMScript."""
-    axes = [f"i{axis}" for axis in range(len(result))]
-    place = ", ".join(f"v{axis}" for axis in axes)
-    return f"""
-    for {", ".join(axes)} in T.grid({graph_rewriting.numbers(result)}):
-        with T.sblock("taken"):
-            {place} = T.axis.remap("{"S" * len(axes)}", [{", ".join(axes)}])
-            y[{place}] = z[{place}]
-"""
+                {z} = T.{instruction.sums}(0)
+            {z} = {z} + T.Cast("{instruction.sums}", {x}) * T.Cast("{instruction.sums}", {w})
+{"" if is_full else graph_rewriting.copy_result(sums.result)}""")

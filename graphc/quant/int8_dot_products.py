@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import channels_last, permutation, sizes_of
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import is_channels_last, permutation, sizes_of
 from graphc.quant import padded_sums
 from graphc.quant.dot_product_function import DotInstruction
-from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, needed_instruction
+from graphc.quant.int8_instructions import INSTRUCTIONS, QUAD, required_instruction
 from graphc.quant.padded_sums import FROM_PLANES, Layout
 from graphc.quant.quantized_value import BYTES
 
@@ -28,18 +26,18 @@ _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("in
 class ByteProduct:
     """The instruction, the bytes with their zero point, and the weights of a product."""
 
-    by: DotInstruction
+    instruction: DotInstruction
     data: Any
     zero: Any | None  # a 0-dimensional array, or an expression
     weights: Any
     axes: tuple[int, ...] | None  # permutation of the data before the product
 
     @property
-    def known(self) -> bool:
+    def has_known_zero(self) -> bool:
         return self.zero is None or isinstance(self.zero, np.ndarray)
 
     @property
-    def nothing(self) -> int:
+    def zero_byte(self) -> int:
         """The byte that stands for zero."""
         return 0 if self.zero is None else int(self.zero)
 
@@ -53,7 +51,7 @@ class ByteProduct:
         if self.data.ty.dtype == "uint8":
             return self
         data = relax.op.astype(_moved_up(self.data), "uint8")
-        zero = np.array(self.nothing + OFFSET) if self.known else _moved_up(self.zero)
+        zero = np.array(self.zero_byte + OFFSET) if self.has_known_zero else _moved_up(self.zero)
         return replace(self, data=data, zero=zero)
 
 
@@ -62,66 +60,69 @@ class Int8DotProducts(Pass[ByteProduct]):
 
     name, match = "quant.multiply_int8", ("relax.matmul", "relax.nn.conv2d")
     dtype = "int32"
-    rules = tuple(by.rule for by in INSTRUCTIONS.values())
+    rules = tuple(instruction.rule for instruction in INSTRUCTIONS.values())
 
     def check(self, call: Any, g: Graph) -> ByteProduct:
-        by = needed_instruction()
+        instruction = required_instruction()
         if operator_name(call) == "relax.matmul":
             padded_sums.check_rows(call)
         else:
-            if not channels_last(call):
+            if not is_channels_last(call):
                 raise Leave("its channels are not last, or its weights are computed")
             if int(call.attrs.groups) != 1:
                 raise Leave("it has groups")
-            if not _quads(call) and int(call.attrs.dilation[1]) != 1:
+            if not _has_quads(call) and int(call.attrs.dilation[1]) != 1:
                 raise Leave("its channels are no quads, and its window has gaps")
-        padded_sums.check_weights(call, by, g)
-        product = _read(call, by, g)
-        if operator_name(call) != "relax.matmul" and not product.known:
+        padded_sums.check_weights(call, instruction, g)
+
+        # The factors before casts, a transpose and a zero point.
+        data, zero = _wide(g, call.args[0]), None
+        transpose = g.producer(data, "relax.permute_dims")
+        if transpose is not None:
+            data = _wide(g, transpose.args[0])
+        subtraction = g.producer(data, "relax.subtract")
+        if subtraction is not None and subtraction.args[1].ty.ndim == 0:
+            data, zero = _wide(g, subtraction.args[0]), subtraction.args[1]
+            zero = g.array(zero) if g.is_constant(zero) else zero
+        if data.ty.dtype not in BYTES:
+            raise Leave("its data is no bytes")
+        weights = g.array(call.args[1])
+        if weights.min() < -OFFSET or weights.max() >= OFFSET:
+            raise Leave("its weights are no bytes with a sign")
+        axes = None if transpose is None else permutation(transpose)
+        product = ByteProduct(instruction, data, zero, weights.astype("int8"), axes)
+        if operator_name(call) != "relax.matmul" and not product.has_known_zero:
             raise Leave("its zero point is computed")
         return product
 
     def rewrite(self, call: Any, facts: ByteProduct, g: Graph) -> Any:
         name, product = operator_name(call).rpartition(".")[2], facts.without_sign()
-        layout = _layout(call, product)
-        padded = layout(call, product.weights, product.by)
+        layout: Layout = padded_sums.of_window_rows
+        if operator_name(call) == "relax.matmul":
+            layout = padded_sums.of_rows
+        elif _has_quads(call):
+            layout = padded_sums.of_channels
+        elif product.axes == FROM_PLANES:
+            layout = padded_sums.of_planes
+        dot_sums = layout(call, product.weights, product.instruction)
         # For rows any byte may pad: their weights are zero there.
-        nothing = 0 if layout is padded_sums.of_rows else product.nothing
-        data = padded.filled(product.ordered(layout), nothing)
+        pad_value = 0 if layout is padded_sums.of_rows else product.zero_byte
+        data = dot_sums.pad(product.ordered(layout), pad_value)
         # Subtract the zero point's share of the sums.
-        sums = padded.called(g, product.by, f"int8_{name}", data)
-        if product.zero is None or (product.known and not product.nothing):
+        sums = dot_sums.call(g, product.instruction, f"int8_{name}", data)
+        if product.zero is None or (product.has_known_zero and not product.zero_byte):
             return sums
         columns = product.weights.astype("int32").sum(
             axis=tuple(range(product.weights.ndim - 1)), dtype="int32"
         )
-        if product.known:
-            return relax.op.subtract(sums, relax.const(columns * np.int32(product.nothing)))
+        if product.has_known_zero:
+            return relax.op.subtract(sums, relax.const(columns * np.int32(product.zero_byte)))
         zero = relax.op.astype(product.zero, "int32")
         return relax.op.subtract(sums, relax.op.multiply(zero, relax.const(columns)))
 
 
 def _moved_up(value: Any) -> Any:
     return relax.op.add(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
-
-
-def _read(call: Any, by: DotInstruction, g: Graph) -> ByteProduct:
-    """Return the factors before casts, a transpose and a zero point. Raises Leave."""
-    data, zero = _wide(g, call.args[0]), None
-    transposed = g.producer(data, "relax.permute_dims")
-    if transposed is not None:
-        data = _wide(g, transposed.args[0])
-    subtraction = g.producer(data, "relax.subtract")
-    if subtraction is not None and subtraction.args[1].ty.ndim == 0:
-        data, zero = _wide(g, subtraction.args[0]), subtraction.args[1]
-        zero = g.array(zero) if g.is_constant(zero) else zero
-    if data.ty.dtype not in BYTES:
-        raise Leave("its data is no bytes")
-    weights = g.array(call.args[1])
-    if weights.min() < -OFFSET or weights.max() >= OFFSET:
-        raise Leave("its weights are no bytes with a sign")
-    axes = None if transposed is None else permutation(transposed)
-    return ByteProduct(by, data, zero, weights.astype("int8"), axes)
 
 
 def _wide(g: Graph, value: Any) -> Any:
@@ -131,13 +132,5 @@ def _wide(g: Graph, value: Any) -> Any:
     return _wide(g, cast.args[0])
 
 
-def _quads(call: Any) -> bool:
+def _has_quads(call: Any) -> bool:
     return sizes_of(call.args[0])[-1] % QUAD == 0
-
-
-def _layout(call: Any, product: ByteProduct) -> Layout:
-    if operator_name(call) == "relax.matmul":
-        return padded_sums.of_rows
-    if _quads(call):
-        return padded_sums.of_channels
-    return padded_sums.of_planes if product.axes == FROM_PLANES else padded_sums.of_window_rows

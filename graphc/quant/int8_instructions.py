@@ -1,13 +1,13 @@
 """Instructions of x86 that add products of four bytes to each number of a 32-bit vector.
 
-They are `vpdpbusd`, or two `vpmaddwd` without it. `vpmaddubsw` also multiplies bytes, but sums
+They are vpdpbusd, or two vpmaddwd without it. vpmaddubsw also multiplies bytes, but sums
 pairs in 16 bits, which may overflow. Data is unsigned, weights are signed.
 """
 
 import tvm
 from tvm.target.codegen import target_has_features
 
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Leave
 from graphc.quant import dot_product_function
 from graphc.quant.dot_product_function import DotInstruction
 
@@ -60,28 +60,27 @@ FEATURES = {
 }
 
 
-def _instruction(feature: str, lanes: int) -> DotInstruction:
-    """Return the instruction of a feature; VNNI's schedule rules are named by their lanes."""
-    pairs = "" if feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
-    return DotInstruction(f"{FUNCTION}_{lanes}{pairs}", lanes, QUAD, "uint8", "int8", "int32")
+INSTRUCTIONS: dict[str, DotInstruction] = {}
+for _feature, (_lanes, _text) in FEATURES.items():
+    # VNNI's schedule rules are named by their lanes.
+    _pairs = "" if _feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
+    _rule = f"{FUNCTION}_{_lanes}{_pairs}"
+    INSTRUCTIONS[_feature] = DotInstruction(_rule, _lanes, QUAD, "uint8", "int8", "int32")
+    dot_product_function.register(INSTRUCTIONS[_feature], FUNCTION, _text)
 
 
-INSTRUCTIONS = {feature: _instruction(feature, lanes) for feature, (lanes, _) in FEATURES.items()}
-for _feature, _by in INSTRUCTIONS.items():
-    dot_product_function.register(_by, FUNCTION, FEATURES[_feature][1])
-
-
-def instruction() -> DotInstruction | None:
+def best_instruction() -> DotInstruction | None:
     """Return the target's best instruction, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
-    return next((by for feature, by in INSTRUCTIONS.items() if target_has_features(feature, target)), None)
+    features = (feature for feature in INSTRUCTIONS if target_has_features(feature, target))
+    return next((INSTRUCTIONS[feature] for feature in features), None)
 
 
-def needed_instruction() -> DotInstruction:
+def required_instruction() -> DotInstruction:
     """Return the target's best instruction. Raises Leave if it has none."""
-    by = instruction()
-    if by is None:
+    instruction = best_instruction()
+    if instruction is None:
         raise Leave("the target has no instruction for products of bytes")
-    return by
+    return instruction

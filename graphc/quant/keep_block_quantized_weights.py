@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.graph_rewriting import mostly_whole, permutation, sizes_of, whole_vectors
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.core.graph_rewriting import is_worth_padding, permutation, round_up_to_vectors, sizes_of
 from graphc.quant import block_quantized_matmul_function, llvm_byte_dot_products
 from graphc.quant.block_quantized_matmul_function import BlockQuantizedMatmul
 from graphc.quant.quantized_value import BYTES
@@ -37,7 +35,7 @@ class BlockQuantizedWeights:
         return BlockQuantizedWeights(self.data.T, self.scale.T, self.zero.T, 1 - self.axis)
 
     @property
-    def moved_down(self) -> "BlockQuantizedWeights":
+    def narrowed(self) -> "BlockQuantizedWeights":
         """The same weights shifted to 4-bit values, if their range fits."""
         low = np.uint8(min(self.data.min(initial=255), self.zero.min(initial=255)))
         fits = int(self.data.max(initial=0)) - int(low) < FEW
@@ -47,26 +45,32 @@ class BlockQuantizedWeights:
 def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
     """Return the stored weights that a matrix is decoded from. Raises Leave."""
     if (call := g.producer(matrix, "relax.permute_dims")) is not None:
-        stored = block_quantized_weights(call.args[0], g)
-        return stored.transposed if permutation(call) == (1, 0) else stored
+        quantized = block_quantized_weights(call.args[0], g)
+        return quantized.transposed if permutation(call) == (1, 0) else quantized
     if (call := g.producer(matrix, "relax.reshape")) is not None:
-        stored = _decoded(call.args[0], 3, g)
-        matrix, sizes, shape = sizes_of(call), stored.data.shape, stored.scale.shape
+        quantized = _decoded(call.args[0], 3, g)
+        matrix, sizes, shape = sizes_of(call), quantized.data.shape, quantized.scale.shape
         if matrix == (sizes[0] * sizes[1], sizes[2]) and shape[1] == 1:
             axis, shape = 0, (sizes[0], 1, sizes[2])
         elif matrix == (sizes[0], sizes[1] * sizes[2]) and shape[2] == 1:
             axis, shape = 1, (*sizes[:2], 1)
         else:
             raise Leave(_UNEVEN)
-        scale, zero = (np.broadcast_to(each, shape).squeeze(axis + 1) for each in (stored.scale, stored.zero))
-        return BlockQuantizedWeights(stored.data.reshape(matrix), scale, zero, axis)
+        scale, zero = (
+            np.broadcast_to(values, shape).squeeze(axis + 1) for values in (quantized.scale, quantized.zero)
+        )
+        return BlockQuantizedWeights(quantized.data.reshape(matrix), scale, zero, axis)
     return _decoded(matrix, 2, g)
 
 
 def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
     """Match (bytes - zero) * scale with `ndim` axes. Raises Leave."""
     if (coded := g.producer(value, "relax.dequantize")) is not None:
-        return _with_common_shape(*_dequantized(coded, g), ndim)
+        data, scale, zero = (_array(argument, g) for argument in coded.args)
+        axis = int(coded.attrs.axis) % data.ndim
+        shape = [-1 if dim == axis else 1 for dim in range(data.ndim)]
+        scale, zero = (array.reshape(shape) if array.ndim else array for array in (scale, zero))
+        return _with_common_shape(data, scale, zero, ndim)
     product = g.producer(value, "relax.multiply")
     if product is None:
         raise Leave(_PLAIN)
@@ -76,14 +80,6 @@ def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
         raise Leave(_PLAIN)
     zero = np.zeros(()) if subtraction is None else _array(subtraction.args[1], g)
     return _with_common_shape(_array(wide.args[0], g), _array(product.args[1], g), zero, ndim)
-
-
-def _dequantized(call: Any, g: Graph) -> tuple[Any, Any, Any]:
-    data, *others = (_array(each, g) for each in call.args)
-    axis = int(call.attrs.axis) % data.ndim
-    places = [-1 if at == axis else 1 for at in range(data.ndim)]
-    scale, zero = (each.reshape(places) if each.ndim else each for each in others)
-    return data, scale, zero
 
 
 def _array(value: Any, g: Graph) -> Any:
@@ -107,7 +103,7 @@ def _with_common_shape(data: Any, scale: Any, zero: Any, ndim: int) -> BlockQuan
         if places[axis] != 1:
             raise Leave(_UNEVEN)
         places = (len(data), 1) if axis else (1, data.shape[1])
-    scale, zeros = (np.ascontiguousarray(np.broadcast_to(each, places)) for each in (scale, zeros))
+    scale, zeros = (np.ascontiguousarray(np.broadcast_to(values, places)) for values in (scale, zeros))
     unsigned = data.view("uint8") ^ np.uint8(sign)
     return BlockQuantizedWeights(unsigned, scale, zeros.astype("uint8"), axis)
 
@@ -129,93 +125,88 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
     name, match = "quant.keep_block_weights", ("relax.matmul", "relax.take")
 
     def check(self, call: Any, g: Graph) -> KeptWeights:
-        by = llvm_byte_dot_products.instruction()
-        if by is None:
+        instruction = llvm_byte_dot_products.best_instruction()
+        if instruction is None:
             raise Leave("the target has no instruction for products of bytes")
-        return _multiplied(call, by, g) if operator_name(call) == "relax.matmul" else _table(call, g)
+        if operator_name(call) == "relax.matmul":
+            return _product(call, instruction, g)
+        if call.args[0].ty.ndim != 2 or call.attrs.axis is None or int(call.attrs.axis) % 2:
+            raise Leave("it looks up no rows of a table")
+        weights = block_quantized_weights(call.args[0], g).narrowed
+        if weights.axis == 0 and len(weights.scale) > 1:
+            raise Leave("its blocks lie across rows")
+        return KeptWeights(weights, None)
 
     def rewrite(self, call: Any, facts: KeptWeights, g: Graph) -> Any:
         if facts.product is None:
-            return _rows(facts.weights, call.args[1])
+            return _decoded_rows(facts.weights, call.args[1])
         weights, product = facts.weights, facts.product
-        data, missing = call.args[0], product.blocks * product.block - len(weights.data)
-        if missing:
-            data = relax.op.nn.pad(data, (*[0] * (2 * data.ty.ndim - 1), missing))
-        split = np.pad(weights.data, [(0, missing), (0, 0)])
+        data, padding = call.args[0], product.blocks * product.block - len(weights.data)
+        if padding:
+            data = relax.op.nn.pad(data, (*[0] * (2 * data.ty.ndim - 1), padding))
+        split = np.pad(weights.data, [(0, padding), (0, 0)])
         split = split.reshape(product.blocks, product.block, product.outputs)
-        others = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
-        repeated = (np.repeat(each, product.blocks // len(each), 0) for each in others)
+        per_block = [weights.scale] if product.zero is not None else [weights.scale, weights.zero]
+        repeated = (np.repeat(values, product.blocks // len(values), 0) for values in per_block)
         constants = [
-            block_quantized_matmul_function.packed(product, split),
-            *(block_quantized_matmul_function.beside(product, each) for each in repeated),
+            block_quantized_matmul_function.pack_weights(product, split),
+            *(block_quantized_matmul_function.pack_by_block(product, values) for values in repeated),
         ]
-        function = block_quantized_matmul_function.function(product)
+        function = block_quantized_matmul_function.build_function(product)
         arguments = [data, *map(relax.const, constants)]
         return g.call_function(f"int{product.bits}_blocks", function, arguments, call.ty)
 
 
-def _multiplied(call: Any, by: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
+def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
     """Return the product of a matmul, with inputs padded to whole blocks. Raises Leave."""
-    data, weights = call.args
-    if {str(each.ty.dtype) for each in (data, weights)} != {"float32"}:
+    data, matrix = call.args
+    if not data.ty.dtype == matrix.ty.dtype == "float32":
         raise Leave("its factors are no float32 numbers")
-    if not weights.ty.ndim == 2 <= data.ty.ndim:
+    if not matrix.ty.ndim == 2 <= data.ty.ndim:
         raise Leave("it multiplies no rows with a matrix")
-    if not mostly_whole(int(call.ty.shape[-1]), by.lanes):
+    if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
         raise Leave("its outputs fill too little of a vector")
     if g.producer(data, "relax.dequantize") is not None:
         raise Leave("its data is decoded from bytes, too")
-    weights = block_quantized_weights(call.args[1], g).moved_down
-    block, bits = _block(weights), 4 if weights.data.max(initial=0) < FEW else 8
-    inputs, outputs = weights.data.shape
-    first = weights.zero.flat[0]
-    zero = int(first) if (weights.zero == first).all() else None
-    rows = sizes_of(call)[:-1]
-    return KeptWeights(
-        weights, BlockQuantizedMatmul(by, rows, outputs, -(-inputs // block), block, bits, zero)
-    )
-
-
-def _block(weights: BlockQuantizedWeights) -> int:
-    """Return the number of inputs that are summed at once. Raises Leave."""
+    weights = block_quantized_weights(matrix, g).narrowed
     if weights.axis:
         raise Leave("its blocks lie along outputs")
-    blocks = len(weights.scale)
-    own = block = len(weights.data) // blocks
-    if blocks == 1 or block > _LONGEST:
-        block = min(_LONG, whole_vectors(block, _STEP))
-    if block % _STEP or (blocks > 1 and own % block):
+    inputs, outputs = weights.data.shape
+    stored_blocks = len(weights.scale)
+    stored_block = block = inputs // stored_blocks
+    if stored_blocks == 1 or block > _LONGEST:
+        block = min(_LONG, round_up_to_vectors(block, _STEP))
+    if block % _STEP or (stored_blocks > 1 and stored_block % block):
         raise Leave("its blocks have odd sizes")
-    return int(block)
+    first_zero = weights.zero.flat[0]
+    product = BlockQuantizedMatmul(
+        instruction,
+        rows=sizes_of(call)[:-1],
+        outputs=outputs,
+        blocks=-(-inputs // block),
+        block=int(block),
+        bits=4 if weights.data.max(initial=0) < FEW else 8,
+        zero=int(first_zero) if (weights.zero == first_zero).all() else None,
+    )
+    return KeptWeights(weights, product)
 
 
-def _table(call: Any, g: Graph) -> KeptWeights:
-    if call.args[0].ty.ndim != 2 or call.attrs.axis is None or int(call.attrs.axis) % 2:
-        raise Leave("it looks up no rows of a table")
-    weights = block_quantized_weights(call.args[0], g).moved_down
-    if weights.axis == 0 and len(weights.scale) > 1:
-        raise Leave("its blocks lie across rows")
-    return KeptWeights(weights, None)
-
-
-def _rows(stored: BlockQuantizedWeights, places: Any) -> Any:
+def _decoded_rows(quantized: BlockQuantizedWeights, places: Any) -> Any:
     """Look up rows of a table, then decode them."""
-    op, columns, sizes = relax.op, stored.data.shape[1], sizes_of(places)
-    scale, zero = map(relax.const, (stored.scale, stored.zero))
-    if stored.axis:
-        scale, zero = (op.take(each, places, 0) for each in (scale, zero))
-    split = (*sizes, stored.scale.shape[1], columns // stored.scale.shape[1])
-    each = (*split[:-1], 1) if stored.axis else (*[1] * len(sizes), columns, 1)
-    real = op.astype(op.reshape(_looked_up(stored.data, places), split), "float32")
-    real = op.subtract(real, op.reshape(op.astype(zero, "float32"), each))
-    return op.reshape(op.multiply(real, op.reshape(scale, each)), (*sizes, columns))
-
-
-def _looked_up(table: Any, places: Any) -> Any:
-    """Look up rows of bytes; 4-bit rows have their halves in the nibbles of a byte."""
-    op, half = relax.op, table.shape[1] // 2
-    if table.max(initial=0) >= FEW or table.shape[1] % 2:
-        return op.take(relax.const(table), places, 0)
-    both = op.take(relax.const(table[:, :half] | (table[:, half:] << 4)), places, 0)
-    lower = op.bitwise_and(both, relax.const(np.uint8(FEW - 1)))
-    return op.concat([lower, op.right_shift(both, relax.const(np.uint8(4)))], axis=-1)
+    op, columns, sizes = relax.op, quantized.data.shape[1], sizes_of(places)
+    scale, zero = map(relax.const, (quantized.scale, quantized.zero))
+    if quantized.axis:
+        scale, zero = (op.take(values, places, 0) for values in (scale, zero))
+    table, half = quantized.data, columns // 2
+    if table.max(initial=0) >= FEW or columns % 2:
+        rows = op.take(relax.const(table), places, 0)
+    else:  # store the halves of 4-bit rows in the nibbles of bytes
+        nibbles = op.take(relax.const(table[:, :half] | (table[:, half:] << 4)), places, 0)
+        lower = op.bitwise_and(nibbles, relax.const(np.uint8(FEW - 1)))
+        rows = op.concat([lower, op.right_shift(nibbles, relax.const(np.uint8(4)))], axis=-1)
+    blocks = quantized.scale.shape[1]
+    by_block = (*sizes, blocks, columns // blocks)
+    shape = (*sizes, blocks, 1) if quantized.axis else (*[1] * len(sizes), columns, 1)
+    numbers = op.astype(op.reshape(rows, by_block), "float32")
+    numbers = op.subtract(numbers, op.reshape(op.astype(zero, "float32"), shape))
+    return op.reshape(op.multiply(numbers, op.reshape(scale, shape)), (*sizes, columns))

@@ -32,7 +32,7 @@ class Instruction:
         """Return the number of bits in the lower byte of an input."""
         return 8 if self.high(bits) == 127 else 7
 
-    def most(self, bits: int) -> int:
+    def largest(self, bits: int) -> int:
         """Return the largest integer that represents an input."""
         low = self.low_bits(bits)
         return (self.high(bits) << low) + (1 << (low - 1)) - 1
@@ -47,12 +47,12 @@ INSTRUCTIONS = {
 }
 
 
-def instruction() -> Instruction | None:
+def best_instruction() -> Instruction | None:
     """Return the target's best instruction, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
-    return next((by for name, by in INSTRUCTIONS.items() if target_has_features(name, target)), None)
+    return next((entry for name, entry in INSTRUCTIONS.items() if target_has_features(name, target)), None)
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,15 @@ class Function:
     text: str
 
 
-def split(by: Instruction, block: int, bits: int) -> Function:
+def split(instruction: Instruction, block: int, bits: int) -> Function:
     """Build the function that splits inputs into two bytes, and stores their scale and sum."""
-    low = by.low_bits(bits)
+    low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
-    reals, wholes, most = f"<{block} x float>", f"<{block} x i32>", _real(by.most(bits))
+    reals, wholes, largest_integer = (
+        f"<{block} x float>",
+        f"<{block} x i32>",
+        _real(instruction.largest(bits)),
+    )
     return Function(
         name,
         f"""
@@ -75,16 +79,16 @@ declare i32 @llvm.vector.reduce.umax.v{block}i32({wholes})
 declare i32 @llvm.vector.reduce.add.v{block}i32({wholes})
 declare {reals} @llvm.rint.v{block}f32({reals})
 define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
-    alwaysinline nounwind{_features(by)} {{
+    alwaysinline nounwind{_features(instruction)} {{
   %given = load {reals}, ptr %x, align 4
   %bits = bitcast {reals} %given to {wholes}
   %sizes = and {wholes} %bits, {_all("i32", block, 0x7FFFFFFF)}
   %size = call i32 @llvm.vector.reduce.umax.v{block}i32({wholes} %sizes)
   %largest = bitcast i32 %size to float
   %none = fcmp olt float %largest, {_real(_LEAST)}
-  %most = fdiv float {most}, %largest
+  %most = fdiv float {largest_integer}, %largest
   %factor = select i1 %none, float 0.0, float %most
-  %one = fdiv float %largest, {most}
+  %one = fdiv float %largest, {largest_integer}
   %first = insertelement {reals} poison, float %factor, i32 0
   %factors = shufflevector {reals} %first, {reals} poison, <{block} x i32> zeroinitializer
   %scaled = fmul {reals} %given, %factors
@@ -108,28 +112,28 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
     )
 
 
-def total(by: Instruction, block: int, bits: int) -> Function:
+def total(instruction: Instruction, block: int, bits: int) -> Function:
     """Build the function that sums up a block: its weights times the bytes of its inputs."""
-    lanes, low = by.lanes, by.low_bits(bits)
+    lanes, low = instruction.lanes, instruction.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
-    body = _Body(by)
-    each = QUAD * BYTES // bits
-    for step in range(block // each):
+    body = _Body(instruction)
+    inputs_per_step = QUAD * BYTES // bits
+    for step in range(block // inputs_per_step):
         weights = body.load(step * QUAD * lanes)
         for half, numbers in enumerate(body.nibbles(weights) if bits == NIBBLES else [weights]):
             for part in (0, 1):
-                way = half if bits == NIBBLES else step % 2
-                body.add((part, way), numbers, part * block + step * each + half * QUAD)
+                chain = half if bits == NIBBLES else step % 2
+                body.add((part, chain), numbers, part * block + step * inputs_per_step + half * QUAD)
     upper, lower = body.sum(0), body.sum(1)
     shifted = body.put(f"shl {vector} {upper}, {_all('i32', lanes, low)}")
-    both = body.put(f"add {vector} {shifted}, {lower}")
-    result = body.put(f"add {vector} {both}, %start")
+    sums = body.put(f"add {vector} {shifted}, {lower}")
+    result = body.put(f"add {vector} {sums}, %start")
     return Function(
         name,
         f"""
-{_multiply(by)}
+{_multiply(instruction)}
 define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
-    alwaysinline nounwind{_features(by)} {{
+    alwaysinline nounwind{_features(instruction)} {{
   {f"{chr(10)}  ".join(body.lines)}
   ret {vector} {result}
 }}
@@ -141,10 +145,10 @@ define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
 class _Body:
     """The lines of an LLVM function, with loads and chains of sums."""
 
-    def __init__(self, by: Instruction) -> None:
+    def __init__(self, instruction: Instruction) -> None:
         self.lines: list[str] = []
-        self._by = by
-        self._vector = f"<{by.lanes} x i32>"
+        self._instruction = instruction
+        self._vector = f"<{instruction.lanes} x i32>"
         self._chains: dict[tuple[int, int], str] = {}
 
     def put(self, value: str) -> str:
@@ -157,47 +161,49 @@ class _Body:
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
-    def nibbles(self, both: str) -> list[str]:
+    def nibbles(self, weight_bytes: str) -> list[str]:
         """Split bytes into their lower and upper 4-bit numbers."""
-        mask = _all("i32", self._by.lanes, 0x0F0F0F0F)
-        upper = self.put(f"lshr {self._vector} {both}, {_all('i32', self._by.lanes, NIBBLES)}")
-        return [self.put(f"and {self._vector} {value}, {mask}") for value in (both, upper)]
+        mask = _all("i32", self._instruction.lanes, 0x0F0F0F0F)
+        upper = self.put(
+            f"lshr {self._vector} {weight_bytes}, {_all('i32', self._instruction.lanes, NIBBLES)}"
+        )
+        return [self.put(f"and {self._vector} {value}, {mask}") for value in (weight_bytes, upper)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
         """Add the products of weights and four inputs to a chain of sums."""
         pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
         quad = self.put(f"load i32, ptr {pointer}, align 4")
         first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
-        spread = f"<{self._by.lanes} x i32> zeroinitializer"
+        spread = f"<{self._instruction.lanes} x i32> zeroinitializer"
         inputs = self.put(f"shufflevector {self._vector} {first}, {self._vector} poison, {spread}")
-        before, vector = self._chains.get(chain, "zeroinitializer"), self._vector
-        arguments = f"{vector} {before}, {vector} {weights}, {vector} {inputs}"
-        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._by.lanes}({arguments})")
+        previous, vector = self._chains.get(chain, "zeroinitializer"), self._vector
+        arguments = f"{vector} {previous}, {vector} {weights}, {vector} {inputs}"
+        self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._instruction.lanes}({arguments})")
 
     def sum(self, part: int) -> str:
         """Add up all chains of the upper (0) or lower (1) bytes."""
-        first, *others = (total for (of, _), total in self._chains.items() if of == part)
-        for other in others:
-            first = self.put(f"add {self._vector} {first}, {other}")
-        return first
+        result, *chains = (chain for (chain_part, _), chain in self._chains.items() if chain_part == part)
+        for chain in chains:
+            result = self.put(f"add {self._vector} {result}, {chain}")
+        return result
 
 
-def _multiply(by: Instruction) -> str:
+def _multiply(instruction: Instruction) -> str:
     """Return the instruction as a function; three steps sum pairs in 16 bits first."""
-    lanes = by.lanes
+    lanes = instruction.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""
 define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sums, {vector} %w, {vector} %x)
-    alwaysinline nounwind{_features(by)} {{"""
-    if len(by.steps) == 1:
-        (at_once,) = by.steps
+    alwaysinline nounwind{_features(instruction)} {{"""
+    if len(instruction.steps) == 1:
+        (at_once,) = instruction.steps
         return f"""
 declare {vector} @llvm.x86.{at_once}({vector}, {vector}, {vector})
 {head}
   %out = call {vector} @llvm.x86.{at_once}({vector} %sums, {vector} %w, {vector} %x)
   ret {vector} %out
 }}"""
-    multiply, add = by.steps
+    multiply, add = instruction.steps
     return f"""
 declare {pairs} @llvm.x86.{multiply}({singles}, {singles})
 declare {vector} @llvm.x86.{add}({pairs}, {pairs})
@@ -213,20 +219,16 @@ declare {vector} @llvm.x86.{add}({pairs}, {pairs})
 
 def plain(text: str) -> str:
     """Return LLVM text without processor-specific instructions and with the same results."""
-    for by in INSTRUCTIONS.values():
-        text = text.replace(_multiply(by), _plain(by.lanes)).replace(_features(by), "")
-    return text
-
-
-def _plain(lanes: int) -> str:
-    vector, singles, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>", f"<{4 * lanes} x i32>"
-    parts = [
-        f"""
-  %part{at} = shufflevector {wide} %products, {wide} poison, <{lanes} x i32> {_places(lanes, at)}
-  %sum{at + 1} = add {vector} %sum{at}, %part{at}"""
-        for at in range(QUAD)
-    ]
-    return f"""
+    for instruction in INSTRUCTIONS.values():
+        lanes = instruction.lanes
+        vector, singles, wide = f"<{lanes} x i32>", f"<{4 * lanes} x i8>", f"<{4 * lanes} x i32>"
+        steps = []
+        for part in range(QUAD):
+            places = ", ".join(f"i32 {QUAD * lane + part}" for lane in range(lanes))
+            steps.append(f"""
+  %part{part} = shufflevector {wide} %products, {wide} poison, <{lanes} x i32> <{places}>
+  %sum{part + 1} = add {vector} %sum{part}, %part{part}""")
+        function = f"""
 define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sum0, {vector} %w, {vector} %x)
     alwaysinline nounwind {{
   %weights = bitcast {vector} %w to {singles}
@@ -234,17 +236,15 @@ define linkonce_odr {vector} @{_QUADS}_{lanes}({vector} %sum0, {vector} %w, {vec
   %without = zext {singles} %weights to {wide}
   %with = sext {singles} %inputs to {wide}
   %products = mul {wide} %without, %with
-{"".join(parts)}
+{"".join(steps)}
   ret {vector} %sum{QUAD}
 }}"""
+        text = text.replace(_multiply(instruction), function).replace(_features(instruction), "")
+    return text
 
 
-def _places(lanes: int, first: int) -> str:
-    return "<" + ", ".join(f"i32 {QUAD * lane + first}" for lane in range(lanes)) + ">"
-
-
-def _features(by: Instruction) -> str:
-    return f' "target-features"="{by.features}"'
+def _features(instruction: Instruction) -> str:
+    return f' "target-features"="{instruction.features}"'
 
 
 def _all(kind: str, count: int, value: int) -> str:

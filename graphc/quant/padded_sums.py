@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.core.graph import Graph
-from graphc.core.graph_rewriting import mostly_whole, sizes_of
-from graphc.core.reporting_pass import Leave
-from graphc.quant import dot_product_function, tile_function, tiled_sums
+from graphc.core.graph_pass import Graph, Leave
+from graphc.core.graph_rewriting import is_worth_padding, sizes_of
+from graphc.quant import dot_product_function, tile_function
 from graphc.quant.dot_product_function import DotInstruction, Sums
 
 FROM_PLANES = (0, 2, 3, 1)  # the transpose from channels first to channels last
@@ -25,33 +24,35 @@ class PaddedSums:
     weights: Any  # shape [..., inputs, outputs]
     sums: Sums
 
-    def filled(self, data: Any, nothing: int = 0) -> Any:
+    def pad(self, data: Any, pad_value: int = 0) -> Any:
         """Return the data padded with the byte for zero, in the shape that the sums read."""
         if any(self.margins):
-            data = relax.op.nn.pad(data, self.margins, pad_value=nothing)
-        flat = len(self.sums.data) != len(self.margins) // 2
-        return relax.op.reshape(data, self.sums.data) if flat else data
+            data = relax.op.nn.pad(data, self.margins, pad_value=pad_value)
+        is_flat = len(self.sums.data) != len(self.margins) // 2
+        return relax.op.reshape(data, self.sums.data) if is_flat else data
 
-    def called(self, g: Graph, by: DotInstruction, name: str, data: Any) -> Any:
+    def call(self, g: Graph, instruction: DotInstruction, name: str, data: Any) -> Any:
         """Return the call of the sums' function with packed weights."""
-        tiled = tiled_sums.tiled(self.sums, by)
+        tiled = tile_function.divide_into_tiles(self.sums, instruction)
         if tiled is not None:
-            return tile_function.call(tiled, self.weights, name, data, g)
-        laid = relax.const(dot_product_function.packed(by, self.weights))
-        function = dot_product_function.dot(by, self.sums)
-        return g.call_function(name, function, [data, laid], relax.TensorType(self.sums.result, by.sums))
+            return tile_function.call_tiles(tiled, self.weights, name, data, g)
+        packed_weights = relax.const(dot_product_function.pack_weights(instruction, self.weights))
+        function = dot_product_function.dot(instruction, self.sums)
+        return g.call_function(
+            name, function, [data, packed_weights], relax.TensorType(self.sums.result, instruction.sums)
+        )
 
 
 # Takes a call, its weights and the instruction.
 Layout = Callable[[Any, Any, DotInstruction], PaddedSums]
 
 
-def check_weights(call: Any, by: DotInstruction, g: Graph) -> None:
+def check_weights(call: Any, instruction: DotInstruction, g: Graph) -> None:
     """Raise Leave unless weights are constant and fill most of the last vector of outputs."""
     weights = call.args[1]
     if not g.is_constant(weights) or weights.ty.ndim < 2:
         raise Leave("its weights are computed, or a vector")
-    if not mostly_whole(int(call.ty.shape[-1]), by.lanes):
+    if not is_worth_padding(int(call.ty.shape[-1]), instruction.lanes):
         raise Leave("its outputs fill too little of a vector")
 
 
@@ -61,62 +62,70 @@ def check_rows(call: Any) -> None:
         raise Leave("it multiplies no rows with a matrix")
 
 
-def of_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+def of_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Return rows times a matrix, or times a stack of matrices, with inputs padded."""
     sizes, stacked = sizes_of(call.args[0]), weights.ndim == 3
-    missing = -sizes[-1] % by.each
-    margins = *[0] * (2 * len(sizes) - 1), missing
-    filled = np.pad(weights, [*[(0, 0)] * (weights.ndim - 2), (0, missing), (0, 0)])
-    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), by.step
+    padding = -sizes[-1] % instruction.terms
+    margins = *[0] * (2 * len(sizes) - 1), padding
+    padded_weights = np.pad(weights, [*[(0, 0)] * (weights.ndim - 2), (0, padding), (0, 0)])
+    read = *(f"vi{axis}" for axis in range(len(sizes) - 1)), instruction.step
     kernel = sizes[:1] if stacked else ()
     data = _grown(sizes, margins)
     strides = data[-1], 0
-    return PaddedSums(margins, filled, Sums(data, sizes_of(call), data[-1], read, kernel, stacked, strides))
+    sums = Sums(data, sizes_of(call), data[-1], read, kernel, stacked, strides)
+    return PaddedSums(margins, padded_weights, sums)
 
 
-def of_channels(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+def of_channels(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Return a convolution whose channels are contiguous at every place of the window."""
     top, left, bottom, right = map(int, call.attrs.padding)
     margins = 0, 0, top, bottom, left, right, 0, 0
     data = _grown(sizes_of(call.args[0]), margins)
-    down, across, below, beside = _steps(call)
-    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across} + vr1 * {beside}", by.step
+    down, across, row_step, column_step = _steps(call)
+    read = (
+        "vi0",
+        f"vi1 * {down} + vr0 * {row_step}",
+        f"vi2 * {across} + vr1 * {column_step}",
+        instruction.step,
+    )
     window, (_, _, wide, inputs) = weights.shape[:2], data
-    strides = (across * inputs, below * wide * inputs) if 1 in (beside, window[1]) else None
+    strides = (across * inputs, row_step * wide * inputs) if 1 in (column_step, window[1]) else None
     sums = Sums(data, sizes_of(call), inputs, read, window, strides=strides)
     return PaddedSums(margins, weights, sums)
 
 
-def of_window_rows(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+def of_window_rows(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Return a convolution of few channels, which reads along rows of the window.
 
     A read may extend beyond the window's row, where weights are zero.
     """
     high, wide, channels, outputs = weights.shape
     inputs = wide * channels
-    missing = -inputs % by.each
-    filled = np.pad(weights.reshape(high, inputs, outputs), ((0, 0), (0, missing), (0, 0)))
+    padding = -inputs % instruction.terms
+    padded_weights = np.pad(weights.reshape(high, inputs, outputs), ((0, 0), (0, padding), (0, 0)))
     top, left, bottom, right = map(int, call.attrs.padding)
-    margins = 0, 0, top, bottom, left, right + -(-missing // channels), 0, 0
+    margins = 0, 0, top, bottom, left, right + -(-padding // channels), 0, 0
     batch, height, *row = _grown(sizes_of(call.args[0]), margins)
-    down, across, below, _ = _steps(call)
-    read = "vi0", f"vi1 * {down} + vr0 * {below}", f"vi2 * {across * channels} + {by.step}"
-    sums = Sums((batch, height, prod(row)), sizes_of(call), inputs + missing, read, (high,))
-    return PaddedSums(margins, filled, sums)
+    down, across, row_step, _ = _steps(call)
+    read = "vi0", f"vi1 * {down} + vr0 * {row_step}", f"vi2 * {across * channels} + {instruction.step}"
+    sums = Sums((batch, height, prod(row)), sizes_of(call), inputs + padding, read, (high,))
+    return PaddedSums(margins, padded_weights, sums)
 
 
-def of_planes(call: Any, weights: Any, by: DotInstruction) -> PaddedSums:
+def of_planes(call: Any, weights: Any, instruction: DotInstruction) -> PaddedSums:
     """Return a convolution of few channels in planes, which reads along a plane's rows."""
     high, wide, channels, _ = weights.shape
-    missing = -wide % by.each
-    filled = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, missing), (0, 0)))
+    padding = -wide % instruction.terms
+    padded_weights = np.pad(weights.transpose(2, 0, 1, 3), ((0, 0), (0, 0), (0, padding), (0, 0)))
     top, left, bottom, right = map(int, call.attrs.padding)
-    margins = 0, 0, 0, 0, top, bottom, left, right + missing
+    margins = 0, 0, 0, 0, top, bottom, left, right + padding
     batch, height, width, _ = sizes_of(call.args[0])
     data = _grown((batch, channels, height, width), margins)
-    down, across, below, _ = _steps(call)
-    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {below}", f"vi2 * {across} + {by.step}"
-    return PaddedSums(margins, filled, Sums(data, sizes_of(call), wide + missing, read, (channels, high)))
+    down, across, row_step, _ = _steps(call)
+    read = "vi0", "vr0", f"vi1 * {down} + vr1 * {row_step}", f"vi2 * {across} + {instruction.step}"
+    return PaddedSums(
+        margins, padded_weights, Sums(data, sizes_of(call), wide + padding, read, (channels, high))
+    )
 
 
 def _steps(call: Any) -> tuple[int, ...]:

@@ -3,13 +3,10 @@
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
-from graphc.core.graph import Graph, operator_name
-from graphc.core.graph_pass import Pass
-from graphc.core.reporting_pass import Leave
-from graphc.quant.int8_instructions import needed_instruction
+from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
+from graphc.quant.int8_instructions import required_instruction
 from graphc.quant.quantized_value import LIMITS
 
 
@@ -21,50 +18,44 @@ class QuantizeToArithmetic(Pass[None]):
     after = ("quant.compute_in_integers",)
 
     def check(self, call: Any, g: Graph) -> None:
-        needed_instruction()
+        required_instruction()
         decodes = operator_name(call) == "relax.dequantize"
         real, integer = (call, call.args[0]) if decodes else (call.args[0], call)
         if real.ty.dtype != "float32" or (not decodes and str(integer.ty.dtype) not in LIMITS):
             raise Leave(f"it makes {call.ty.dtype} of {call.args[0].ty.dtype}")
 
     def rewrite(self, call: Any, facts: None, g: Graph) -> Any:
-        scale, zero = (_along(call, each, g) for each in call.args[1:])
-        write = _decoded if operator_name(call) == "relax.dequantize" else _encoded
-        return write(call, scale, _real(zero, g))
+        data, scale, zero = call.args
+        # Reshape scale and zero point so that they broadcast along the call's axis.
+        axis = int(call.attrs.axis) % data.ty.ndim if scale.ty.ndim or zero.ty.ndim else 0
+        shape = [-1 if dim == axis else 1 for dim in range(data.ty.ndim)]
+        scale, zero = (_reshaped(value, shape, g) for value in (scale, zero))
+        if not g.is_constant(zero):
+            zero = relax.op.astype(zero, "float32")
+        elif g.array(zero).any():
+            zero = relax.const(g.array(zero).astype("float32"))
+        else:
+            zero = None
+        if operator_name(call) == "relax.dequantize":
+            wide = relax.op.astype(data, "float32")
+            return relax.op.multiply(wide if zero is None else relax.op.subtract(wide, zero), scale)
+
+        # Scale, round to even, add the zero point and clamp to the type's range.
+        scaled = relax.op.divide(data, scale)
+        if g.is_constant(scale):
+            scaled = relax.op.multiply(data, relax.const(np.float32(1) / g.array(scale)))
+        result = relax.op.round(scaled)
+        if zero is not None:
+            result = relax.op.add(result, zero)
+        lowest, highest = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
+        # Layout changes pass through these operators, but not through a clip.
+        result = relax.op.minimum(relax.op.maximum(result, lowest), highest)
+        return relax.op.astype(relax.op.astype(result, "int32"), call.ty.dtype)
 
 
-def _decoded(call: Any, scale: Any, zero: Any | None) -> Any:
-    wide = relax.op.astype(call.args[0], "float32")
-    return relax.op.multiply(wide if zero is None else relax.op.subtract(wide, zero), scale)
-
-
-def _encoded(call: Any, scale: Any, zero: Any | None) -> Any:
-    """Scale, round to even, add the zero point and clamp to the type's range."""
-    data, divided = call.args[0], relax.op.divide(call.args[0], scale)
-    if isinstance(scale, tvm.ir.GenericConst):
-        divided = relax.op.multiply(data, relax.const(np.float32(1) / scale.value.numpy()))
-    rounded = relax.op.round(divided)
-    shifted = rounded if zero is None else relax.op.add(rounded, zero)
-    least, most = (relax.const(limit, "float32") for limit in LIMITS[str(call.ty.dtype)])
-    # Layout changes pass through these operators, but not through a clip.
-    clamped = relax.op.minimum(relax.op.maximum(shifted, least), most)
-    return relax.op.astype(relax.op.astype(clamped, "int32"), call.ty.dtype)
-
-
-def _real(zero: Any, g: Graph) -> Any | None:
-    """Return a zero point as a float, or None if it is zero."""
-    if not g.is_constant(zero):
-        return relax.op.astype(zero, "float32")
-    array = g.array(zero).astype("float32")
-    return relax.const(array) if array.any() else None
-
-
-def _along(call: Any, value: Any, g: Graph) -> Any:
-    """Reshape a scale or zero point so that it broadcasts along the call's axis."""
+def _reshaped(value: Any, shape: list[int], g: Graph) -> Any:
     if not value.ty.ndim:
         return value
-    ndim, axis = call.args[0].ty.ndim, int(call.attrs.axis) % call.args[0].ty.ndim
-    shape = [-1 if at == axis else 1 for at in range(ndim)]
-    return (
-        relax.const(g.array(value).reshape(shape)) if g.is_constant(value) else relax.op.reshape(value, shape)
-    )
+    if g.is_constant(value):
+        return relax.const(g.array(value).reshape(shape))
+    return relax.op.reshape(value, shape)

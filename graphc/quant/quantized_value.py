@@ -6,7 +6,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core.graph import Graph
+from graphc.core.graph_pass import Graph
 
 BYTES = ("int8", "uint8")
 LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
@@ -22,22 +22,22 @@ class QuantizedValue:
     axis: int
 
     @property
-    def same(self) -> bool:
+    def has_one_scale(self) -> bool:
         """True if all numbers share one scale."""
         return bool(self.scale.ndim == 0)
 
     @property
-    def constant(self) -> bool:
+    def is_constant(self) -> bool:
         return isinstance(self.data, tvm.ir.GenericConst)
 
     @property
     def dtype(self) -> str:
         return str(self.data.ty.dtype)
 
-    def like(self, other: "QuantizedValue") -> bool:
+    def has_same_code(self, value: "QuantizedValue") -> bool:
         """Return whether equal bytes of both stand for equal numbers."""
-        is_comparable = self.dtype == other.dtype and self.same and other.same
-        return bool(is_comparable and self.scale == other.scale and self.zero == other.zero)
+        is_comparable = self.dtype == value.dtype and self.has_one_scale and value.has_one_scale
+        return bool(is_comparable and self.scale == value.scale and self.zero == value.zero)
 
     def decode(self) -> Any:
         """Return the call that decodes the value to float32."""

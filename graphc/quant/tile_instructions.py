@@ -64,36 +64,22 @@ class TileInstruction:
 
     @property
     def text(self) -> str:
-        return _ASKING + _multiply(self.function, self.feature, self.intrinsic)
+        """The LLVM text of the function: tiles 0-3 are sums, 4-5 data, 6-7 weights.
 
-    @property
-    def plain(self) -> str:
-        """The LLVM text for any processor, which reports that it has no tiles."""
-        return f"""
-define linkonce_odr i32 @{ALLOWED}() {{
-  ret i32 0
-}}
-define linkonce_odr void @{self.function}({_GIVEN}) {{
-  ret void
-}}
-"""
-
-
-def _multiply(function: str, feature: str, intrinsic: str) -> str:
-    """Return the LLVM function that multiplies tiles: 0-3 sums, 4-5 data, 6-7 weights.
-
-    The configuration has two bytes per tile for its row length, one for its row count.
-    """
-    first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
-    sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))
-    return f"""
+        The configuration has two bytes per tile for its row length, one for its row count.
+        """
+        first, second, third = (sum(1 << 8 * tile for tile in tiles) for tiles in _ROWS.values())
+        sums, weights = (sum(BYTES << 16 * tile for tile in tiles) for tiles in ((0, 1, 2, 3), (2, 3)))
+        return (
+            _ASKING
+            + f"""
 declare void @llvm.x86.ldtilecfg(ptr)
 declare void @llvm.x86.tilerelease()
 declare void @llvm.x86.tileloadd64(i8, ptr, i64)
 declare void @llvm.x86.tilestored64(i8, ptr, i64)
-declare void @llvm.x86.{intrinsic}(i8, i8, i8)
-define linkonce_odr void @{function}({_GIVEN})
-    alwaysinline nounwind "target-features"="+amx-tile,+{feature}" {{
+declare void @llvm.x86.{self.intrinsic}(i8, i8, i8)
+define linkonce_odr void @{self.function}({_GIVEN})
+    alwaysinline nounwind "target-features"="+amx-tile,+{self.feature}" {{
 begin:
   %config = alloca [64 x i8], align 64
   store <64 x i8> zeroinitializer, ptr %config, align 64
@@ -134,10 +120,10 @@ step:
   call void @llvm.x86.tileloadd64(i8 6, ptr %w0.at, i64 64)
   call void @llvm.x86.tileloadd64(i8 7, ptr %w1.at, i64 64)
   call void @llvm.x86.tileloadd64(i8 5, ptr %x1.at, i64 %x.row)
-  call void @llvm.x86.{intrinsic}(i8 0, i8 4, i8 6)
-  call void @llvm.x86.{intrinsic}(i8 1, i8 4, i8 7)
-  call void @llvm.x86.{intrinsic}(i8 2, i8 5, i8 6)
-  call void @llvm.x86.{intrinsic}(i8 3, i8 5, i8 7)
+  call void @llvm.x86.{self.intrinsic}(i8 0, i8 4, i8 6)
+  call void @llvm.x86.{self.intrinsic}(i8 1, i8 4, i8 7)
+  call void @llvm.x86.{self.intrinsic}(i8 2, i8 5, i8 6)
+  call void @llvm.x86.{self.intrinsic}(i8 3, i8 5, i8 7)
   %at.next = add i64 %at, 1
   %x.next = add i64 %x.at, %wide
   %w.next = add i64 %w.at, %w.step
@@ -158,6 +144,19 @@ end:
   ret void
 }}
 """
+        )
+
+    @property
+    def plain(self) -> str:
+        """The LLVM text for any processor, which reports that it has no tiles."""
+        return f"""
+define linkonce_odr i32 @{ALLOWED}() {{
+  ret i32 0
+}}
+define linkonce_odr void @{self.function}({_GIVEN}) {{
+  ret void
+}}
+"""
 
 
 INT8 = TileInstruction("amx-int8", "tdpbusd", DotInstruction(RULE, COLUMNS, 4, "uint8", "int8", "int32"))
@@ -165,33 +164,33 @@ BF16 = TileInstruction(
     "amx-bf16", "tdpbf16ps", DotInstruction(RULE, COLUMNS, 2, "bfloat16", "bfloat16", "float32")
 )
 # By data type.
-BY_TYPE = {by.numbers.data: by for by in (INT8, BF16)}
+BY_TYPE = {instruction.numbers.data: instruction for instruction in (INT8, BF16)}
 
 
-def has_tiles(by: TileInstruction) -> bool:
+def has_tiles(instruction: TileInstruction) -> bool:
     """Return whether the target multiplies tiles of these numbers."""
     target = tvm.target.Target.current()
-    return bool(target and target.kind.name == "llvm" and target_has_features(by.feature, target))
+    return bool(target and target.kind.name == "llvm" and target_has_features(instruction.feature, target))
 
 
 def without_tiles(text: str) -> str:
     """Return LLVM text with the tile functions replaced by those for any processor."""
-    for by in BY_TYPE.values():
-        text = text.replace(by.text, by.plain)
+    for instruction in BY_TYPE.values():
+        text = text.replace(instruction.text, instruction.plain)
     return text
 
 
 MAX_ROWS = 1 << 20  # most blocks of rows that read the same columns in succession
 
 
-def tiles(schedule: Any, block: Any) -> list[Any]:
+def schedule_tiles(schedule: Any, block: Any) -> list[Any]:
     """Schedule parts of rows, then columns, then rows, in one parallel loop."""
     schedule = inline_all_but(schedule, [block])
     followers = schedule.get_consumers(block)
     *rows, columns = schedule.get_loops(block)
-    every = schedule.fuse(*rows)
-    extent = int(schedule.get(every).extent)
-    parts, rows = schedule.split(every, schedule.sample_perfect_tile(every, 2, MAX_ROWS, [1, extent]))
+    row_loop = schedule.fuse(*rows)
+    extent = int(schedule.get(row_loop).extent)
+    parts, rows = schedule.split(row_loop, schedule.sample_perfect_tile(row_loop, 2, MAX_ROWS, [1, extent]))
     schedule.reorder(parts, columns, rows)
     last = followers[0] if followers else schedule.cache_write(block, 0, "global")
     schedule.reverse_compute_at(last, rows, preserve_unit_loops=True)
@@ -203,4 +202,4 @@ def tiles(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", tiles, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{RULE}", schedule_tiles, override=True)

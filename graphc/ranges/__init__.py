@@ -1,1 +1,1 @@
-"""One library for a range of input shapes."""
+"""Passes and functions that build one library for a range of input shapes."""

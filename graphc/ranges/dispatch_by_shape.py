@@ -53,7 +53,7 @@ def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
 
 def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
     """Return the inputs' shapes at these sizes."""
-    return {name: _at(dims, sizes) for name, dims in inputs.items()}
+    return {name: _sizes_at(dims, sizes) for name, dims in inputs.items()}
 
 
 def names_of(dim: Any) -> list[str]:
@@ -61,23 +61,23 @@ def names_of(dim: Any) -> list[str]:
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
-def grows(ranges: Mapping[str, Sequence[int]]) -> list[str]:
+def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
     """Return the dimensions whose sizes points leave open."""
     return [name for name, (low, _) in ranges.items() if low == 0]
 
 
-def samples(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
+def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
     """Return the sizes at which a point is imported: two if it leaves a length open."""
-    if not (open_ := grows(ranges)):
+    if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
-def some_sizes(dynamic: Range) -> list[dict[str, int]]:
+def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
     """Return sizes to check: the least ones, and those just above half of each point's."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
-    long = {name: bounds[name][1] // 2 + 1 for name in grows(bounds)}
+    long = {name: bounds[name][1] // 2 + 1 for name in growing_dimensions(bounds)}
     result = [least]
     for point in dynamic["points"]:
         half = {name: size // 2 + 1 for name, size in point.items()}
@@ -87,26 +87,44 @@ def some_sizes(dynamic: Range) -> list[dict[str, int]]:
     return result
 
 
-def follows(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
+def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
     """Express a tensor's axes by dimensions, given shapes at some sizes; None if impossible."""
-    return [_follows(lengths, sizes) for lengths in zip(*shapes, strict=True)]
+    names = list(sizes[0])
+    dims: Dims = []
+    for lengths in zip(*shapes, strict=True):
+        if len(set(lengths)) == 1:
+            dims.append(lengths[0])
+            continue
+        sums = [f"{name}{PLUS}{addend}" for index, name in enumerate(names) for addend in names[:index]]
+        excess = {name: lengths[0] - sizes[0][name] for name in names}
+        offsets = [f"{name}{PLUS}{count}" for name, count in excess.items() if count > 0]
+        matches = (
+            dim
+            for dim in (*names, *sums, *offsets)
+            if [_size(dim, point) for point in sizes] == list(lengths)
+        )
+        dims.append(next(matches, None))
+    return dims
 
 
-def label(sizes: Sizes) -> str:
+def point_suffix(sizes: Sizes) -> str:
     """Return the suffix of the names of a point's functions."""
     return "__" + "_".join(f"{_plain(name)}{size}" for name, size in sizes.items())
 
 
-def joined(mods: Sequence[Any], dynamic: Range) -> Any:
+def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
     """Return the modules of a range's points as one, with a `main` for all sizes."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
-    open_ = grows(dynamic["ranges"])
-    parts = [_renamed(mod, label(point)) for mod, point in zip(mods, points, strict=True)]
+    open_ = growing_dimensions(dynamic["ranges"])
+    parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
     functions = {name: function for part in parts for name, function in part.items()}
     builder = relax.BlockBuilder(tvm.IRModule(functions))
     entries = [pair for mod, point in zip(mods, points, strict=True) for pair in _results(mod, point, open_)]
-    sizes = [at for at, _ in entries]
-    results = [follows(shapes, sizes) for shapes in zip(*(each for _, each in entries), strict=True)]
+    sizes = [point for point, _ in entries]
+    results = [
+        express_by_dimensions(shapes, sizes)
+        for shapes in zip(*(shapes for _, shapes in entries), strict=True)
+    ]
     _Dispatcher(builder, points, open_, (inputs, results)).emit(dynamic["rules"])
     return relax.transform.Normalize()(builder.finalize())
 
@@ -123,11 +141,13 @@ class _Dispatcher:
     ) -> None:
         self._builder, self._points, self._open = builder, points, open_
         self._inputs, self._results = ends
-        self._of_point = [builder.get().get_global_var(f"main{label(point)}") for point in points]
-        some = builder.get()[self._of_point[0]]
-        self._many = isinstance(some.ret_ty, relax.TupleType)
-        self._dtypes = [str(param.ty.dtype) for param in some.params]
-        self._result_dtypes = [str(ty.dtype) for ty in (some.ret_ty.fields if self._many else [some.ret_ty])]
+        self._of_point = [builder.get().get_global_var(f"main{point_suffix(point)}") for point in points]
+        point_function = builder.get()[self._of_point[0]]
+        self._many = isinstance(point_function.ret_ty, relax.TupleType)
+        self._dtypes = [str(param.ty.dtype) for param in point_function.params]
+        self._result_dtypes = [
+            str(ty.dtype) for ty in (point_function.ret_ty.fields if self._many else [point_function.ret_ty])
+        ]
         sizes, params = self._params()
         self._main = tvm.ir.GlobalVar("main")
         relax.expr._update_type(self._main, relax.FuncType([p.ty for p in params], self._type(sizes)))
@@ -141,32 +161,45 @@ class _Dispatcher:
         for rule in rules:
             run = relax.Call(runners[rule["point"], rule["first"]], params)
             if not rule["first"]:
-                at = self._points[rule["point"]]
-                same = tirx.all(*(sizes[name] == size for name, size in at.items()))
+                point_sizes = self._points[rule["point"]]
+                same = tirx.all(*(sizes[name] == size for name, size in point_sizes.items()))
                 run = relax.If(same, relax.Call(fits[rule["point"]], params), run)
             runs.append(run)
-        beyond = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
-        body = _choose(_place(rules, sizes), [*runs, beyond], 0)
+        too_large = relax.Call(fits.get(len(self._points) - 1) or self._fits(len(self._points) - 1), params)
+        # The index of the first rule that covers the sizes, or the number of rules.
+        place: Any = tirx.const(len(rules), "int64")
+        for number, rule in reversed(list(enumerate(rules))):
+            bounds = [sizes[name] <= limit for name, limit in rule["upto"].items()]
+            place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
+        body = _choose(place, [*runs, too_large], 0)
         function = relax.Function(params, body, self._type(sizes)).with_attr("global_symbol", "main")
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
         """Add the function that pads inputs to a point; with `first`, in parts."""
         sizes, params = self._params()
-        builder, at = self._builder, self._points[point]
-        shapes = [_at(dims, self._opened(at, sizes)) for dims in self._inputs]
-        with builder.function(f"run{label(at)}{_plain(first)}", params, private=True):
-            padded_inputs = [_whole(builder, *pair) for pair in zip(params, shapes, strict=True)]
+        builder, point_sizes = self._builder, self._points[point]
+        shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
+        with builder.function(f"run{point_suffix(point_sizes)}{_plain(first)}", params, private=True):
+            padded_inputs = []
+            for param, shape in zip(params, shapes, strict=True):
+                is_full = all(map(_is_equal, param.ty.shape, shape))
+                padded_inputs.append(param if is_full else builder.emit_te(_filled, param, shape))
             parts = [self._fields(relax.Call(self._of_point[point], padded_inputs))]
             if first:
-                cut = [[at[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
-                rest = [
-                    builder.emit_te(_after, p, by) if any(by) else p
-                    for p, by in zip(params, cut, strict=True)
+                cut = [[point_sizes[first] if dim == first else 0 for dim in dims] for dims in self._inputs]
+                remaining = [
+                    builder.emit_te(_after, p, counts) if any(counts) else p
+                    for p, counts in zip(params, cut, strict=True)
                 ]
-                parts.append(self._fields(relax.Call(self._main, rest)))
+                parts.append(self._fields(relax.Call(self._main, remaining)))
             results = [
-                builder.emit_te(_merged, [part[n] for part in parts], _at(dims, sizes), _axis(dims, first))
+                builder.emit_te(
+                    _merged,
+                    [part[n] for part in parts],
+                    _sizes_at(dims, sizes),
+                    dims.index(first) if first in dims else -1,
+                )
                 for n, dims in enumerate(self._results)
             ]
             return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
@@ -174,16 +207,17 @@ class _Dispatcher:
     def _fits(self, point: int) -> Any:
         """Add the function for exactly a point's sizes, without copies."""
         sizes, params = self._params()
-        builder, at = self._builder, self._points[point]
-        with builder.function(f"fits{label(at)}", params, private=True):
+        builder, point_sizes = self._builder, self._points[point]
+        with builder.function(f"fits{point_suffix(point_sizes)}", params, private=True):
             pairs = zip(params, self._inputs, self._dtypes, strict=True)
-            opened = self._opened(at, sizes)
+            own_sizes = self._opened(point_sizes, sizes)
             cast = [
-                builder.match_cast(p, relax.TensorType(_at(dims, opened), dtype)) for p, dims, dtype in pairs
+                builder.match_cast(p, relax.TensorType(_sizes_at(dims, own_sizes), dtype))
+                for p, dims, dtype in pairs
             ]
             results = self._fields(relax.Call(self._of_point[point], cast))
             types = self._types(sizes)
-            typed_results = [builder.match_cast(each, ty) for each, ty in zip(results, types, strict=True)]
+            typed_results = [builder.match_cast(value, ty) for value, ty in zip(results, types, strict=True)]
             return builder.emit_func_output(relax.Tuple(typed_results) if self._many else typed_results[0])
 
     def _fields(self, call: Any) -> list[Any]:
@@ -192,16 +226,16 @@ class _Dispatcher:
             return [result]
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
-    def _opened(self, at: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def _opened(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """Return a point's sizes with the open ones from `sizes`."""
-        return {**at, **{name: sizes[name] for name in self._open}}
+        return {**point_sizes, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
         """Return fresh size variables, and input variables that have these sizes."""
         names = sorted({name for dims in self._inputs for dim in dims for name in names_of(dim)})
         sizes = {name: tirx.Var(_plain(name), "int64") for name in names}
         pairs = zip(self._inputs, self._dtypes, strict=True)
-        types = [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        types = [relax.TensorType(_sizes_at(dims, sizes), dtype) for dims, dtype in pairs]
         return sizes, [relax.Var(f"input_{number}", ty) for number, ty in enumerate(types)]
 
     def _type(self, sizes: Mapping[str, Any]) -> Any:
@@ -210,7 +244,7 @@ class _Dispatcher:
 
     def _types(self, sizes: Mapping[str, Any]) -> list[Any]:
         pairs = zip(self._results, self._result_dtypes, strict=True)
-        return [relax.TensorType(_at(dims, sizes), dtype) for dims, dtype in pairs]
+        return [relax.TensorType(_sizes_at(dims, sizes), dtype) for dims, dtype in pairs]
 
 
 @relax.expr_functor.mutator
@@ -253,27 +287,6 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
         yield {**point, open_[0]: sample}, shapes
 
 
-def _follows(lengths: Sequence[int], sizes: Sequence[Sizes]) -> Any:
-    if len(set(lengths)) == 1:
-        return lengths[0]
-    names = list(sizes[0])
-    sums = [f"{one}{PLUS}{other}" for at, one in enumerate(names) for other in names[:at]]
-    more = [f"{name}{PLUS}{lengths[0] - sizes[0][name]}" for name in names if lengths[0] > sizes[0][name]]
-    for dim in (*names, *sums, *more):
-        if [_size(dim, at) for at in sizes] == list(lengths):
-            return dim
-    return None
-
-
-def _place(rules: Sequence[Rule], sizes: Mapping[str, Any]) -> Any:
-    """Return the index of the first rule that covers the sizes, or the number of rules."""
-    place: Any = tirx.const(len(rules), "int64")
-    for number, rule in reversed(list(enumerate(rules))):
-        bounds = [sizes[name] <= most for name, most in rule["upto"].items()]
-        place = tirx.Select(tirx.all(*bounds), tirx.const(number, "int64"), place)
-    return place
-
-
 def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
     """Return nested branches that select the run at index `place`."""
     if len(runs) == 1:
@@ -283,66 +296,57 @@ def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
     return relax.If(place < middle, low, _choose(place, runs[middle - first :], middle))
 
 
-def _whole(builder: Any, param: Any, shape: Sequence[Any]) -> Any:
-    """Pad an input with zeros to a shape, or return it if it already has that shape."""
-    if all(map(_is, param.ty.shape, shape)):
-        return param
-    return builder.emit_te(_filled, param, shape)
-
-
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
     """Compute the leading part of a tensor, padded with zeros."""
 
-    def value(*at: Any) -> Any:
-        ends = zip(at, tensor.shape, shape, strict=True)
-        inside = [i < have for i, have, target in ends if not _is(have, target)]
+    def value(*indices: Any) -> Any:
+        ends = zip(indices, tensor.shape, shape, strict=True)
+        conditions = [i < have for i, have, target in ends if not _is_equal(have, target)]
         zero = tirx.const(0, tensor.dtype)
-        if not inside:
-            return tensor(*at)
-        return tirx.if_then_else(tirx.all(*inside), tensor(*at), zero)
+        if not conditions:
+            return tensor(*indices)
+        return tirx.if_then_else(tirx.all(*conditions), tensor(*indices), zero)
 
     return te.compute(shape, value, name="filled")
 
 
-def _after(tensor: Any, skipped: Sequence[int]) -> Any:
-    shape = [have - by for have, by in zip(tensor.shape, skipped, strict=True)]
+def _after(tensor: Any, offsets: Sequence[int]) -> Any:
+    shape = [have - offset for have, offset in zip(tensor.shape, offsets, strict=True)]
     return te.compute(
-        shape, lambda *at: tensor(*(i + by for i, by in zip(at, skipped, strict=True))), name="after"
+        shape,
+        lambda *indices: tensor(*(i + offset for i, offset in zip(indices, offsets, strict=True))),
+        name="after",
     )
 
 
 def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
     """Compute the first part's leading results, followed by the second part along an axis."""
     if len(parts) == 1 or axis < 0:
-        return te.compute(shape, lambda *at: parts[0](*at), name="merged")
+        return te.compute(shape, lambda *indices: parts[0](*indices), name="merged")
     first, second = parts
     length = first.shape[axis]
 
-    def value(*at: Any) -> Any:
-        rest = [i - length if number == axis else i for number, i in enumerate(at)]
-        return tirx.if_then_else(at[axis] < length, first(*at), second(*rest))
+    def value(*indices: Any) -> Any:
+        second_indices = [i - length if number == axis else i for number, i in enumerate(indices)]
+        return tirx.if_then_else(indices[axis] < length, first(*indices), second(*second_indices))
 
     return te.compute(shape, value, name="merged")
 
 
-def _at(dims: Dims, sizes: Mapping[str, Any]) -> list[Any]:
+def _sizes_at(dims: Dims, sizes: Mapping[str, Any]) -> list[Any]:
     return [_size(dim, sizes) for dim in dims]
 
 
 def _size(dim: Any, sizes: Mapping[str, Any]) -> Any:
     if not isinstance(dim, str):
         return dim
-    first, *others = (int(name) if name.isdigit() else sizes[name] for name in dim.split(PLUS))
-    for other in others:
-        first = first + other
+    first, *names = (int(name) if name.isdigit() else sizes[name] for name in dim.split(PLUS))
+    for size in names:
+        first = first + size
     return first
 
 
-def _axis(dims: Dims, name: str) -> int:
-    return dims.index(name) if name in dims else -1
-
-
-def _is(have: Any, target: Any) -> bool:
+def _is_equal(have: Any, target: Any) -> bool:
     return bool(tvm.sym.Analyzer().can_prove_equal(have, target))
 
 

@@ -6,7 +6,6 @@ that depend on it.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ LENGTHS = (11, 18)
 MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
-def grown(first: Any, second: Any = None, name: str = "") -> Any:
+def generalize(first: Any, second: Any = None, name: str = "") -> Any:
     """Return the module for every length, given those at two; a single one as it is.
 
     Raises ValueError if their differences do not follow evenly from the length.
@@ -52,80 +51,80 @@ class _Both:
         self._constants: dict[tuple[Any, Any], Any] = {}
 
     def main(self, first: Any, second: Any) -> None:
-        for one, other in zip(first.params, second.params, strict=True):
-            self._new[one] = relax.Var(one.name, self._type(one.ty, other.ty))
+        for left, right in zip(first.params, second.params, strict=True):
+            self._new[left] = relax.Var(left.name, self._type(left.ty, right.ty))
         with self._builder.function("main", list(self._new.values()), dict(first.attrs or {})):
             with self._builder.dataflow():
                 pairs = list(zip(_bindings(first), _bindings(second), strict=True))
-                for one, other in pairs:
-                    value = self._expr(one.value, other.value)
-                    self._new[one.var] = self._builder.emit(value, one.var.name)
+                for left, right in pairs:
+                    value = self._expr(left.value, right.value)
+                    self._new[left.var] = self._builder.emit(value, left.var.name)
                 result = self._builder.emit_output(self._expr(first.body.body, second.body.body))
             self._builder.emit_func_output(result)
 
-    def _expr(self, one: Any, other: Any) -> Any:
-        if type(one) is not type(other):
+    def _expr(self, left: Any, right: Any) -> Any:
+        if type(left) is not type(right):
             raise ValueError("what it computes changes with the length of its caches")
-        if isinstance(one, relax.Var):
-            return self._new[one]
-        if isinstance(one, relax.Call):
-            return self._call(one, other)
-        if isinstance(one, relax.Tuple):
-            return relax.Tuple(self._all(one.fields, other.fields))
-        if isinstance(one, relax.TupleGetItem):
-            return relax.TupleGetItem(self._expr(one.tuple_value, other.tuple_value), one.index)
-        if isinstance(one, relax.ShapeExpr):
-            return relax.ShapeExpr(self._sizes(one.values, other.values))
-        if isinstance(one, tvm.ir.GenericConst):
-            return self._constant(one, other)
-        if isinstance(one, tirx.IntImm):
-            return one if int(one) == int(other) else self._size(one, other)
-        if tvm_ffi.structural_equal(one, other):
-            return one
+        if isinstance(left, relax.Var):
+            return self._new[left]
+        if isinstance(left, relax.Call):
+            return self._call(left, right)
+        if isinstance(left, relax.Tuple):
+            return relax.Tuple(self._all(left.fields, right.fields))
+        if isinstance(left, relax.TupleGetItem):
+            return relax.TupleGetItem(self._expr(left.tuple_value, right.tuple_value), left.index)
+        if isinstance(left, relax.ShapeExpr):
+            return relax.ShapeExpr(self._sizes(left.values, right.values))
+        if isinstance(left, tvm.ir.GenericConst):
+            return self._constant(left, right)
+        if isinstance(left, tirx.IntImm):
+            return left if int(left) == int(right) else self._size(left, right)
+        if tvm_ffi.structural_equal(left, right):
+            return left
         raise ValueError("what it computes changes with the length of its caches")
 
-    def _all(self, ones: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        return [self._expr(*pair) for pair in zip(ones, others, strict=True)]
+    def _all(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [self._expr(*pair) for pair in zip(left, right, strict=True)]
 
-    def _call(self, one: Any, other: Any) -> Any:
-        is_same_operator = tvm_ffi.structural_equal(one.op, other.op) and tvm_ffi.structural_equal(
-            one.attrs, other.attrs
+    def _call(self, left: Any, right: Any) -> Any:
+        is_same_operator = tvm_ffi.structural_equal(left.op, right.op) and tvm_ffi.structural_equal(
+            left.attrs, right.attrs
         )
-        if not is_same_operator or len(one.args) != len(other.args):
+        if not is_same_operator or len(left.args) != len(right.args):
             raise ValueError("what it computes changes with the length of its caches")
-        types = [self._type(*pair) for pair in zip(one.ty_args, other.ty_args, strict=True)]
-        return relax.Call(one.op, self._all(one.args, other.args), one.attrs, types)
+        types = [self._type(*pair) for pair in zip(left.ty_args, right.ty_args, strict=True)]
+        return relax.Call(left.op, self._all(left.args, right.args), left.attrs, types)
 
-    def _type(self, one: Any, other: Any) -> Any:
-        if isinstance(one, relax.TensorType) and one.shape is not None:
-            return relax.TensorType(self._sizes(one.shape, other.shape), one.dtype)
-        return one
+    def _type(self, left: Any, right: Any) -> Any:
+        if isinstance(left, relax.TensorType) and left.shape is not None:
+            return relax.TensorType(self._sizes(left.shape, right.shape), left.dtype)
+        return left
 
-    def _sizes(self, ones: Sequence[Any], others: Sequence[Any]) -> list[Any]:
-        return [self._size(*pair) for pair in zip(ones, others, strict=True)]
+    def _sizes(self, left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        return [self._size(*pair) for pair in zip(left, right, strict=True)]
 
-    def _size(self, one: Any, other: Any) -> Any:
-        return _in_terms(self._length, *_line(int(one), int(other)))
+    def _size(self, left: Any, right: Any) -> Any:
+        return _in_terms(self._length, *_line(int(left), int(right)))
 
-    def _constant(self, one: Any, other: Any) -> Any:
-        first, second = one.value.numpy(), other.value.numpy()
+    def _constant(self, left: Any, right: Any) -> Any:
+        first, second = left.value.numpy(), right.value.numpy()
         if first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f"):
-            return one
+            return left
         key = (first.tobytes(), second.tobytes())
         if key not in self._constants:
-            compute = partial(self._computed, first, second)
+
+            def compute() -> Any:
+                shape = self._sizes(first.shape, second.shape)
+                value = _rule_of_constant(first, second, self._length)
+                if value is None:
+                    raise ValueError(
+                        "it has numbers that follow from the length of its caches, in no way that is known"
+                    )
+                dtype = str(first.dtype)
+                return te.compute(shape, lambda *indices: value(indices).astype(dtype), name="follows")
+
             self._constants[key] = self._builder.emit_te(compute, primfunc_name_hint="follows_length")
         return self._constants[key]
-
-    def _computed(self, first: Any, second: Any) -> Any:
-        shape = self._sizes(first.shape, second.shape)
-        dtype = str(first.dtype)
-        value = _rule_of_constant(first, second, self._length)
-        if value is None:
-            raise ValueError(
-                "it has numbers that follow from the length of its caches, in no way that is known"
-            )
-        return te.compute(shape, lambda *at: value(at).astype(dtype), name="follows")
 
 
 def _bindings(function: Any) -> list[Any]:
@@ -135,12 +134,12 @@ def _bindings(function: Any) -> list[Any]:
     return [binding for block in blocks for binding in block.bindings]
 
 
-def _line(one: int, other: int) -> tuple[int, int]:
+def _line(first: int, second: int) -> tuple[int, int]:
     """Return by how much a number grows with the length, and its value at length 0."""
-    grows, rest = divmod(other - one, LENGTHS[1] - LENGTHS[0])
-    if rest:
+    grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
+    if remainder:
         raise ValueError("it has sizes that do not grow evenly with the length of its caches")
-    return grows, one - grows * LENGTHS[0]
+    return grows, first - grows * LENGTHS[0]
 
 
 def _in_terms(length: Any, grows: int, least: int) -> Any:
@@ -163,36 +162,33 @@ def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
         grows, first_value = _line(int(first.flat[0]), int(second.flat[0]))
     except ValueError:
         return None
-    for each, length in zip((first, second), LENGTHS, strict=True):
-        expected = sum(i * by for i, by in zip(np.indices(each.shape), steps, strict=True))
-        if not np.array_equal(expected + grows * length + first_value, each):
+    for array, length in zip((first, second), LENGTHS, strict=True):
+        offsets = sum(i * step for i, step in zip(np.indices(array.shape), steps, strict=True))
+        if not np.array_equal(offsets + grows * length + first_value, array):
             return None
     return steps, grows, first_value
 
 
 def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
     """Return a function from indices to a constant's numbers, or None if no rule fits."""
-    rule = _numbers(first, second, length) or _two_values(first, second, length)
+    affine = _affine(first, second)
+    if affine is not None:  # evenly spaced integers, such as positions
+        steps, grows, least = affine
+        return lambda indices: _sum(indices, steps) + _in_terms(length, grows, least)
+    rule = _two_values(first, second, length)
     if rule is not None or not first.shape or not 1 < first.shape[-1] == second.shape[-1] <= MOST_PARTS:
         return rule
     parts = [_rule_of_constant(first[..., n], second[..., n], length) for n in range(first.shape[-1])]
-    return None if None in parts else lambda at: _chosen(at, parts)
-
-
-def _chosen(at: Sequence[Any], parts: Sequence[Any]) -> Any:
-    value = parts[-1](at[:-1])
-    for number, part in reversed(list(enumerate(parts[:-1]))):
-        value = tirx.Select(at[-1] == number, part(at[:-1]), value)
-    return value
-
-
-def _numbers(first: Any, second: Any, length: Any) -> Any:
-    """Return the function if numbers are evenly spaced integers, such as positions."""
-    affine = _affine(first, second)
-    if affine is None:
+    if None in parts:
         return None
-    steps, grows, least = affine
-    return lambda at: _sum(at, steps) + _in_terms(length, grows, least)
+
+    def select_part(indices: Sequence[Any]) -> Any:
+        value = parts[-1](indices[:-1])
+        for number, part in reversed(list(enumerate(parts[:-1]))):
+            value = tirx.Select(indices[-1] == number, part(indices[:-1]), value)
+        return value
+
+    return select_part
 
 
 def _two_values(first: Any, second: Any, length: Any) -> Any:
@@ -201,29 +197,29 @@ def _two_values(first: Any, second: Any, length: Any) -> Any:
         return None
     front = first.flat[0]
     back = next(iter(second[second != front].flat), front)
-    counts = [_leading(each, front, back) for each in (first, second)]
-    if counts[0] is None or counts[1] is None:
-        return None
+    counts = []  # leading `front` values of each row; only `back` may follow
+    for values in (first, second):
+        counts.append((values == front).sum(-1))
+        pattern = np.where(np.arange(values.shape[-1]) < counts[-1][..., None], front, back)
+        if not np.array_equal(pattern, values):
+            return None
     constants = [tirx.const(value.item(), str(first.dtype)) for value in (front, back)]
     if front == back:
         return lambda _: constants[0]
-    affine = _affine(*counts)
+    affine = _affine(counts[0], counts[1])
     if affine is None:
         return None
     steps, grows, least = affine
-    return lambda at: tirx.Select(at[-1] < _sum(at[:-1], steps) + _in_terms(length, grows, least), *constants)
+
+    def select(indices: Sequence[Any]) -> Any:
+        count = _sum(indices[:-1], steps) + _in_terms(length, grows, least)
+        return tirx.Select(indices[-1] < count, constants[0], constants[1])
+
+    return select
 
 
-def _leading(values: Any, front: Any, back: Any) -> Any:
-    """Count the leading `front` values of each row; None if other values than `back` follow."""
-    is_front = values == front
-    counts = is_front.sum(-1)
-    expected = np.where(np.arange(values.shape[-1]) < counts[..., None], front, back)
-    return counts if np.array_equal(expected, values) else None
-
-
-def _sum(at: Sequence[Any], steps: Sequence[int]) -> Any:
+def _sum(indices: Sequence[Any], steps: Sequence[int]) -> Any:
     total: Any = tirx.const(0, "int64")
-    for i, by in zip(at, steps, strict=True):
-        total = total + i * by
+    for i, step in zip(indices, steps, strict=True):
+        total = total + i * step
     return total

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parsed
+from graphc.core.graph_rewriting import OPAQUE, OPERATOR, largest_factor, parse_tvmscript
 
 # Vectors summed at the same time, to hide the latency of additions, and as registers allow.
 BUSY, REGISTERS = 8, {16: 24}
@@ -27,11 +27,11 @@ class Scan:
     kind: str
     steps: int
     batch: int
-    hidden: int
+    units: int
     backwards: tuple[bool, ...]  # whether each direction is reversed
     lanes: int
-    late: bool = True  # a GRU resets its state after the product, not before
-    rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
+    resets_late: bool = True  # a GRU resets its state after the product, not before
+    is_rectified: bool = False  # an RNN with ReLU instead of a hyperbolic tangent
 
     @property
     def gates(self) -> int:
@@ -40,7 +40,7 @@ class Scan:
     @property
     def vectors(self) -> int:
         """Vectors of hidden units."""
-        return -(-self.hidden // self.lanes)
+        return -(-self.units // self.lanes)
 
     @property
     def rows(self) -> int:
@@ -60,19 +60,19 @@ class Scan:
 
     def pack(self, values: Any) -> Any:
         """Pack numbers of directions x (gates x hidden) x rest as rest x packed shape."""
-        count, _, rest = values.shape
-        missing = self.vectors * self.lanes - self.hidden
-        gated = values.reshape(count, self.gates, self.hidden, rest)
-        filled = np.pad(gated, [(0, 0), (0, 0), (0, missing), (0, 0)])
-        parts = filled.reshape(count, self.gates, -1, self.wide, self.lanes, rest)
-        return parts.transpose(5, 0, 2, 3, 1, 4).reshape(rest, *self.packed)
+        count, _, inner = values.shape
+        padding = self.vectors * self.lanes - self.units
+        gated = values.reshape(count, self.gates, self.units, inner)
+        padded_values = np.pad(gated, [(0, 0), (0, 0), (0, padding), (0, 0)])
+        parts = padded_values.reshape(count, self.gates, -1, self.wide, self.lanes, inner)
+        return parts.transpose(5, 0, 2, 3, 1, 4).reshape(inner, *self.packed)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of the function's inputs by name."""
         count, parts, sums, lanes = self.packed
-        state = count, self.batch, self.hidden
-        shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.hidden, sums, lanes)}
+        state = count, self.batch, self.units
+        shapes = {"X": (self.steps, self.batch, *self.packed), "R": (count, parts, self.units, sums, lanes)}
         shapes["H"] = state
         if self.kind == "LSTM":
             shapes["C"] = state
@@ -82,18 +82,18 @@ class Scan:
 
     @property
     def results(self) -> dict[str, tuple[int, ...]]:
-        state = len(self.backwards), self.batch, self.hidden
+        state = len(self.backwards), self.batch, self.units
         last = {"HN": state, "CN": state} if self.kind == "LSTM" else {"HN": state}
         return {"Y": (self.steps, state[0], *state[1:]), **last}
 
 
-def function(scan: Scan) -> Any:
+def build_function(scan: Scan) -> Any:
     """Build the function of a layer, with a block per direction and group of sequences."""
     shapes = {**scan.shapes, **scan.results}
     buffers = ", ".join(f'{name}: T.Buffer({shape}, "float32")' for name, shape in shapes.items())
     reads = ", ".join(_region(scan, name, shape) for name, shape in scan.shapes.items())
     writes = ", ".join(_region(scan, name, shape) for name, shape in scan.results.items())
-    return parsed(f"""
+    return parse_tvmscript(f"""
 @T.prim_func(private=True, s_tir=True)
 def main({buffers}) -> None:
     T.func_attr({{"tirx.noalias": True, "op_pattern": {OPAQUE}}})
@@ -103,7 +103,7 @@ def main({buffers}) -> None:
             T.reads({reads})
             T.writes({writes})
             T.sblock_attr({{"{OPERATOR}": "recurrent"}})
-{indent(body(scan), " " * 12)}
+{indent(scan_body(scan), " " * 12)}
 """)
 
 
@@ -137,70 +137,68 @@ for i in T.vectorized({lanes}):
 """
 
 
-def body(scan: Any) -> str:
+def scan_body(scan: Any) -> str:
     """Return the code of all steps; `h` is the state, `w` the next state."""
-    states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.late else ["g"])]
+    states = ["h", "w", *(["c"] if scan.kind == "LSTM" else []), *([] if scan.resets_late else ["g"])]
     length = scan.rows * scan.vectors * scan.lanes
     buffers = [f"{name} = {_buffer(length)}" for name in states]
     sums = [
-        f"{_sum(row, at)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for at in range(scan.packed[2])
+        f"{_sum(row, q)} = {_buffer(scan.lanes)}" for row in range(scan.rows) for q in range(scan.packed[2])
     ]
     cells = {"H": "h", "C": "c"} if scan.kind == "LSTM" else {"H": "h"}
     first = [f"{cell}[{_unit(scan)}] = {name}[vd, {_row(scan)}, j]" for name, cell in cells.items()]
     last = [f"{name}N[vd, {_row(scan)}, j] = {cell}[{_unit(scan)}]" for name, cell in cells.items()]
-    step = _indented(f"for s in range({scan.steps}):", _step(scan))
+    parts = f"for b in range({scan.packed[1]}):"
+    copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
+    if scan.kind == "GRU":
+        passes = [_late(scan)] if scan.resets_late else _early(scan)
+    else:
+        passes = [_lstm(scan) if scan.kind == "LSTM" else _rnn(scan)]
+    lines = [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
+    step = _indented(f"for s in range({scan.steps}):", lines)
     return "\n".join([*buffers, *sums, _units(scan, first), step, _units(scan, last)])
 
 
-def _step(scan: Any) -> list[str]:
-    parts = f"for b in range({scan.packed[1]}):"
-    passes = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}[scan.kind](scan)
-    copies = [f"h[{_unit(scan)}] = w[{_unit(scan)}]", f"Y[{_time(scan)}, {_row(scan)}, j] = w[{_unit(scan)}]"]
-    return [*(_indented(parts, lines) for lines in passes), _units(scan, copies)]
-
-
-def _lstm(scan: Any) -> list[list[str]]:
-    """Return the passes of a step; gates are in ONNX's order: input, output, forget, cell."""
+def _lstm(scan: Any) -> list[str]:
+    """Return the lines of an LSTM step; gates are in ONNX's order: input, output, forget, cell."""
     lines = _sums(scan, "h", range(4))
-    for (i, o, f, g), at, _ in _cells(scan):
+    for (i, o, f, g), j, _ in _cells(scan):
         lines += [_activate(scan, gate, 1) for gate in (i, o, f)]
         lines += [_activate(scan, g, 2)]
-        lines += [_vector(scan, f"c[{at}] = {f}[i] * c[{at}] + {i}[i] * {g}[i]")]
-        lines += [_curve(scan, f"c[{at}]", f"w[{at}]", 2), _vector(scan, f"w[{at}] = {o}[i] * w[{at}]")]
-    return [lines]
-
-
-def _gru(scan: Any) -> list[list[str]]:
-    """Return the passes of a step; gates are in ONNX's order: update, reset, hidden."""
-    return [_late(scan)] if scan.late else _early(scan)
+        lines += [_vector(scan, f"c[{j}] = {f}[i] * c[{j}] + {i}[i] * {g}[i]")]
+        lines += [_curve(scan, f"c[{j}]", f"w[{j}]", 2), _vector(scan, f"w[{j}] = {o}[i] * w[{j}]")]
+    return lines
 
 
 def _late(scan: Any) -> list[str]:
-    """Return the lines of a GRU step that resets the state after its product."""
+    """Return the lines of a GRU step that resets the state after its product.
+
+    Gates are in ONNX's order: update, reset, hidden.
+    """
     lines = _sums(scan, "h", range(3))
-    for (z, r, n), at, own in _cells(scan):
+    for (z, r, n), j, own in _cells(scan):
         lines += [_activate(scan, gate, 1) for gate in (z, r)]
         lines += [_vector(scan, f"{n}[i] = {own} + {r}[i] * {n}[i]"), _activate(scan, n, 2)]
-        lines += [_vector(scan, f"w[{at}] = {n}[i] + {z}[i] * (h[{at}] - {n}[i])")]
+        lines += [_vector(scan, f"w[{j}] = {n}[i] + {z}[i] * (h[{j}] - {n}[i])")]
     return lines
 
 
 def _early(scan: Any) -> list[list[str]]:
     """Return both passes of a GRU step that resets the state before its product."""
     gates, last = _sums(scan, "h", range(2)), _sums(scan, "g", [2])
-    for (z, r, n), at, _ in _cells(scan):
-        gates += [_curve(scan, f"{z}[i]", f"w[{at}]", 1), _activate(scan, r, 1)]
-        gates += [_vector(scan, f"g[{at}] = {r}[i] * h[{at}]")]
-        last += [_activate(scan, n, 2), _vector(scan, f"w[{at}] = {n}[i] + w[{at}] * (h[{at}] - {n}[i])")]
+    for (z, r, n), j, _ in _cells(scan):
+        gates += [_curve(scan, f"{z}[i]", f"w[{j}]", 1), _activate(scan, r, 1)]
+        gates += [_vector(scan, f"g[{j}] = {r}[i] * h[{j}]")]
+        last += [_activate(scan, n, 2), _vector(scan, f"w[{j}] = {n}[i] + w[{j}] * (h[{j}] - {n}[i])")]
     return [gates, last]
 
 
-def _rnn(scan: Any) -> list[list[str]]:
+def _rnn(scan: Any) -> list[str]:
     lines = _sums(scan, "h", [0])
-    for (a,), at, _ in _cells(scan):
-        rectified = _vector(scan, f"w[{at}] = T.max({a}[i], T.float32(0))")
-        lines += [rectified if scan.rectified else _curve(scan, f"{a}[i]", f"w[{at}]", 2)]
-    return [lines]
+    for (a,), j, _ in _cells(scan):
+        is_rectified = _vector(scan, f"w[{j}] = T.max({a}[i], T.float32(0))")
+        lines += [is_rectified if scan.is_rectified else _curve(scan, f"{a}[i]", f"w[{j}]", 2)]
+    return lines
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
@@ -208,23 +206,22 @@ def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
     gate_set = set(gates)
     pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes
-    starts = [_vector(scan, f"{_sum(m, q)}[i] = {_start(scan, m, q)}") for m, q in pairs]
+    starts = []
+    for m, q in pairs:
+        # A GRU that resets late adds inputs to the hidden gate later.
+        is_late_gate = scan.kind == "GRU" and scan.resets_late and q % scan.gates == 2
+        value = f"O[vd, b, {q}, i]" if is_late_gate else _input(scan, m, q)
+        starts.append(_vector(scan, f"{_sum(m, q)}[i] = {value}"))
     terms = [f"{state}[{m * length} + k] * R[vd, b, k, {q}, i]" for m, q in pairs]
-    added = [
+    additions = [
         _vector(scan, f"{_sum(m, q)}[i] = {_sum(m, q)}[i] + {term}")
         for (m, q), term in zip(pairs, terms, strict=True)
     ]
-    return [*starts, _indented(f"for k in range({scan.hidden}):", added)]
+    return [*starts, _indented(f"for k in range({scan.units}):", additions)]
 
 
-def _start(scan: Any, row: int, at: int) -> str:
-    """Return the initial sum; a GRU that resets late adds inputs to the hidden gate later."""
-    apart = scan.kind == "GRU" and scan.late and at % scan.gates == 2
-    return f"O[vd, b, {at}, i]" if apart else _input(scan, row, at)
-
-
-def _input(scan: Any, row: int, at: int) -> str:
-    return f"X[{_time(scan).removesuffix(', vd')}, vn * {scan.rows} + {row}, vd, b, {at}, i]"
+def _input(scan: Any, row: int, number: int) -> str:
+    return f"X[{_time(scan).removesuffix(', vd')}, vn * {scan.rows} + {row}, vd, b, {number}, i]"
 
 
 def _time(scan: Any) -> str:
@@ -245,7 +242,7 @@ def _cells(scan: Any) -> list[tuple[list[str], str, str]]:
         for vector in range(scan.wide):
             sums = [vector * scan.gates + gate for gate in range(scan.gates)]
             place = f"{row * length} + (b * {scan.wide} + {vector}) * {scan.lanes} + i"
-            cells.append(([_sum(row, at) for at in sums], place, _input(scan, row, sums[-1])))
+            cells.append(([_sum(row, number) for number in sums], place, _input(scan, row, sums[-1])))
     return cells
 
 
@@ -266,7 +263,7 @@ def _vector(scan: Any, line: str) -> str:
 
 def _units(scan: Any, lines: list[str]) -> str:
     """Return a loop that runs lines for every unit of every sequence."""
-    return _indented(f"for m, j in T.grid({scan.rows}, {scan.hidden}):", lines)
+    return _indented(f"for m, j in T.grid({scan.rows}, {scan.units}):", lines)
 
 
 def _unit(scan: Any) -> str:
@@ -277,8 +274,8 @@ def _row(scan: Any) -> str:
     return f"vn * {scan.rows} + m"
 
 
-def _sum(row: int, at: int) -> str:
-    return f"a{row}_{at}"
+def _sum(row: int, number: int) -> str:
+    return f"a{row}_{number}"
 
 
 def _buffer(length: int) -> str:

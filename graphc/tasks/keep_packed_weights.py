@@ -4,9 +4,8 @@ from typing import Any
 
 from tvm.s_tir import SBlock
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import OPERATOR, RULE, collect
-from graphc.core.reporting_pass import Leave
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
 # The operator of blocks that read several parts of a vector; TVM would lay it out for one.
@@ -20,15 +19,11 @@ class KeepPackedWeights(TensorFunctionPass[None]):
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 
     def check(self, function: Any) -> None:
-        blocks = collect(function, SBlock)
-        if not any(map(self._reads_in_order, blocks)):
+        annotations = [block.annotations for block in collect(function, SBlock)]
+        if not any(a.get(RULE) in self.rules or a.get(OPERATOR) == BY_PART for a in annotations):
             raise Leave("it neither multiplies weights in blocks or tiles nor joins parts")
         if FREE not in (function.attrs or {}):
             raise Leave("it has no weights that may be laid out anew")
-
-    def _reads_in_order(self, block: Any) -> bool:
-        notes = block.annotations
-        return notes.get(RULE) in self.rules or notes.get(OPERATOR) == BY_PART
 
     def rewrite(self, function: Any, facts: None) -> Any:
         return function.without_attr(FREE)

@@ -1,7 +1,7 @@
 """Mark element-wise functions whose rows do not fill TVM's vectors.
 
 TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
-index is computed and each number is loaded separately. The schedule rule `line` makes vectors
+index is computed and each number is loaded separately. The schedule rule `schedule_line` makes vectors
 that end where a row does.
 """
 
@@ -13,9 +13,8 @@ from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import IterVar, Var
 
-from graphc.core.graph_pass import TensorFunctionPass
-from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, collect, inline_all_but, marked
-from graphc.core.reporting_pass import Leave
+from graphc.core.graph_pass import Leave, TensorFunctionPass
+from graphc.core.graph_rewriting import RULE, WIDEST, WIDTH, annotate_blocks, collect, inline_all_but
 
 LINE = "mallorn_line"
 
@@ -35,7 +34,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
     def check(self, function: Any) -> VectorRow:
         _, *blocks = collect(function.body, SBlock) or [None]
-        if not blocks or not all(map(_by_element, blocks)):
+        if not blocks or not all(map(_is_elementwise, blocks)):
             raise Leave("it is not element-wise along its rows, or names a rule")
         row = int(blocks[-1].iter_vars[-1].dom.extent)
         if row % WIDEST == 0:
@@ -45,35 +44,36 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
         return VectorRow(blocks[-1], width(row, self.lanes))
 
     def rewrite(self, function: Any, facts: VectorRow) -> Any:
-        return marked(function, [facts.block], LINE, facts.width)
+        return annotate_blocks(function, [facts.block], LINE, facts.width)
 
 
 def width(row: int, lanes: int) -> int:
     """Return the largest divisor of a row, up to WIDEST, of whole or half vectors; else 0."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
-    filled = ([part for part in parts if part % unit == 0] for unit in (lanes, max(2, lanes // 2)))
-    return max(next((fitting for fitting in filled if fitting), [0]))
+    for unit in (lanes, max(2, lanes // 2)):
+        if fitting := [part for part in parts if part % unit == 0]:
+            return max(fitting)
+    return 0
 
 
-def _by_element(block: Any) -> bool:
+def _is_elementwise(block: Any) -> bool:
     """Return whether a block reads along the axis that it writes, or one number per row."""
     kinds = {axis.iter_type for axis in block.iter_vars}
     fixed = all(isinstance(axis.dom.extent, tvm.tirx.IntImm) for axis in block.iter_vars)
     if kinds != {IterVar.DataPar} or not fixed or len(block.writes) != 1 or RULE in block.annotations:
         return False
-    along = block.iter_vars[-1].var
-    return all(_reads_along(load, along) for load in collect(block.body, TensorLoad))
+    last_axis = block.iter_vars[-1].var
+    for load in collect(block.body, TensorLoad):
+        *outer, last = load.indices or [last_axis]
+        is_along_row = isinstance(last, Var) and last.same_as(last_axis)
+        indices = outer if is_along_row else load.indices
+        variables = (var for index in indices for var in collect(index, Var))
+        if any(var.same_as(last_axis) for var in variables):
+            return False
+    return True
 
 
-def _reads_along(load: Any, along: Any) -> bool:
-    *others, last = load.indices or [along]
-    within = isinstance(last, Var) and last.same_as(along)
-    indices = others if within else load.indices
-    variables = (var for index in indices for var in collect(index, Var))
-    return not any(var.same_as(along) for var in variables)
-
-
-def line(schedule: Any, block: Any) -> list[Any]:
+def schedule_line(schedule: Any, block: Any) -> list[Any]:
     """Schedule the function as one loop over parts of rows, without any choices."""
     width = int(schedule.get(block).annotations[WIDTH])
     schedule = inline_all_but(schedule, [block])
@@ -87,4 +87,4 @@ def line(schedule: Any, block: Any) -> list[Any]:
     return [schedule]
 
 
-tvm.register_global_func(f"s_tir.meta_schedule.cpu.{LINE}", line, override=True)
+tvm.register_global_func(f"s_tir.meta_schedule.cpu.{LINE}", schedule_line, override=True)

@@ -4,15 +4,14 @@ from typing import Any
 
 from tvm.s_tir import SBlock, SBlockRealize
 
-from graphc.core.graph_pass import TensorFunctionPass
+from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import collect
-from graphc.core.reporting_pass import Leave
 
 
 class WrapExternCalls(TensorFunctionPass[None]):
     """Adds the root block that TVM's passes expect to functions that only call a library."""
 
-    name, must = "tasks.wrap_extern_calls", True
+    name, is_required = "tasks.wrap_extern_calls", True
 
     def check(self, function: Any) -> None:
         blocks = collect(function.body, SBlock)

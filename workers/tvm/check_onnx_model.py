@@ -125,7 +125,7 @@ def _unreadable(file: Path) -> InvalidModel:
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
-    for inner in (each for node in graph.node for each in unroll_loops.graphs(node)):
+    for inner in (each for node in graph.node for each in unroll_loops.inner_graphs(node)):
         yield from _graphs(inner)
 
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from graphc.export.onnxruntime_answers import relative_error, session
-from graphc.ranges.dispatch_by_shape import PLUS, grows, names_of, shapes_at
+from graphc.export.onnxruntime_answers import make_session, relative_error
+from graphc.ranges.dispatch_by_shape import PLUS, growing_dimensions, names_of, shapes_at
 from mallorn.core.errors import InvalidModel
 from workers.tvm.check_onnx_model import first_line
 from workers.tvm.compare_outputs import Array
@@ -31,7 +31,7 @@ def behaviour(
 
     Every dimension with more than one size is tested; without onnxruntime none is.
     """
-    open_ = grows(ranges)
+    open_ = growing_dimensions(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
         return [], []
@@ -59,7 +59,7 @@ def with_totals(
     dimension.
     """
     unchanged = {name: list(dims) for name, dims in inputs.items()}
-    (open_,) = grows(ranges)
+    (open_,) = growing_dimensions(ranges)
     unranged = {
         dim for dims in inputs.values() for dim in dims for each in names_of(dim) if each not in ranges
     }
@@ -91,7 +91,7 @@ def _runs(run: Run, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str,
 
 def _session(path: str) -> Run:
     try:
-        model = session(path)
+        model = make_session(path)
     except Exception as error:  # onnxruntime has several types of errors
         raise InvalidModel(f"onnxruntime cannot read this model: {first_line(error)}") from None
     return lambda arrays: [np.asarray(result) for result in model.run(None, dict(arrays))]

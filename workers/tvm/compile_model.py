@@ -106,11 +106,11 @@ def _read(
         if dynamic is None:
             label, network = "", load_network(model_path, input_shapes, target)
         else:
-            label = dispatch_by_shape.label(point)
+            label = dispatch_by_shape.point_suffix(point)
             network, _ = load_point(model_path, dynamic, point, target)
         inputs, outputs = network.inputs, network.outputs
         mod, _ = run_steps(network.mod, steps, target)
-        mods[label] = constants.shared(mod)
+        mods[label] = constants.share(mod)
     return mods, inputs, outputs
 
 

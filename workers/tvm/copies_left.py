@@ -12,7 +12,7 @@ from tvm.ir import Call, TensorLoad
 from tvm.s_tir import SBlock
 from tvm.tirx import BufferStore, Cast, For, Select, Var
 
-from graphc.core.graph_rewriting import collect, static
+from graphc.core.graph_rewriting import collect, has_static_shapes
 from mallorn.core.values.graph_report import CopyLeft
 from workers.tvm.loop_nests import place
 from workers.tvm.program_blocks import blocks_of, operator_of
@@ -49,7 +49,7 @@ def _moves(mod: Any) -> Iterator[tuple[str, str, str]]:
 
 def _operator(name: str, function: Any) -> str:
     """Return the operator that a function computes, or its name if that says more."""
-    blocks = blocks_of(tvm.IRModule({"main": function})) if static(function) else []
+    blocks = blocks_of(tvm.IRModule({"main": function})) if has_static_shapes(function) else []
     operator = operator_of(blocks) if blocks else ""
     return _NUMBER.sub("", name.removeprefix("fused_")) if operator in SAYS_LITTLE else operator
 
@@ -82,7 +82,7 @@ def _origin(var: Any, values: Mapping[int, Any]) -> int:
 
 def kind_of_copy(function: Any) -> str:
     """Return transpose, concatenation, pad, slice or copy; empty for computing or lookups."""
-    stores = collect(function, BufferStore) if static(function) else []
+    stores = collect(function, BufferStore) if has_static_shapes(function) else []
     values = [value for store in stores for value in _stored(store.value)]
     loads = [value for value in values if isinstance(value, TensorLoad)]
     extents = _extents(function) if loads else {}

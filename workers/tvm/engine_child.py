@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphc.export.export_checks import is_quantised
-from graphc.export.onnxruntime_answers import answers, session, worst_error
+from graphc.export.onnxruntime_answers import make_session, run_onnxruntime, worst_error
 from mallorn.core.errors import Unavailable
 from workers.device.detect_host import physical_cores
 from workers.interfaces.whole_model_engine import Engine, LoadedEngine
@@ -71,14 +71,14 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEn
     _loaded.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
     own_error = None
     if is_quantised(Path(model_path)):
-        truth = answers(model_path, _arrays(inputs_npz), fused=False)
+        truth = run_onnxruntime(model_path, _arrays(inputs_npz), fused=False)
         own_error = worst_error(_outputs(), truth)
         _loaded["outputs"] = lambda: truth
     return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
 def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
-    loaded = session(model_path, threads)
+    loaded = make_session(model_path, threads)
     binding = loaded.io_binding()
     for name, array in _arrays(inputs_npz).items():
         binding.bind_cpu_input(name, array)

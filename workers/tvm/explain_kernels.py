@@ -12,7 +12,7 @@ from tvm.ir import TensorLoad
 from tvm.ir.instrument import pass_instrument
 from tvm.tirx import For, ForKind, PrimFunc, Var
 
-from graphc.core.graph_rewriting import collect, static
+from graphc.core.graph_rewriting import collect, has_static_shapes
 from graphc.export import compile_network as stock
 from graphc.export.code_generation import compiled
 from mallorn.core.values.dynamic_shapes import Dynamic
@@ -105,7 +105,7 @@ def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
     Roles are weight, input and intermediate. `function` has loops but no blocks; `weights` are
     the indices of its constant arguments.
     """
-    loop = _hottest(function) if static(function) else None
+    loop = _hottest(function) if has_static_shapes(function) else None
     loads = [] if loop is None else collect(loop.body, TensorLoad)
     strided = {hash(load.source) for load in loads if _is_strided(load, loop)}
     arguments = enumerate(map(hash, function.params))

@@ -37,7 +37,11 @@ def extract_range(
     model = read_model(model_path)
     inputs = _inputs(model_path, model, input_shapes, bounds)
     padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
-    closed = {name: each for name, each in bounds.items() if name not in dispatch_by_shape.grows(bounds)}
+    closed = {
+        name: each
+        for name, each in bounds.items()
+        if name not in dispatch_by_shape.growing_dimensions(bounds)
+    }
     points = _points(closed, [name for name in closed if name not in padded], divided)
     dynamic = Dynamic(
         ranges={name: list(each) for name, each in bounds.items()},
@@ -58,7 +62,7 @@ def extract_range(
         return extract_range(model_path, target, recipe, input_shapes, bounds)
     _refuse_unknown_lengths(extractions[-1].graph, ends)
     named = [
-        [replace(task, name=task.name + dispatch_by_shape.label(point)) for task in each.tasks]
+        [replace(task, name=task.name + dispatch_by_shape.point_suffix(point)) for task in each.tasks]
         for point, each in zip(points, extractions, strict=True)
     ]
     tasks = merge(
@@ -79,7 +83,7 @@ def _inputs(
 ) -> dict[str, list[int | str]]:
     """Return the inputs' dimensions. Raises InvalidModel unless bounds match the free ones."""
     inputs = dispatch_by_shape.named_dims(model, input_shapes)
-    open_ = dispatch_by_shape.grows(bounds)
+    open_ = dispatch_by_shape.growing_dimensions(bounds)
     if len(open_) > 1:
         raise InvalidModel(
             f"two ranges begin with 0, and one dimension may grow: {', '.join(open_)}",
@@ -127,7 +131,7 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
 def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
     sizes = [each.sizes for each in ends]
     for spec, shapes in zip(graph.outputs, zip(*(each.outputs for each in ends), strict=True), strict=True):
-        if None in dispatch_by_shape.follows(shapes, sizes):
+        if None in dispatch_by_shape.express_by_dimensions(shapes, sizes):
             raise InvalidModel(
                 f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
                 hint="export the model with outputs whose axes are those of the inputs",

@@ -141,12 +141,12 @@ def load_point(
     The returned model's own shapes have the growing dimension at its largest size.
     """
     networks, ends = [], []
-    for sizes in dispatch_by_shape.samples(dynamic.ranges, point):
+    for sizes in dispatch_by_shape.sample_sizes(dynamic.ranges, point):
         network = load_network(model_path, dynamic.shapes(sizes), target)
         ends.append(Ends(sizes, dynamic.shapes(sizes), [spec.shape for spec in network.outputs]))
         networks.append(network)
     try:
-        mod = generalize_two_lengths.grown(*(network.mod for network in networks), *dynamic.grows)
+        mod = generalize_two_lengths.generalize(*(network.mod for network in networks), *dynamic.grows)
     except ValueError as error:
         name = dynamic.grows[0]
         raise InvalidModel(

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import OWN_PASSES
 from graphc.core.pass_runner import run
-from graphc.core.reporting_pass import Report
 from graphc.phases import BEFORE_SCHEDULES, Phase, pass_table
 from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes

@@ -8,9 +8,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.graph_pass import NOT_THE_PASS, Unsupported
+from graphc.core.pass_registry import OWN_PASSES, resolve_pass
 from graphc.core.pass_runner import run
-from graphc.core.reporting_pass import NOT_THE_PASS, Unsupported
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target
 from mallorn.core.values.graph_report import GraphStep, RecipeStep, StoredRecipe
@@ -81,7 +81,7 @@ def run_or_leave_out(
     except PassFailed as error:
         failed = error
     if failed.name in OWN_PASSES:
-        names = [failed.name, *getattr(defined(failed.name), "needed_by", ())]
+        names = [failed.name, *getattr(resolve_pass(failed.name), "needed_by", ())]
         recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
         return run_or_leave_out(mod, recipe, target)
 

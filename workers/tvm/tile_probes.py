@@ -40,6 +40,6 @@ ATTRS
     kinds = by.numbers.sums, "int32", "int32"
     tensors = (Tensor("TENSOR", kind, shape) for kind, shape in zip(kinds, shapes, strict=True))
     args = Arguments(tuple(tensors), ranges=dict.fromkeys("12", (_ONES[dtype], _ONES[dtype] + 1)))
-    work = 2.0 * cores * TURNS * FACTORS * ROWS * FACTORS * COLUMNS * row * by.numbers.each
+    work = 2.0 * cores * TURNS * FACTORS * ROWS * FACTORS * COLUMNS * row * by.numbers.terms
     name = f"{dtype}_tiles"
     return Probe(Finds.PEAK, name, f"{name}.so", args, cores, dtype, work=work), text

@@ -9,7 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, Protocol, Self
 
-from graphc.export.export_checks import LARGEST_ERROR_BF16, error_of_steps
+from graphc.export.export_checks import LARGEST_ERROR_BF16, largest_allowed_error
 from mallorn.core.targets import Target
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe
@@ -194,7 +194,7 @@ class WholeModel:
 
     def largest_error(self, own_error: float | None = None) -> float:
         """Return the accepted relative error; `own_error` is onnxruntime's, for a quantised file."""
-        return max(LARGEST_ERROR[precision_of(self.recipe)], error_of_steps(self.path, own_error))
+        return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
 
     def machine(self) -> Machine:
         """Return this host's peak compute and bandwidth for the target. Raises Unavailable, ChildError."""

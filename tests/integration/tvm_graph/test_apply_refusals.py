@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from graphc.export import apply_command, target_machine
+from graphc.export import apply_command, compile_network
 from mallorn.core.values.manifest import RECORDS
 from tests.integration.tvm_graph.test_apply_script import start
 
@@ -129,7 +129,7 @@ def test_a_processor_that_lacks_an_instruction_may_compile_and_does_not_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tuned / "cpuinfo").write_text("flags\t\t: fpu sse sse2 sse4_2\n")
-    monkeypatch.setattr(target_machine, "PROCESSORS", tuned / "cpuinfo")
+    monkeypatch.setattr(compile_network, "PROCESSORS", tuned / "cpuinfo")
     change(tuned, target={"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
     assert "skylake-avx512; this processor lacks avx, avx2, fma" in refusal(mlp.path)
     library = tuned / "model.so"

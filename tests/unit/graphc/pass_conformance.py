@@ -7,10 +7,9 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.core.graph_pass import Pass
-from graphc.core.pass_registry import OWN_PASSES, defined, followers
+from graphc.core.graph_pass import Pass, Report
+from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 from graphc.core.pass_runner import run as run_steps
-from graphc.core.reporting_pass import Report
 from tests.unit.graphc.networks import HASWELL, difference, random_of, run
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
 from workers.tvm.graph_recipes import BF16, DIRECT, TUNED, Recipe, step_json
@@ -46,29 +45,29 @@ class PassConformance:
     def make(self) -> Pass[Any]:
         return self.PASS(self.LANES)
 
-    def applied(self, mod: Any) -> tuple[Any, Report]:
+    def apply(self, mod: Any) -> tuple[Any, Report]:
         with tvm.target.Target(self.TARGET):
-            return self.make().applied(mod)
+            return self.make().apply(mod)
 
     def test_it_rewrites_the_smallest_graph(self) -> None:
-        after, report = self.applied(self.fires())
+        after, report = self.apply(self.fires())
         assert graph_text(self.fires()) == self.BEFORE.strip()
         assert graph_text(after) == self.AFTER.strip()
         assert (report.fired, report.skipped) == (1, "")
 
     def test_it_keeps_the_numbers(self) -> None:
-        after, _ = self.applied(self.fires())
+        after, _ = self.apply(self.fires())
         self.keeps_numbers(after)
 
     def test_a_second_time_changes_nothing(self) -> None:
-        once, _ = self.applied(self.fires())
-        twice, report = self.applied(once)
+        once, _ = self.apply(self.fires())
+        twice, report = self.apply(once)
         assert report.fired == 0
         assert graph_text(twice) == graph_text(once)
 
     def test_it_says_why_it_leaves_others(self) -> None:
         for reason, mod in self.leaves().items():
-            after, report = self.applied(mod)
+            after, report = self.apply(mod)
             assert (report.fired, report.left[reason]) == (0, 1), report
             assert graph_text(after) == graph_text(mod)
 
@@ -80,7 +79,7 @@ class PassConformance:
     def test_it_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
         _, reports = self._recipe(self.fires(), without=[self.PASS.name])
         fired = sum(report.fired for report in reports if report.name == self.PASS.name)
-        assert bool(fired) == self.PASS.must
+        assert bool(fired) == self.PASS.is_required
 
     def test_a_network_goes_without_it_where_a_method_raises(self, monkeypatch: pytest.MonkeyPatch) -> None:
         planted = self.PASS, self.RECIPE, self.of_a_model(), self.TARGET, monkeypatch
@@ -88,7 +87,9 @@ class PassConformance:
             self.keeps_numbers(after)
 
     def test_recipes_list_it(self) -> None:
-        (stored,) = (name for name in OWN_PASSES if self.PASS in (defined(name), *followers(name)))
+        (stored,) = (
+            name for name in OWN_PASSES if self.PASS in (resolve_pass(name), *following_passes(name))
+        )
         assert any(step.name == stored for recipe in (TUNED, DIRECT, BF16) for step in recipe.before)
 
     def _recipe(self, mod: Any, without: Any = ()) -> tuple[Any, list[Report]]:

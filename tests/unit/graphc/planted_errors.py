@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import tvm
 
-from graphc.core.pass_registry import OWN_PASSES, defined, followers
-from graphc.core.reporting_pass import ReportingPass
+from graphc.core.graph_pass import ReportingPass
+from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 from workers.tvm.graph_recipes import Recipe, left_out, stored_recipe
 from workers.tvm.run_recipe_passes import run_or_leave_out
 
@@ -27,11 +27,11 @@ def modules_where_a_method_raises(
         raise RuntimeError(PLANTED)
 
     methods = {name for name, value in vars(raising).items() if isfunction(value)}
-    for method in sorted({*methods, "applied"}):
+    for method in sorted({*methods, "apply"}):
         with monkeypatch.context() as patch:
             patch.setattr(raising, method, fail)
             used, after, steps = run_or_leave_out(mod, stored_recipe(recipe), tvm.target.Target(target))
         said = {step.name: step.error for step in steps if step.error} | left_out(used)
-        (stored,) = (name for name in OWN_PASSES if raising in (defined(name), *followers(name)))
+        (stored,) = (name for name in OWN_PASSES if raising in (resolve_pass(name), *following_passes(name)))
         assert PLANTED in said[stored], f"{method}: {said}"
         yield after

@@ -9,7 +9,7 @@ import tvm
 from tvm import relax
 
 from graphc.core.graph_pass import TensorFunctionPass
-from graphc.core.pass_registry import OWN_PASSES, defined
+from graphc.core.pass_registry import OWN_PASSES, resolve_pass
 from graphc.core.pass_runner import run as run_steps
 from tests.unit.graphc.networks import HASWELL, random
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
@@ -36,14 +36,14 @@ class TensorFunctionConformance:
 
     def lowered(self, network: Any) -> Any:
         """Its tensor functions, as the pass gets them in a recipe."""
-        (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)
+        (stored,) = (name for name in OWN_PASSES if resolve_pass(name) is self.PASS)
         names = [step.name for step in TUNED.before]
         steps = [step_json(step) for step in TUNED.before[: names.index(stored)]]
         return run_steps(network, steps, TARGET)[0]
 
     def test_it_rewrites_one_function(self) -> None:
         before = self.lowered(self.fires())
-        after, report = self.PASS(self.LANES).applied(before)
+        after, report = self.PASS(self.LANES).apply(before)
         assert (report.fired, report.skipped) == (1, "")
         assert (before.script().count(self.WRITES), after.script().count(self.WRITES)) == self.COUNTS
 
@@ -54,19 +54,19 @@ class TensorFunctionConformance:
 
     def test_a_second_time_changes_nothing(self) -> None:
         once = self.PASS(self.LANES)(self.lowered(self.fires()))
-        twice, report = self.PASS(self.LANES).applied(once)
+        twice, report = self.PASS(self.LANES).apply(once)
         assert report.fired == 0
         tvm.ir.assert_structural_equal(twice, once)
 
     def test_it_says_why_it_leaves_others(self) -> None:
         for reason, network in self.leaves().items():
             before = self.lowered(network)
-            after, report = self.PASS(self.LANES).applied(before)
+            after, report = self.PASS(self.LANES).apply(before)
             assert (report.fired, report.left[reason] > 0) == (0, True), report
             tvm.ir.assert_structural_equal(after, before)
 
     def test_it_fires_in_a_whole_recipe_and_is_switched_off_by_name_unless_a_module_needs_it(self) -> None:
-        for without, fires in (([], True), ([self.PASS.name], self.PASS.must)):
+        for without, fires in (([], True), ([self.PASS.name], self.PASS.is_required)):
             steps = [step_json(step) for step in TUNED.before]
             _, reports = run_steps(self.fires(), steps, TARGET, without)
             assert any(report.fired for report in reports if report.name == self.PASS.name) == fires
@@ -78,7 +78,7 @@ class TensorFunctionConformance:
             np.testing.assert_allclose(_numbers(after), expected, rtol=1e-5)
 
     def test_recipes_list_it(self) -> None:
-        (stored,) = (name for name in OWN_PASSES if defined(name) is self.PASS)
+        (stored,) = (name for name in OWN_PASSES if resolve_pass(name) is self.PASS)
         for recipe in (TUNED, DIRECT, BF16):
             assert any(step.name == stored for step in recipe.before)
 

@@ -13,7 +13,7 @@ from tvm.script import from_source
 from graphc.core import graph_rewriting
 from graphc.fold.share_equal_constants import Constants
 from graphc.ranges import agree_on_weight_layouts
-from graphc.ranges.agree_on_weight_layouts import Digit, agreed, fits, joined
+from graphc.ranges.agree_on_weight_layouts import Digit, agree_on_layouts, keeps_runs_contiguous, merge_digits
 from tests.unit.graphc.networks import UNOPTIMIZED
 
 ROWS, COLUMNS = 8, 48
@@ -78,7 +78,7 @@ def layouts(mods: list[Any]) -> list[agree_on_weight_layouts.Layout]:
 
 def shared(*mods: Any) -> list[Any]:
     constants = Constants()
-    return [constants.shared(mod) for mod in mods]
+    return [constants.share(mod) for mod in mods]
 
 
 @pytest.fixture
@@ -88,25 +88,34 @@ def weights() -> Any:
 
 def test_what_is_but_another_shape_is_the_same_layout() -> None:
     assert (
-        joined(packed(2, 16))
-        == joined(packed(8, 16))
-        == joined((Digit(1, 16, 48), Digit(0, 1, 8), Digit(1, 1, 16)))
+        merge_digits(packed(2, 16))
+        == merge_digits(packed(8, 16))
+        == merge_digits((Digit(1, 16, 48), Digit(0, 1, 8), Digit(1, 1, 16)))
     )
-    assert joined(packed(2, 16)) != joined(packed(2, 8))
-    assert joined((Digit(0, 1, 1), Digit(0, 1, 8), Digit(1, 1, 48))) == (Digit(0, 1, 8), Digit(1, 1, 48))
+    assert merge_digits(packed(2, 16)) != merge_digits(packed(2, 8))
+    assert merge_digits((Digit(0, 1, 1), Digit(0, 1, 8), Digit(1, 1, 48))) == (
+        Digit(0, 1, 8),
+        Digit(1, 1, 48),
+    )
 
 
 def test_a_narrow_reader_fits_a_wide_layout_and_never_the_other_way() -> None:
-    narrow, wide = joined(packed(2, 8)), joined(packed(4, 24))
-    assert fits(narrow, wide)
-    assert not fits(wide, narrow)
-    assert not fits(joined(packed(2, 16)), wide)  # a vector would cross the border of two blocks
+    narrow, wide = merge_digits(packed(2, 8)), merge_digits(packed(4, 24))
+    assert keeps_runs_contiguous(narrow, wide)
+    assert not keeps_runs_contiguous(wide, narrow)
+    assert not keeps_runs_contiguous(
+        merge_digits(packed(2, 16)), wide
+    )  # a vector would cross the border of two blocks
 
 
 def test_functions_of_equal_weights_agree_and_compute_the_same(weights: Any) -> None:
     before = shared(module(weights, 2, 8), module(weights.copy(), 4, 24), module(weights, 8, 16))
-    after = agreed(before)
-    assert layouts(after) == [joined(packed(2, 24)), joined(packed(2, 24)), joined(packed(2, 16))]
+    after = agree_on_layouts(before)
+    assert layouts(after) == [
+        merge_digits(packed(2, 24)),
+        merge_digits(packed(2, 24)),
+        merge_digits(packed(2, 16)),
+    ]
     x = np.random.default_rng(1).standard_normal(ROWS).astype("float32")
     for old, new in zip(before, after, strict=True):
         np.testing.assert_array_equal(computed(new, x, weights), computed(old, x, weights))
@@ -114,13 +123,13 @@ def test_functions_of_equal_weights_agree_and_compute_the_same(weights: Any) -> 
 
 def test_functions_of_other_weights_keep_their_layouts(weights: Any) -> None:
     mods = shared(module(weights, 2, 8), module(weights + 1, 4, 24))
-    assert layouts(agreed(mods)) == [packed(2, 8), packed(4, 24)]
+    assert layouts(agree_on_layouts(mods)) == [packed(2, 8), packed(4, 24)]
 
 
 def test_a_layout_that_is_no_rearrangement_of_digits_is_left_alone(weights: Any) -> None:
     odd = laid_out(weights, "(k * 48 + j) // 96, (k * 48 + j) % 96", "4, 96")
     first, second = shared(odd, module(weights, 4, 24))
-    assert layouts(agreed([first, second])) == [packed(4, 24)]
+    assert layouts(agree_on_layouts([first, second])) == [packed(4, 24)]
 
 
 def test_what_is_read_with_strides_of_its_own_is_left_alone(weights: Any) -> None:
@@ -131,12 +140,12 @@ def test_what_is_read_with_strides_of_its_own_is_left_alone(weights: Any) -> Non
         seen="row = T.match_buffer(relaid[j // 8, k // 2, k % 2, 0:8], (8,), offset_factor=1)",
         read="row[j % 8]",
     )
-    assert layouts(agreed(shared(strided, module(weights, 4, 24)))) == [packed(4, 24)]
+    assert layouts(agree_on_layouts(shared(strided, module(weights, 4, 24)))) == [packed(4, 24)]
 
 
 @given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 3, 8, 16, 24, 48]))
 def test_the_digits_of_an_index_are_those_of_any_other_layout(split: int, other: int, width: int) -> None:
-    digits, wanted = packed(split, width), joined(packed(other, 8))
+    digits, wanted = packed(split, width), merge_digits(packed(other, 8))
     for row in range(ROWS):
         for column in range(COLUMNS):
             at = [(row, column)[d.axis] % d.high // d.low for d in digits]
@@ -154,6 +163,6 @@ def test_equal_constants_are_one_and_others_are_not(weights: Any) -> None:
 def test_constants_of_the_same_bits_and_another_type_or_shape_are_not_one() -> None:
     known = Constants()
     first = relax.const(np.zeros((2, 3), "float32"))
-    assert known.one(relax.const(np.zeros((2, 3), "int32"))) is not known.one(first)
-    assert known.one(relax.const(np.zeros((3, 2), "float32"))) is not known.one(first)
-    assert known.one(relax.const(np.zeros((2, 3), "float32"))) is first
+    assert known.first_equal(relax.const(np.zeros((2, 3), "int32"))) is not known.first_equal(first)
+    assert known.first_equal(relax.const(np.zeros((3, 2), "float32"))) is not known.first_equal(first)
+    assert known.first_equal(relax.const(np.zeros((2, 3), "float32"))) is first

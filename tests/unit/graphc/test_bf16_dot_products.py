@@ -191,7 +191,7 @@ def test_depthwise_convolutions_are_rounded_once() -> None:
     mod = networks.convolution((1, 4, 4, 8), (3, 3, 1, 8), groups=8)
     with tvm.target.Target(ABLE):
         once = Bf16DotProducts()(mod)
-        twice, report = Bf16DotProducts().applied(once)
+        twice, report = Bf16DotProducts().apply(once)
     assert report.left == {"its factors are rounded": 1}
     tvm.ir.assert_structural_equal(twice, once)
 

@@ -36,9 +36,9 @@ def program(case: Case, target: str) -> tuple[Any, Any]:
     rows, outputs, bits, zero = case
     with as_tvm_target(target):
         product = block_quantized_matmul_function.BlockQuantizedMatmul(
-            llvm_byte_dot_products.instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
+            llvm_byte_dot_products.best_instruction(), rows, outputs, BLOCKS, BLOCK, bits, zero
         )
-    function = block_quantized_matmul_function.function(product).with_attr("global_symbol", "main")
+    function = block_quantized_matmul_function.build_function(product).with_attr("global_symbol", "main")
     return product, canonical(tvm.IRModule({"main": function}))
 
 
@@ -50,11 +50,11 @@ def given(product: Any) -> tuple[list[Any], Any]:
     zeros = rng.integers(0, 1 << product.bits, scales.shape).astype("uint8")
     x = rng.standard_normal((*product.rows, BLOCKS * BLOCK)).astype("float32")
     packed = [
-        block_quantized_matmul_function.packed(product, numbers),
-        block_quantized_matmul_function.beside(product, scales),
+        block_quantized_matmul_function.pack_weights(product, numbers),
+        block_quantized_matmul_function.pack_by_block(product, scales),
     ]
     if product.zero is None:
-        packed.append(block_quantized_matmul_function.beside(product, zeros))
+        packed.append(block_quantized_matmul_function.pack_by_block(product, zeros))
     else:
         zeros[:] = product.zero
     real = (numbers - zeros[:, None].astype("float64")) * scales[:, None]
@@ -81,7 +81,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: Case, targe
         pytest.skip("this processor lacks the instruction")
     product, mod = program(case, target)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, target)
-    first, *_ = ranked([sketch], nests(tir), assumed(2, product.by.lanes), 4)
+    first, *_ = ranked([sketch], nests(tir), assumed(2, product.instruction.lanes), 4)
     schedule = rebuild(tir, target, sketch.trace, first.decisions)
     assert schedule is not None
     assert answer(schedule.mod, target, product) < 2e-4
@@ -94,7 +94,7 @@ def test_the_first_guess_is_right_and_replayed_by_stock_traces(case: Case, targe
 def test_columns_are_shared_by_the_cores(case: Case) -> None:
     product, mod = program(case, WIDE)
     tir, sketch = tvm.ir.save_json(mod), sketch_of(mod, WIDE)
-    first, *_ = ranked([sketch], nests(tir), assumed(2, product.by.lanes), 4)
+    first, *_ = ranked([sketch], nests(tir), assumed(2, product.instruction.lanes), 4)
     schedule = rebuild(tir, WIDE, sketch.trace, first.decisions)
     assert schedule is not None
     assert "T.parallel" in schedule.mod.script()
@@ -108,15 +108,15 @@ def test_the_largest_numbers_do_not_overflow(bits: int, target: str) -> None:
         pytest.skip("this processor lacks the instruction")
     with as_tvm_target(target):
         product = block_quantized_matmul_function.BlockQuantizedMatmul(
-            llvm_byte_dot_products.instruction(), (2,), 16, 1, 256, bits, 0
+            llvm_byte_dot_products.best_instruction(), (2,), 16, 1, 256, bits, 0
         )
     numbers = np.full((1, 256, 16), (1 << bits) - 1, "uint8")
     args = [
         np.stack([np.ones(256), -np.ones(256)]).astype("float32"),
-        block_quantized_matmul_function.packed(product, numbers),
+        block_quantized_matmul_function.pack_weights(product, numbers),
     ]
-    args.append(block_quantized_matmul_function.beside(product, np.ones((1, 16), "float32")))
-    function = block_quantized_matmul_function.function(product).with_attr("global_symbol", "main")
+    args.append(block_quantized_matmul_function.pack_by_block(product, np.ones((1, 16), "float32")))
+    function = block_quantized_matmul_function.build_function(product).with_attr("global_symbol", "main")
     out = tvm.runtime.tensor(np.zeros((2, 16), "float32"))
     built = tvm.tirx.build(tvm.IRModule({"main": function}), as_tvm_target(target))
     built["main"](*map(tvm.runtime.tensor, args), out)

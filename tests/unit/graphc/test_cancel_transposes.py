@@ -68,7 +68,7 @@ MOVES_NOTHING = {
 
 @pytest.mark.parametrize(("source", "steps"), MOVES_NOTHING.values(), ids=MOVES_NOTHING)
 def test_what_moves_nothing_is_a_reshape(source: tuple[int, ...], steps: Steps) -> None:
-    after, report = CancelTransposes().applied(chained(steps, source))
+    after, report = CancelTransposes().apply(chained(steps, source))
     x = random(*source)
     assert (report.fired, "permute_dims" in graph_text(after)) == (1, False)
     assert np.array_equal(run(after, x), numbers(steps, x))
@@ -86,7 +86,7 @@ LEFT = {
 
 @pytest.mark.parametrize(("source", "steps"), LEFT.values(), ids=LEFT)
 def test_what_moves_numbers_or_is_alone_is_left(source: tuple[int, ...], steps: Steps) -> None:
-    assert CancelTransposes().applied(chained(steps, source))[1].fired == 0
+    assert CancelTransposes().apply(chained(steps, source))[1].fired == 0
 
 
 def test_what_others_read_in_between_stays() -> None:
@@ -96,6 +96,6 @@ def test_what_others_read_in_between_stays() -> None:
         return relax.op.matmul(back, turned)
 
     mod, x = network(body, TOKENS), random(*TOKENS)
-    after, report = CancelTransposes().applied(mod)
+    after, report = CancelTransposes().apply(mod)
     assert (report.fired, graph_text(after).count("permute_dims")) == (1, 1)
     assert np.array_equal(run(after, x), run(mod, x))

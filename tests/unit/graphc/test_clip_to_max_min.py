@@ -45,7 +45,7 @@ def test_both_bounds_of_a_clip_become_operators(build_model: Callable[..., Model
     model = build_model([helper.make_node("Clip", ["x", "low", "high"], ["y"])])
     bounds = {"low": -0.5, "high": 0.25}
     model.graph.initializer.extend(numpy_helper.from_array(np.float32(at), to) for to, at in bounds.items())
-    after, report = ClipToMaxMin().applied(from_onnx(model))
+    after, report = ClipToMaxMin().apply(from_onnx(model))
     assert (report.fired, "call_tir" in after["main"].script()) == (2, False)
     x = random(4, 8)
     assert np.array_equal(run(after, x), np.clip(x, -0.5, 0.25))

@@ -137,16 +137,16 @@ gv[4, 4] = dequantize(lv[4, 4], constant[], constant[])
 
     def test_what_reads_nothing_decoded_does_not_count(self) -> None:
         mod = network(lambda emit, x: relax.op.nn.relu(emit(relax.op.reshape(x, (4, 4)))), (2, 8))
-        assert self.applied(mod)[1].matched == 0
+        assert self.apply(mod)[1].matched == 0
 
     def test_sizes_that_the_data_will_tell_are_no_hindrance(self) -> None:
         rows = tvm.tirx.Var("n", "int64")
         mod = network(
             lambda emit, x: relax.op.nn.relu(emit(dequantized(x, 0.5, 3))), (rows, 8), dtype="uint8"
         )
-        assert self.applied(mod)[1].fired == 1
+        assert self.apply(mod)[1].fired == 1
 
     def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
         with as_tvm_target(WITHOUT):
-            _, report = self.make().applied(self.fires())
+            _, report = self.make().apply(self.fires())
         assert report.left == {"the target has no instruction for products of bytes": 1}

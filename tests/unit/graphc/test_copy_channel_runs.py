@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tvm import relax
 
-from graphc.layout.copy_channel_runs import CopyChannelRuns
+from graphc.layout.join_rows import CopyChannelRuns
 from tests.unit.graphc.networks import NHWC, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance
 
@@ -72,7 +72,7 @@ def test_parts_of_rows_or_with_steps_are_copied_as_they_are() -> None:
         return relax.op.concat([emit(sliced(x, 8, 16)), even], 3)
 
     mod, (x, z) = of_two(body), (random(*IMAGE), random(*IMAGE) + 1)
-    after, report = CopyChannelRuns().applied(mod)
+    after, report = CopyChannelRuns().apply(mod)
     assert report.fired == 1
     assert np.array_equal(run(after, x, z), np.concatenate([x[..., 8:16], z[..., ::2]], 3))
 
@@ -81,4 +81,4 @@ def test_vectors_are_left() -> None:
     mod = network(
         lambda emit, x: relax.op.concat([emit(relax.op.strided_slice(x, [0], [1], [3])), x], 0), (8,)
     )
-    assert CopyChannelRuns().applied(mod)[1].fired == 0
+    assert CopyChannelRuns().apply(mod)[1].fired == 0

@@ -56,6 +56,6 @@ gv[2, 16, 3, 5] = divide(lv3[2, 16, 3, 5], lv4[2, 16, 1, 1])
 
 def test_norms_of_groups_and_of_what_these_norm_are_found() -> None:
     mod, x = network(lambda emit, x: spelled(emit, emit(grouped(emit, x))), IMAGE), random(*IMAGE)
-    after, report = FindGroupNorms(8).applied(mod)
+    after, report = FindGroupNorms(8).apply(mod)
     assert (report.fired, "variance" in after["main"].script()) == (2, False)
     assert difference(run(after, x), run(mod, x)) <= 1e-5

@@ -83,7 +83,7 @@ def test_units_copy_only_what_their_convolutions_read() -> None:
         return pointwise(unit(emit, unit(emit, shuffled(emit, x))))
 
     mod = network(body, IMAGE)
-    after, report = FoldChannelShuffles().applied(mod)
+    after, report = FoldChannelShuffles().apply(mod)
     text, x = graph_text(after), random(*IMAGE)
     assert (report.fired, text.count("permute_dims"), text.count("split"), text.count("take")) == (3, 0, 0, 0)
     assert difference(run(after, x), run(mod, x)) < 1e-5
@@ -105,7 +105,7 @@ def test_what_keeps_channels_apart_leaves_the_order_to_its_reader(
     between: Callable[[Emit, Any], Any],
 ) -> None:
     mod = of_image(lambda emit, x: pointwise(emit(between(emit, shuffled(emit, x, 4)))))
-    after, report = FoldChannelShuffles().applied(mod)
+    after, report = FoldChannelShuffles().apply(mod)
     assert (report.fired, "permute_dims" in graph_text(after), "take" in graph_text(after)) == (
         2,
         False,
@@ -123,7 +123,7 @@ def test_what_others_read_keeps_its_order() -> None:
 
 def test_what_is_read_twice_is_left() -> None:
     mod = of_image(lambda emit, x: pointwise(joined(emit, shuffled(emit, x), x)))
-    assert FoldChannelShuffles().applied(mod)[1].fired == 0
+    assert FoldChannelShuffles().apply(mod)[1].fired == 0
 
 
 @pytest.mark.parametrize("axes", [[0, 2, 1, 4, 3], [0, 3, 2, 1, 4], [0, 1, 3, 2, 4]], ids=str)
@@ -133,7 +133,7 @@ def test_transposes_of_more_than_channels_are_no_shuffles(axes: list[int]) -> No
         turned = emit(relax.op.permute_dims(grouped, axes))
         return pointwise(emit(relax.op.reshape(turned, IMAGE)))
 
-    assert FoldChannelShuffles().applied(of_image(body))[1].fired == 0
+    assert FoldChannelShuffles().apply(of_image(body))[1].fired == 0
 
 
 @pytest.mark.parametrize("groups", [2, 4, 8])

@@ -7,8 +7,8 @@ import pytest
 import tvm
 from tvm import relax, te
 
-from graphc.core.reporting_pass import Leave
-from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, copied
+from graphc.core.graph_pass import Leave
+from graphc.fold.fold_constant_copies import MOST_NUMBERS, FoldConstantCopies, run_copies
 from tests.unit.graphc.networks import run
 
 W = np.arange(6 * 8, dtype="float32").reshape(6, 8)
@@ -46,7 +46,7 @@ def calls(mod: Any) -> list[str]:
 
 def test_what_a_schedule_lays_out_anew_is_computed_at_once() -> None:
     mod = calling(tiled, W)
-    after, report = FoldConstantCopies(8).applied(mod)
+    after, report = FoldConstantCopies(8).apply(mod)
     assert (report.fired, calls(after)) == (1, [])
     x = np.ones((6, 8), "float32")
     assert np.array_equal(run(after, x), run(mod, x))
@@ -60,7 +60,7 @@ def test_a_call_for_which_a_method_raises_stays_and_is_reported(
         raise KeyError(method)
 
     monkeypatch.setattr(FoldConstantCopies, method, fail)
-    after, report = FoldConstantCopies(8).applied(calling(tiled, W))
+    after, report = FoldConstantCopies(8).apply(calling(tiled, W))
     assert (report.fired, report.errors.total(), len(calls(after))) == (0, 1, 1)
     assert list(report.errors) == [f"KeyError: '{method}'"]
 
@@ -71,7 +71,7 @@ def test_a_lack_of_memory_is_no_fault_of_the_pass(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(FoldConstantCopies, "check", fail)
     with pytest.raises(MemoryError):
-        FoldConstantCopies(8).applied(calling(tiled, W))
+        FoldConstantCopies(8).apply(calling(tiled, W))
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])
@@ -81,7 +81,7 @@ def test_what_is_laid_out_anew_keeps_its_type(dtype: str) -> None:
         with builder.dataflow():
             laid = builder.emit_output(builder.call_te(tiled, relax.const(W, dtype)))
         builder.emit_func_output(laid)
-    after, report = FoldConstantCopies(8).applied(builder.get())
+    after, report = FoldConstantCopies(8).apply(builder.get())
     assert (report.fired, after["main"].ret_ty.dtype) == (1, dtype)
 
 
@@ -90,7 +90,7 @@ def test_two_results_stay_two() -> None:
         return [tiled(w), te.compute((8, 6), lambda i, j: w[j, i], name="turned")]
 
     mod = calling(both, W, outputs=2)
-    after, report = FoldConstantCopies(8).applied(mod)
+    after, report = FoldConstantCopies(8).apply(mod)
     assert report.fired == 1
     x = np.ones((6, 8), "float32")
     assert np.array_equal(run(after, x), run(mod, x))
@@ -110,7 +110,7 @@ def test_two_results_stay_two() -> None:
 )
 def test_other_functions_are_left_with_a_reason(compute: Any, constants: Any, reason: str) -> None:
     mod = calling(compute, *constants)
-    after, report = FoldConstantCopies(8).applied(mod)
+    after, report = FoldConstantCopies(8).apply(mod)
     assert (report.fired, dict(report.left)) == (0, {reason: 1})
     assert calls(after) == calls(mod)
 
@@ -122,7 +122,7 @@ def test_a_function_of_what_an_input_holds_is_left() -> None:
         with builder.dataflow():
             out = builder.emit_output(builder.call_te(tiled, x))
         builder.emit_func_output(out)
-    _, report = FoldConstantCopies(8).applied(builder.get())
+    _, report = FoldConstantCopies(8).apply(builder.get())
     assert dict(report.left) == {"an argument is computed": 1}
 
 
@@ -132,4 +132,4 @@ def test_what_is_left_out_of_a_padded_layout_is_zero() -> None:
         (8, 8), lambda i, j: tvm.tirx.if_then_else(i < 6, padded[tvm.te.min(i, 5), j], 0.0), name="padded"
     )
     with pytest.raises(Leave):
-        copied(te.create_prim_func([padded, out]), [W])
+        run_copies(te.create_prim_func([padded, out]), [W])

@@ -8,9 +8,9 @@ import pytest
 import tvm
 from tvm import relax
 
+from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import make_passes
 from graphc.core.pass_runner import run as run_steps
-from graphc.core.reporting_pass import Report
 from graphc.fold.fold_constant_operators import FoldRemainingConstants
 from tests.unit.graphc.networks import HASWELL, network, random, run, weights
 from tests.unit.graphc.planted_errors import modules_where_a_method_raises
@@ -36,7 +36,7 @@ def calls(mod: Any) -> list[str]:
 
 
 def applied(mod: Any) -> tuple[Any, Report]:
-    return FoldRemainingConstants().applied(mod)
+    return FoldRemainingConstants().apply(mod)
 
 
 @pytest.mark.parametrize("made", LEFT.values(), ids=LEFT)

@@ -43,7 +43,7 @@ def over_heads(emit: Any, query: Any, keys: Any, values: Any) -> Any:
 @pytest.mark.parametrize("length", [1, 5, 70])
 def test_the_numbers_are_those_of_its_operators(length: int) -> None:
     mod, size = network(attention)
-    after, report = FuseCachedAttention(size, SAMPLE).applied(mod)
+    after, report = FuseCachedAttention(size, SAMPLE).apply(mod)
     assert (report.fired, report.left["it weighs nothing by a softmax"]) == (1, 1)  # the product of scores
     arrays = random(1, HEADS, 1, NUMBERS), *(random(1, HEADS, length, NUMBERS) for _ in range(2))
     given = [*map(tvm.runtime.tensor, arrays)]
@@ -56,13 +56,13 @@ def test_the_numbers_are_those_of_its_operators(length: int) -> None:
 
 def test_a_softmax_over_heads_stays() -> None:
     mod, size = network(over_heads)
-    _, report = FuseCachedAttention(size, SAMPLE).applied(mod)
+    _, report = FuseCachedAttention(size, SAMPLE).apply(mod)
     assert (report.fired, report.left["its softmax is not over the last axis"]) == (0, 1)
 
 
 def test_a_second_time_changes_nothing() -> None:
     mod, size = network(attention)
     once = FuseCachedAttention(size, SAMPLE)(mod)
-    twice, report = FuseCachedAttention(size, SAMPLE).applied(once)
+    twice, report = FuseCachedAttention(size, SAMPLE).apply(once)
     assert report.fired == 0
     tvm.ir.assert_structural_equal(twice, once)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from graphc.quant.fuse_dequantize import FuseDequantize
+from graphc.quant.fuse_linear_sums import FuseDequantize
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import run
 from tests.unit.graphc.pass_conformance import PassConformance
@@ -84,6 +84,6 @@ gv[4, 8] = multiply(lv[4, 8], constant[])
 
     def test_parts_of_a_sum_are_left_to_the_whole(self) -> None:
         mod = networks.network(lambda emit, x: decoded(emit, x, 0.3, 7.0), SIZES, dtype="uint8")
-        _, report = self.applied(mod)
+        _, report = self.apply(mod)
         assert report.fired == 1
         assert report.left == {"it is part of a sum that is rewritten as a whole": 1}

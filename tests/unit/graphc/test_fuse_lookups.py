@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.layout.fuse_lookups import FuseLookups
+from graphc.layout.join_rows import FuseLookups
 from tests.unit.graphc.networks import difference, network, random, run, weights
 from tests.unit.graphc.pass_conformance import PassConformance, graph_text
 
@@ -78,7 +78,7 @@ gv[3, 5, 24] = lv3[3, 5, 24]
         }
 
     def test_it_keeps_the_numbers(self) -> None:
-        self.keeps_numbers(self.applied(self.fires())[0])
+        self.keeps_numbers(self.apply(self.fires())[0])
 
     def test_it_fires_in_a_whole_recipe_which_keeps_the_numbers(self) -> None:
         after, reports = self._recipe(self.fires())
@@ -148,4 +148,4 @@ def test_what_counts_from_another_end_is_left() -> None:
         return relax.op.take(weights(ROWS, WIDTH), from_either_end(emit, ids, 7), axis=0, mode="fast")
 
     with tvm.target.Target("llvm"):
-        assert FuseLookups().applied(of_indices(body, 5))[1].fired == 0
+        assert FuseLookups().apply(of_indices(body, 5))[1].fired == 0

@@ -8,7 +8,7 @@ import pytest
 import tvm
 from tvm import relax
 
-from graphc.quant.integer_products import Int8DepthwiseConv
+from graphc.quant.int8_depthwise_conv import Int8DepthwiseConv
 from mallorn.core.values.machine import assumed
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc import networks

@@ -201,7 +201,7 @@ gv[2, 8] = subtract(lv3[2, 8], constant[8])
 def test_a_processor_without_the_instruction_is_the_reason() -> None:
     mod = network((8, 8), random_of("int8", 8, 32))
     with as_tvm_target(WITHOUT):
-        after, report = Int8DotProducts().applied(mod)
+        after, report = Int8DotProducts().apply(mod)
     assert report.left == {"the target has no instruction for products of bytes": 1}
     tvm.ir.assert_structural_equal(after, mod)
 

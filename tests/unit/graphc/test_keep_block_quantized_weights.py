@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
 from graphc.quant.keep_block_quantized_weights import KeepBlockQuantizedWeights
-from graphc.quant.llvm_byte_dot_products import instruction
+from graphc.quant.llvm_byte_dot_products import best_instruction
 from mallorn.core.errors import InvalidModel
 from tests.unit.graphc import networks
 from tests.unit.graphc.networks import HASWELL, difference
@@ -137,9 +137,9 @@ def runs_here(target: str) -> bool:
     """Whether this processor has the target's instruction."""
     host = tvm.target.codegen.llvm_get_system_cpu()
     with as_tvm_target(target):
-        wanted = instruction()
+        wanted = best_instruction()
     with as_tvm_target(f'{{"kind":"llvm","mcpu":"{host}","num-cores":1}}'):
-        best = instruction()
+        best = best_instruction()
     has = {16: 2, 8: 1}
     return best is not None and wanted is not None and has[best.lanes] >= has[wanted.lanes]
 
@@ -265,7 +265,7 @@ gv[2, 8] = matmul(x0[2, 8], lv1[8, 8])
         }
 
     def computed(self, after: Any, *arrays: Any) -> Any:
-        """With the instruction, which alone adds as many bits."""
+        """With the best_instruction, which alone adds as many bits."""
         return ours(after, *arrays, target=self.TARGET)
 
 

@@ -66,5 +66,5 @@ gv[1, 3, 3, 4] = add(lv1[1, 3, 3, 4], constant[1, 1, 1, 4])
 )
 def test_it_stays_behind_what_is_more_than_a_summand_a_channel(follow: Any) -> None:
     mod = network(lambda emit, x: pooled(emit, follow(emit, pointwise(emit, x))), IMAGE)
-    _, report = MovePoolBeforePointwise().applied(mod)
+    _, report = MovePoolBeforePointwise().apply(mod)
     assert report.fired == 0

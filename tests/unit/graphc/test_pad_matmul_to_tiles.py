@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tvm import relax
 
-from graphc.core.graph_rewriting import ROWS, whole_columns, whole_rows
+from graphc.core.graph_rewriting import ROWS, round_up_columns, round_up_rows
 from graphc.matmul.fuse_transposes_into_batched_matmul import FuseTransposesIntoBatchedMatmul
 from graphc.matmul.pad_matmul_to_tiles import PadMatmulToTiles
 from tests.unit.graphc.networks import HASWELL, difference, network, program, random, rewritten, run, weights
@@ -38,7 +38,7 @@ def scores(tokens: int, size: int = 8) -> Any:
 
 @given(st.integers(1, 5000))
 def test_a_few_rows_more_can_be_tiled(rows: int) -> None:
-    found = whole_rows(rows)
+    found = round_up_rows(rows)
     assert found >= rows
     assert found <= rows + max(1, rows // 16)
     assert found <= ROWS[-1] or any(found % tile == 0 for tile in ROWS)
@@ -46,7 +46,7 @@ def test_a_few_rows_more_can_be_tiled(rows: int) -> None:
 
 @given(st.integers(1, 100_000), st.sampled_from([4, 8, 16]))
 def test_columns_fill_vectors_where_that_wastes_little(columns: int, lanes: int) -> None:
-    found = whole_columns(columns, lanes)
+    found = round_up_columns(columns, lanes)
     assert found == columns or (found % lanes == 0 and columns < found < columns + lanes)
     assert columns <= 2 * lanes or found % lanes == 0
 

@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from graphc.core.pass_registry import OWN_PASSES, defined, followers
-from graphc.core.reporting_pass import ReportingPass
+from graphc.core.graph_pass import ReportingPass
+from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 
 
 def named(stored: str) -> list[str]:
     """The names of a step's passes: of classes of the seam their own, else the one that recipes store."""
-    made = (defined(stored), *followers(stored)) if stored in OWN_PASSES else ()
+    made = (resolve_pass(stored), *following_passes(stored)) if stored in OWN_PASSES else ()
     return [str(getattr(each, "name", stored)) for each in made]
 
 
 def on_the_seam() -> list[type[ReportingPass]]:
-    made = (each for stored in OWN_PASSES for each in (defined(stored), *followers(stored)))
+    made = (each for stored in OWN_PASSES for each in (resolve_pass(stored), *following_passes(stored)))
     return [each for each in made if isinstance(each, type) and issubclass(each, ReportingPass)]
 
 

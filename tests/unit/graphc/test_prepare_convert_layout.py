@@ -57,7 +57,7 @@ def test_a_constant_with_all_axes_keeps_its_type() -> None:
         with builder.dataflow():
             total = builder.emit_output(relax.op.add(x, relax.const(np.ones((4, 1, 1), "int64"), "int64")))
         builder.emit_func_output(total)
-    after, report = PrepareConvertLayout().applied(builder.get())
+    after, report = PrepareConvertLayout().apply(builder.get())
     assert (report.fired, after["main"].ret_ty.dtype) == (1, "int64")
 
 

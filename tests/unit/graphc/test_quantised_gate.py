@@ -13,8 +13,8 @@ from tvm import relax
 
 from benchmarks.networks.quantised import QUANTISED
 from graphc.export import compile_network
-from graphc.export.export_checks import Refused, error_of_steps, small_error
-from graphc.export.onnxruntime_answers import answers, errors_beside, relative_error
+from graphc.export.export_checks import Refused, check_error, largest_allowed_error
+from graphc.export.onnxruntime_answers import errors_against_onnxruntime, relative_error, run_onnxruntime
 from tests.unit.graphc.networks import UNOPTIMIZED
 from workers.tvm import engine_child
 
@@ -43,8 +43,8 @@ def computed(path: Path, inputs: dict[str, Any]) -> list[Any]:
 
 def assert_close(path: Path) -> None:
     inputs = inputs_of(path)
-    error, own_error = errors_beside(str(path), inputs, computed(path, inputs))
-    assert error <= error_of_steps(path, own_error), own_error
+    error, own_error = errors_against_onnxruntime(str(path), inputs, computed(path, inputs))
+    assert error <= largest_allowed_error(path, own_error), own_error
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -70,7 +70,7 @@ def test_onnxruntimes_engine_saves_what_the_file_says_and_tells_its_own_error(tm
     np.savez(tmp_path / "inputs.npz", **inputs_of(path))
     loaded = engine_child.load_onnxruntime(str(path), str(tmp_path / "inputs.npz"), 1)
     assert engine_child.save_outputs(str(outputs)) == 1
-    (truth,), (fused,) = (answers(str(path), inputs_of(path), fused=each) for each in (False, True))
+    (truth,), (fused,) = (run_onnxruntime(str(path), inputs_of(path), fused=each) for each in (False, True))
     assert loaded.own_error == relative_error(fused, truth)
     assert np.array_equal(np.load(outputs)["output_0"], truth)
 
@@ -103,7 +103,7 @@ def test_a_few_outputs_far_off_are_refused(tmp_path: Path) -> None:
     onnx.save(Written("uint8").residual(), tmp_path / "m.onnx")
 
     def spoilt(inputs: dict[str, Any]) -> list[Any]:
-        (found,) = answers(str(tmp_path / "m.onnx"), inputs)
+        (found,) = run_onnxruntime(str(tmp_path / "m.onnx"), inputs)
         found.reshape(-1)[: found.size // 200] += np.abs(found).max() / 8
         return [found]
 
@@ -112,6 +112,6 @@ def test_a_few_outputs_far_off_are_refused(tmp_path: Path) -> None:
 
 def assert_refused(path: Path, outputs: Callable[[dict[str, Any]], list[Any]]) -> None:
     inputs = inputs_of(path)
-    error, own_error = errors_beside(str(path), inputs, outputs(inputs))
+    error, own_error = errors_against_onnxruntime(str(path), inputs, outputs(inputs))
     with pytest.raises(Refused, match="do not use this library"):
-        small_error({"recipe": {"before": []}}, error, str(path), own_error)
+        check_error({"recipe": {"before": []}}, error, str(path), own_error)

@@ -41,7 +41,7 @@ gv[2, 8] = multiply(lv1[2, 8], constant[])
     @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
     def test_encoding_rounds_and_keeps_within_the_limits_of_the_type(self, dtype: str) -> None:
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-        after, _ = self.applied(network(lambda _, x: quantized(x, 0.5, 3, dtype), (2, 8)))
+        after, _ = self.apply(network(lambda _, x: quantized(x, 0.5, 3, dtype), (2, 8)))
         x = random(2, 8)
         x[0, :2] = -1e6, 1e6
         assert np.array_equal(run(after, x), np.clip(np.rint(x * 2) + 3, least, most).astype(dtype))
@@ -52,11 +52,11 @@ gv[2, 8] = multiply(lv1[2, 8], constant[])
         def body(_: Emit, x: Any) -> Any:
             return relax.op.dequantize(x, relax.const(scales), relax.const(zeros), axis=0)
 
-        after, _ = self.applied(network(body, (2, 8), dtype="uint8"))
+        after, _ = self.apply(network(body, (2, 8), dtype="uint8"))
         x = np.arange(16, dtype="uint8").reshape(2, 8)
         assert np.array_equal(run(after, x), (x - zeros[:, None].astype("float32")) * scales[:, None])
 
     def test_a_target_without_the_instruction_leaves_all_to_tvm(self) -> None:
         with as_tvm_target(WITHOUT):
-            _, report = self.make().applied(self.fires())
+            _, report = self.make().apply(self.fires())
         assert report.left == {"the target has no instruction for products of bytes": 1}

@@ -44,8 +44,8 @@ def test_survives_json(recipe: Recipe) -> None:
 def test_every_step_is_a_graph_pass(recipe: Recipe) -> None:
     from tvm.ir import transform
 
+    from graphc.core.graph_pass import ReportingPass
     from graphc.core.pass_registry import make_pass
-    from graphc.core.reporting_pass import ReportingPass
 
     made = [make_pass(step_json(step)) for step in recipe.before + recipe.after]
     assert all(isinstance(one, ReportingPass | transform.Pass) for one in made)

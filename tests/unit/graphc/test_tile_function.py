@@ -17,8 +17,8 @@ import tvm
 
 from graphc.quant import tile_function
 from graphc.quant.dot_product_function import Sums
+from graphc.quant.tile_function import WIDTH, TiledSums, divide_into_tiles
 from graphc.quant.tile_instructions import BF16, INT8, TileInstruction
-from graphc.quant.tiled_sums import WIDTH, TiledSums, tiled
 from mallorn.core.targets import Target
 from searchers.roller.rank_candidates import ranked
 from tests.unit.graphc.networks import TILES, random_of
@@ -94,24 +94,24 @@ ALL = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 
 def product(case: Case, by: TileInstruction) -> TiledSums:
     with as_tvm_target(TILES):
-        found = tiled(case.sums(by), by.numbers)
+        found = divide_into_tiles(case.sums(by), by.numbers)
     assert found is not None
     return found
 
 
 def module(found: TiledSums, name: str = "matmul") -> Any:
-    function = tile_function.function(found, name)
+    function = tile_function.build_function(found, name)
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
 def factors(found: TiledSums) -> tuple[Any, Any]:
-    sums, by = found.sums, found.by.numbers
+    sums, by = found.sums, found.instruction.numbers
     sizes = sums.data, (*sums.kernel, sums.inputs, sums.result[-1])
     drawn = (
         random_of("float32" if dtype == "bfloat16" else dtype, *size)
         for dtype, size in zip((by.data, by.weights), sizes, strict=True)
     )
-    data, weights = (each.astype(ml_dtypes.bfloat16) if found.by is BF16 else each for each in drawn)
+    data, weights = (each.astype(ml_dtypes.bfloat16) if found.instruction is BF16 else each for each in drawn)
     return data, weights
 
 
@@ -135,11 +135,11 @@ def expected(found: TiledSums, data: Any, weights: Any) -> Any:
 
 def assert_sums(found: TiledSums, mod: Any, target: str) -> None:
     data, weights = factors(found)
-    out = tvm.runtime.tensor(np.full(found.sums.result, 7, found.by.numbers.sums))
-    given = map(tvm.runtime.tensor, (data, tile_function.packed(found, weights)))
+    out = tvm.runtime.tensor(np.full(found.sums.result, 7, found.instruction.numbers.sums))
+    given = map(tvm.runtime.tensor, (data, tile_function.pack_weights(found, weights)))
     tvm.tirx.build(mod, as_tvm_target(target))["main"](*given, out)
     wanted = expected(found, data, weights)
-    limit = 0 if found.by is INT8 else 1e-5 * np.abs(wanted).max()
+    limit = 0 if found.instruction is INT8 else 1e-5 * np.abs(wanted).max()
     assert np.abs(out.numpy() - wanted).max() <= limit
 
 
@@ -188,8 +188,8 @@ def test_a_named_processor_with_tiles_multiplies_by_them(by: TileInstruction) ->
 def test_weights_lie_as_the_processor_reads_tiles(by: TileInstruction) -> None:
     found = product(CASES["two tiles of rows, and one row more"], by)
     data, weights = factors(found)
-    laid, step = tile_function.packed(found, weights), found.step
-    height = step // by.numbers.each
+    laid, step = tile_function.pack_weights(found, weights), found.step
+    height = step // by.numbers.terms
     columns = [
         sum(
             multiplied(data[:, at * step : at * step + step], tiles[at * height : at * height + height])
@@ -238,4 +238,4 @@ def test_its_operator_its_terms_and_its_result_are_told() -> None:
 )
 def test_what_does_not_fill_tiles_is_left_to_vectors(case: Case, target: str) -> None:
     with as_tvm_target(target):
-        assert tiled(case.sums(INT8), INT8.numbers) is None
+        assert divide_into_tiles(case.sums(INT8), INT8.numbers) is None

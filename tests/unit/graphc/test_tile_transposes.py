@@ -63,7 +63,7 @@ def test_what_two_operators_read_is_moved_once() -> None:
         return relax.op.add(*(emit(relax.op.permute_dims(x)) for _ in range(2)))
 
     with tvm.target.Target(HASWELL):
-        after, report = TileTransposes().applied(networks.network(body, (32, 48)))
+        after, report = TileTransposes().apply(networks.network(body, (32, 48)))
     assert report.fired == 2
     assert graph_text(after).count("transpose_tiles") == 1
 

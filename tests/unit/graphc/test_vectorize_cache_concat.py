@@ -29,7 +29,7 @@ def joined(axis: int = 2, second: str = "rows") -> tuple[Any, Any]:
 @pytest.mark.parametrize("length", [1, 5, 64])
 def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
     mod, size = joined()
-    after, report = VectorizeCacheConcat(size, SAMPLE).applied(mod)
+    after, report = VectorizeCacheConcat(size, SAMPLE).apply(mod)
     assert report.fired == 1
     cache, rows = random(1, HEADS, length, NUMBERS), random(1, HEADS, ROWS, NUMBERS)
     vm = relax.VirtualMachine(relax.build(after, UNOPTIMIZED), tvm.cpu())
@@ -47,13 +47,13 @@ def test_rows_come_behind_a_cache_of_any_length(length: int) -> None:
 )
 def test_other_joins_stay(axis: int, second: str, reason: str) -> None:
     mod, size = joined(axis, second)
-    _, report = VectorizeCacheConcat(size, SAMPLE).applied(mod)
+    _, report = VectorizeCacheConcat(size, SAMPLE).apply(mod)
     assert (report.fired, dict(report.left)) == (0, {reason: 1})
 
 
 def test_a_second_time_changes_nothing() -> None:
     mod, size = joined()
     once = VectorizeCacheConcat(size, SAMPLE)(mod)
-    twice, report = VectorizeCacheConcat(size, SAMPLE).applied(once)
+    twice, report = VectorizeCacheConcat(size, SAMPLE).apply(once)
     assert report.fired == 0
     tvm.ir.assert_structural_equal(twice, once)

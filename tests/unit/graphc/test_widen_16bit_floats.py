@@ -11,7 +11,7 @@ import tvm
 from onnx import TensorProto, helper, numpy_helper
 from tvm import relax
 
-from graphc.export.export_checks import error_of_steps
+from graphc.export.export_checks import largest_allowed_error
 from tests.unit.graphc.networks import UNOPTIMIZED, difference
 from workers.tvm.import_onnx_to_relax import load_network
 from workers.tvm.run_recipe_passes import as_tvm_target
@@ -133,13 +133,13 @@ def test_networks_without_halves_stay_as_they_are(tmp_path: Path) -> None:
 def test_results_may_differ_by_what_their_type_rounds(tmp_path: Path, kind: int, allowed: float) -> None:
     node = helper.make_node("Cast", ["x"], ["y0"], to=kind)
     path = written(tmp_path / "m.onnx", TensorProto.FLOAT16, [node], {}, [kind])
-    assert error_of_steps(path) == allowed
+    assert largest_allowed_error(path) == allowed
 
 
 def test_a_name_that_sounds_quantised_allows_nothing(tmp_path: Path) -> None:
     node = helper.make_node("Relu", ["x"], ["y0"], name="after_QuantizeLinear")
     path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], {}, [TensorProto.FLOAT])
-    assert error_of_steps(path) == 0.0
+    assert largest_allowed_error(path) == 0.0
 
 
 @pytest.mark.parametrize("operator", ["QuantizeLinear", "MatMulNBits"])
@@ -147,10 +147,10 @@ def test_an_operator_in_a_branch_counts(tmp_path: Path, operator: str) -> None:
     inner = helper.make_graph([helper.make_node(operator, ["x"], ["z"])], "inner", [], [])
     node = helper.make_node("If", ["x"], ["y0"], then_branch=inner, else_branch=inner)
     path = written(tmp_path / "m.onnx", TensorProto.FLOAT, [node], {}, [TensorProto.FLOAT])
-    assert error_of_steps(path) == {"QuantizeLinear": 0.15, "MatMulNBits": 0.05}[operator]
+    assert largest_allowed_error(path) == {"QuantizeLinear": 0.15, "MatMulNBits": 0.05}[operator]
 
 
 @pytest.mark.parametrize("content", [b"", b"no protobuf", b"\x3a\xff\xff"], ids=["empty", "text", "cut"])
 def test_what_is_no_model_is_allowed_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
-    assert error_of_steps(tmp_path / "m.onnx") == 0.0
+    assert largest_allowed_error(tmp_path / "m.onnx") == 0.0

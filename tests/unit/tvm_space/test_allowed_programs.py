@@ -10,7 +10,7 @@ from tvm.ir import Op
 from tvm.s_tir.schedule import InstructionKind, Schedule
 
 from benchmarks.fuzzing import seeds
-from graphc.core.pass_registry import NOT_IN_RECIPES, defined
+from graphc.core.pass_registry import NOT_IN_RECIPES, resolve_pass
 from graphc.phases import AFTER_SCHEDULES, BEFORE_SCHEDULES
 from graphc.quant import llvm_byte_dot_products, tile_instructions
 from mallorn.core.errors import Unschedulable
@@ -170,7 +170,7 @@ def test_a_record_with_a_decision_for_nothing_is_refused() -> None:
 def test_a_recipe_names_no_pass_that_reads_schedules_or_runs_what_a_module_names(name: str) -> None:
     assert name.rpartition(".")[2] in dir(tvm.relax.transform)
     with pytest.raises(ValueError, match="is not a graph pass that recipes may name"):
-        defined(name)
+        resolve_pass(name)
 
 
 @pytest.mark.parametrize(
@@ -185,10 +185,10 @@ def test_a_recipe_names_no_pass_that_reads_schedules_or_runs_what_a_module_names
 )
 def test_a_recipe_names_nothing_that_is_no_pass(name: str) -> None:
     with pytest.raises(ValueError, match="is not a graph pass that recipes may name"):
-        defined(name)
+        resolve_pass(name)
 
 
 def test_the_passes_of_our_recipes_may_be_named() -> None:
     recipes = (*BEFORE_SCHEDULES.values(), *AFTER_SCHEDULES.values())
     names = {step.name for recipe in recipes for phase in recipe for step in phase.steps}
-    assert all(map(defined, names | {"s_tir.dlight.gpu.Matmul"}))
+    assert all(map(resolve_pass, names | {"s_tir.dlight.gpu.Matmul"}))

@@ -1,0 +1,288 @@
+"""Functions of single numbers as branch-free expressions that LLVM can vectorise.
+
+Powers and remainders are computed in float64, since exponents amplify errors. TVM inlines names
+whenever it simplifies, so each value of theirs is read as few times as possible.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, Final
+
+from tvm import te, tirx, topi
+
+MANTISSA_BITS: Final = 23
+BIAS: Final = 127
+ENDLESS: Final = float("inf")
+# Adding it to a number rounds that number: the sum has no bits for fractions.
+_ROUNDING: Final = 1.5 * 2**MANTISSA_BITS
+# A named value is stored as bits of the float type of its width. TVM inlines an integer
+# wherever its name is read, and its analysis of a float doubles with every choice; TVM does
+# not analyse reinterpreted bits.
+_KINDS: Final = {32: ("int32", "float32"), 64: ("int64", "float64")}
+Bind = Callable[[Any], Any]  # names a value that is read several times, to compute it once
+NumberFunction = Callable[..., Any]  # takes a Bind and numbers
+
+
+class NamedValues:
+    """The intermediate values that a function of numbers binds to names."""
+
+    def __init__(self) -> None:
+        self._values: list[tuple[Any, Any]] = []
+
+    def bind(self, value: Any) -> Any:
+        """Bind the value to a new name and return the name."""
+        own = str(value.ty.dtype)
+        as_integer, as_real = _KINDS[int(own[-2:])]
+        name = tirx.Var("value", as_real)
+        integer = value if own.startswith(("int", "uint")) else tirx.reinterpret(as_integer, value)
+        self._values.append((name, tirx.reinterpret(as_real, integer)))
+        return name if own == as_real else tirx.reinterpret(own, name)
+
+    def wrap(self, result: Any) -> Any:
+        """Wrap the result in the let-bindings of all named values."""
+        for name, value in reversed(self._values):
+            result = tirx.Let(name, value, result)
+        return result
+
+
+def elementwise(function: NumberFunction, *tensors: Any) -> Any:
+    """Return a tensor of the function's results at each place; operands are broadcast."""
+
+    def compute(*indices: Any) -> Any:
+        values, numbers = NamedValues(), []
+        for tensor in tensors:
+            axes = zip(tensor.shape, indices[len(indices) - len(tensor.shape) :], strict=True)
+            numbers.append(tensor(*(0 if int(size) == 1 else index for size, index in axes)))
+        return values.wrap(function(values.bind, *map(values.bind, numbers)))
+
+    return te.compute(reduce(topi.add, tensors).shape, compute, name=function.__name__)
+
+
+def real(value: float) -> Any:
+    return tirx.const(value, "float32")
+
+
+def bits(value: Any) -> Any:
+    """Return the bits of a float32 number (sign, exponent, mantissa) as an int32."""
+    return tirx.reinterpret("int32", value)
+
+
+def of_bits(value: Any) -> Any:
+    return tirx.reinterpret("float32", value)
+
+
+def magnitude(value: Any) -> Any:
+    return of_bits(bits(value) & 0x7FFFFFFF)
+
+
+def with_sign(value: Any, signed: Any) -> Any:
+    """Give a non-negative number the sign of another."""
+    return of_bits(bits(value) | (bits(signed) & tirx.const(-(2**31), "int32")))
+
+
+def within(value: Any, low: float, high: float) -> Any:
+    """Limit the number to [least, most]; NaN stays NaN."""
+    return tirx.max(real(low), tirx.min(real(high), value))
+
+
+def polynomial(value: Any, factors: Iterable[float]) -> Any:
+    """Evaluate a polynomial by Horner's rule; the factor of the highest power comes first."""
+    first, *lower_factors = (tirx.const(factor, str(value.ty.dtype)) for factor in factors)
+    for factor in lower_factors:
+        first = first * value + factor
+    return first
+
+
+def rounded(bind: Bind, value: Any) -> tuple[Any, Any]:
+    """Return the nearest whole number, as a float and as an integer."""
+    sum_ = bind(value + real(_ROUNDING))
+    return bind(sum_ - real(_ROUNDING)), bind(bits(sum_) - bits(real(_ROUNDING)))
+
+
+def power_of_two(exponent: Any) -> Any:
+    """Return 2**exponent for an integer exponent between -126 and 127."""
+    return of_bits(tirx.shift_left(exponent + BIAS, tirx.const(MANTISSA_BITS, "int32")))
+
+
+def split(bind: Bind, value: Any) -> tuple[Any, Any]:
+    """Split a positive number into an exponent and a mantissa around 1; return mantissa - 1."""
+    small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
+    pattern = bind(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
+    exponent = bind(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
+    mantissa = of_bits(pattern - tirx.shift_left(exponent, tirx.const(MANTISSA_BITS, "int32")))
+    scale = tirx.Cast("float32", exponent) - tirx.Select(small, real(MANTISSA_BITS), real(0))
+    return bind(scale), bind(mantissa - real(1))
+
+
+# Cephes: log(2) in two parts. The first has few bits, so that its products are exact.
+LOG_TWO: Final = (0.693359375, -2.12194440e-4)
+# exp(r) = 1 + r + r**2 * _EXP(r); sinh(x) = x + x**3 * _SINH(x**2).
+_EXP: Final = (
+    *(1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3),
+    *(4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1),
+)
+_SINH: Final = (1 / 362880, 1 / 5040, 1 / 120, 1 / 6)
+_LEAST, _MOST = -104.0, 90.0  # beyond them half of exp(x) is zero or infinite, too
+
+
+def exp(bind: Bind, x: Any) -> Any:
+    """Return the exponential function; denormal results keep the bits that they can hold."""
+    return _exp_with_exponent(bind, x, 0)
+
+
+def sinh(bind: Bind, x: Any) -> Any:
+    """Return the hyperbolic sine; below 1 by a polynomial, since exponentials would cancel."""
+    half = bind(_exp_with_exponent(bind, magnitude(x), -1))
+    square = bind(x * x)
+    small = x + x * square * polynomial(square, _SINH)
+    large = with_sign(half - real(0.25) / half, x)
+    return tirx.Select(magnitude(x) < real(1), small, large)
+
+
+def cosh(bind: Bind, x: Any) -> Any:
+    """Return the hyperbolic cosine."""
+    half = bind(_exp_with_exponent(bind, magnitude(x), -1))
+    return half + real(0.25) / half
+
+
+def _exp_with_exponent(bind: Bind, x: Any, extra_exponent: int) -> Any:
+    """Return exp(x) * 2**extra_exponent, which may be finite where exp(x) is not."""
+    bounded = bind(within(x, _LEAST, _MOST))
+    integer, exponent = rounded(bind, bounded * real(1 / math.log(2)))
+    fraction = bind(bounded - integer * real(LOG_TWO[0]) - integer * real(LOG_TWO[1]))
+    factor = fraction * fraction * polynomial(fraction, _EXP) + fraction + real(1)
+    exponent = bind(exponent + extra_exponent)
+    # The exponent itself may be out of range; both halves are in range.
+    first = bind(tirx.shift_right(exponent, tirx.const(1, "int32")))
+    return factor * power_of_two(first) * power_of_two(exponent - first)
+
+
+# log(1 + z) = z - z**2 / 2 + z**3 * _LOG(z) (Cephes); the highest power comes first.
+_LOG: Final = (
+    *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1),
+    *(-1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1),
+    *(2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
+)
+_LARGE: Final = 4096.0  # above it sqrt(x**2 + 1) equals x in float32
+
+
+def log(bind: Bind, x: Any) -> Any:
+    """Return the natural logarithm, with the limits of IEEE 754."""
+    exponent, z = split(bind, x)
+    square = bind(z * z)
+    tail = square * z * polynomial(z, _LOG) + exponent * real(LOG_TWO[1])
+    result = exponent * real(LOG_TWO[0]) + (z + (tail - square * real(0.5)))
+    finite = tirx.Select(x < real(ENDLESS), result, x)  # passes NaN and infinity on
+    positive = tirx.Select(x < real(0), real(float("nan")), finite)
+    return tirx.Select(tirx.EQ(x, real(0)), real(-ENDLESS), positive)
+
+
+def asinh(bind: Bind, x: Any) -> Any:
+    """Return the inverse hyperbolic sine."""
+    size = bind(magnitude(x))
+    square = bind(size * size)
+    inner = size + square / (real(1) + tirx.sqrt(square + real(1)))
+    return with_sign(_log_of_sum(bind, size, inner), x)
+
+
+def acosh(bind: Bind, x: Any) -> Any:
+    """Return the inverse hyperbolic cosine; NaN below 1."""
+    excess = bind(x - real(1))
+    inner = excess + tirx.sqrt(excess * (excess + real(2)))
+    return tirx.Select(x < real(1), real(float("nan")), _log_of_sum(bind, x, inner))
+
+
+def atanh(bind: Bind, x: Any) -> Any:
+    """Return the inverse hyperbolic tangent."""
+    size = bind(magnitude(x))
+    return with_sign(real(0.5) * _log1p(bind, bind((size + size) / (real(1) - size))), x)
+
+
+def _log_of_sum(bind: Bind, size: Any, inner: Any) -> Any:
+    """Return log(1 + inner); for a large `size`, log(2 * size), since inner overflows."""
+    large = size > real(_LARGE)
+    offset = tirx.Select(large, real(math.log(2)), real(0))
+    return _log1p(bind, bind(tirx.Select(large, size - real(1), inner))) + offset
+
+
+def _log1p(bind: Bind, x: Any) -> Any:
+    """Return log(1 + x), corrected for the rounding error of the sum."""
+    sum_ = bind(x + real(1))
+    result = bind(log(bind, sum_))
+    corrected = result + (x - (sum_ - real(1))) / sum_
+    return tirx.Select(tirx.all(sum_ > real(0), sum_ < real(ENDLESS)), corrected, result)
+
+
+# log2(1 + z) is t = z / (z + 2) times _LOG2(t**2); 2**f is _EXP2(f) for |f| <= 0.5.
+_LOG2: Final = tuple(2 / math.log(2) / odd for odd in range(13, 0, -2))
+_EXP2: Final = tuple(math.log(2) ** power / math.factorial(power) for power in range(8, -1, -1))
+_LEAST_POWER, _MOST_POWER = -160.0, 130.0  # beyond these exponents results are zero or infinite
+_MANTISSA, _BIAS = 52, 1023  # of float64
+_QUOTIENT_BITS: Final = 28  # of the quotient per step of a remainder: products are exact
+_EXPONENTS: Final = 278  # largest difference between the exponents of two float32 numbers
+
+
+def power(bind: Bind, base: Any, exponent: Any) -> Any:
+    """Return base**exponent, with the limits of IEEE 754."""
+    is_whole = tirx.EQ(tirx.trunc(exponent), exponent)
+    half = bind(exponent * real(0.5))
+    is_nan = tirx.any(
+        tirx.all(base < real(0), base > real(-ENDLESS), tirx.Not(is_whole)),  # such powers are undefined
+        tirx.all(tirx.isnan(base), tirx.NE(exponent, real(0))),
+        tirx.all(tirx.isnan(exponent), tirx.NE(base, real(1))),
+    )
+    is_one = tirx.any(tirx.EQ(exponent, real(0)), tirx.EQ(magnitude(base), real(1)))
+
+    # log2 of the base's magnitude, from its exponent and a polynomial of its mantissa.
+    size = bind(magnitude(base))
+    word = bind(tirx.reinterpret("int64", _wide(size)))
+    root = tirx.reinterpret("int64", _double(0.5**0.5))
+    base_exponent = bind(tirx.shift_right(word - root, _long(_MANTISSA)))
+    mantissa = word - tirx.shift_left(base_exponent, _long(_MANTISSA))
+    z = bind(tirx.reinterpret("float64", mantissa) - _double(1))
+    t = bind(z / (z + _double(2)))
+    logarithm = tirx.Cast("float64", tirx.Cast("int32", base_exponent))
+    logarithm = logarithm + t * polynomial(bind(t * t), _LOG2)
+    finite = tirx.Select(size < real(ENDLESS), logarithm, _double(ENDLESS))
+    logarithm = tirx.Select(size > real(0), finite, _double(-ENDLESS))
+
+    # 2**product; in this order of min and max, NaN stays NaN.
+    product = tirx.Select(is_one, _double(0), _wide(exponent) * logarithm)
+    product = bind(tirx.Select(is_nan, _double(float("nan")), product))
+    bounded = bind(tirx.max(_double(_LEAST_POWER), tirx.min(_double(_MOST_POWER), product)))
+    nearest = bind(tirx.nearbyint(bounded))
+    result_exponent = tirx.reinterpret("int64", nearest + _double(1.5 * 2**_MANTISSA)) + _long(_BIAS)
+    scale = tirx.reinterpret("float64", tirx.shift_left(result_exponent, _long(_MANTISSA)))
+    result = polynomial(bind(bounded - nearest), _EXP2) * scale
+
+    odd = tirx.all(is_whole, tirx.NE(tirx.trunc(half), half))
+    sign = tirx.Select(odd, bits(base), tirx.const(0, "int32")) & tirx.const(-(2**31), "int32")
+    return of_bits(bits(tirx.Cast("float32", result)) ^ sign)
+
+
+def remainder(bind: Bind, dividend: Any, divisor: Any) -> Any:
+    """Return the exact remainder of the division, with the sign of the dividend."""
+    remaining, unit = bind(_wide(magnitude(dividend))), bind(_wide(magnitude(divisor)))
+    inverse = bind(_double(1) / unit)
+    for step in range(_EXPONENTS // _QUOTIENT_BITS, -1, -1):
+        scale = 2.0 ** (step * _QUOTIENT_BITS)
+        times = tirx.nearbyint(remaining * (inverse * _double(1 / scale)))
+        remaining = bind(remaining - times * (unit * _double(scale)))
+    result_size = tirx.Cast("float32", tirx.Select(remaining < _double(0), remaining + unit, remaining))
+    is_valid = tirx.all(magnitude(divisor) > real(0), magnitude(dividend) < real(ENDLESS))
+    result = tirx.Select(is_valid, with_sign(result_size, dividend), real(float("nan")))
+    fewer = tirx.Select(magnitude(dividend) < magnitude(divisor), dividend, result)
+    return tirx.Select(tirx.isnan(divisor), divisor, fewer)
+
+
+def _wide(value: Any) -> Any:
+    return tirx.Cast("float64", value)
+
+
+def _double(value: float) -> Any:
+    return tirx.const(value, "float64")
+
+
+def _long(value: int) -> Any:
+    return tirx.const(value, "int64")
