@@ -15,7 +15,6 @@ from db.repositories.measurements import Measurements
 from db.session import read_clock
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
-from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from searchers.synthetic_space import SyntheticSpace
 from services.control.plan_target import plan_target
@@ -131,9 +130,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
         "workers.finish.run.JobModel": _Model,
-        "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(
-            winners, _Nowhere(), None, FinishReport()
-        ),
+        "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(winners, _Nowhere()),
         "workers.finish.run.complete_export": lambda *_: None,
     }
     with ExitStack() as stack:
@@ -165,21 +162,21 @@ class _Nowhere(type(Path())):  # type: ignore[misc]
 class _Model:
     """In place of a JobModel: the job, and no model."""
 
-    def __init__(self, claimed: Any) -> None:
-        self.claimed = claimed
-        self.whole = SimpleNamespace(graphs=None)
+    def __init__(self, stage: Any, graphs: Any) -> None:
+        self.stage = stage
+        self.whole = SimpleNamespace(graphs=graphs)
 
     @classmethod
-    def of(cls, claimed: Any, *_given: Any) -> "_Model":
-        return cls(claimed)
+    def of(cls, stage: Any, graphs: Any, *_given: Any) -> "_Model":
+        return cls(stage, graphs)
 
 
 def _extract(loom: Loom, benches: Benches) -> Any:
-    def extract(claimed: Any) -> Extraction:
+    def extract(stage: Any) -> Extraction:
         benches.check_disk()
-        claimed.model_file(claimed.runtime.room)
+        stage.model_file(stage.runtime.room)
         loom.sleep(IMPORT_SEC)
-        names = claimed.job.name.split("+")
+        names = stage.job.name.split("+")
         tasks = [
             ModelTask(name, place + 1, name, "made-up", "s0", 1e4, "{}", Arguments(()), (16, 16, 16))
             for place, name in enumerate(names)

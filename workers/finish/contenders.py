@@ -57,7 +57,7 @@ class Contest:
     means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
 
 
-def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
+def contest_of(stage: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
     """Return the contest of one of the job's tasks.
 
     If the task has no trials, use only the schedule decided in context `inside` (times inside
@@ -65,17 +65,17 @@ def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: in
     another model.
     """
     prior = _Measured((), (), {})
-    with claimed.runtime.database.session() as session:
-        measured = _measured(session, claimed, task)
+    with stage.runtime.database.session() as session:
+        measured = _measured(session, stage, task)
         if not measured.entries and inside is not None:
-            decided = Trials(session).best(task.workload_id, claimed.job.target_id, 1, inside)
+            decided = Trials(session).best(task.workload_id, stage.job.target_id, 1, inside)
             measured = _found(session, decided)
             if not decided:
                 prior = _found(session, _inside_others(session, task, Contexts(session).get(inside), 0))
     program = program_of(workload)
     if measured.entries:
         return Contest(task, workload, program, _number(measured.entries), measured.guesses, measured.means)
-    defaults = _defaults(claimed, workload, TOP)
+    defaults = _defaults(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
     entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
     return Contest(task, workload, program, _number(entries), tuple(guesses), {**prior.means, **guesses})
@@ -95,33 +95,33 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     return options.timing_inside(digest[:MODEL_CHARS], programs)
 
 
-def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
+def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
     """Return the space of a workload.
 
     Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
     host caused the failure.
     """
-    program, compiler = program_of(workload), claimed.runtime.compiler
-    target = claimed.target
+    program, compiler = program_of(workload), stage.runtime.compiler
+    target = stage.target
     try:
         sketches = compiler.design_space(program.tir, target.text)
     except ChildError as error:
         if isinstance(error, HOSTS_DOING):
             raise
         raise Unschedulable(f"TVM fails at the workload: {error.message}") from error
-    facts = target, descriptors_of(workload), compiler, claimed.job.machine
-    viewer = FeatureLookup(claimed.runtime.database, compiler)
+    facts = target, descriptors_of(workload), compiler, stage.job.machine
+    viewer = FeatureLookup(stage.runtime.database, compiler)
     by_key = {sketch.key: sketch for sketch in sketches}
-    work = work_of(workload, claimed.job.target_id, target.text, by_key)
+    work = work_of(workload, stage.job.target_id, target.text, by_key)
     return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
 
 
-def second_chance(claimed: StageContext, lost: Contest) -> Contest | None:
+def second_chance(stage: StageContext, lost: Contest) -> Contest | None:
     """Return a contest of the next fastest candidates and defaults; None if all of them lost."""
     losers = {slot.candidate for slot in lost.slots}
-    with claimed.runtime.database.session() as session:
-        measured = _measured(session, claimed, lost.task, TOP + len(losers))
-    defaults = _defaults(claimed, lost.workload, TOP + len(losers))
+    with stage.runtime.database.session() as session:
+        measured = _measured(session, stage, lost.task, TOP + len(losers))
+    defaults = _defaults(stage, lost.workload, TOP + len(losers))
     others = [
         [entry for entry in entries if entry[0] not in losers] for entries in (measured.entries, defaults)
     ]
@@ -139,19 +139,19 @@ class _Measured:
     means: Mapping[Candidate, str]
 
 
-def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
-    job, trials = claimed.job, Trials(session)
+def _measured(session: Session, stage: StageContext, task: Task, count: int = TOP) -> _Measured:
+    job, trials = stage.job, Trials(session)
     limit = WITHIN
-    if claimed.options.beside_others:
+    if stage.options.beside_others:
         count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = trials.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
     incomparable = trials.best_incomparable(
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )
-    limits = limits_of(claimed.options)
+    limits = limits_of(stage.options)
     guesses = trials.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits)
-    return _found(session, (*best, *_busy(session, claimed, task), *incomparable, *guesses[:1]), guesses)
+    return _found(session, (*best, *_busy(session, stage, task), *incomparable, *guesses[:1]), guesses)
 
 
 def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] = ()) -> _Measured:
@@ -163,14 +163,14 @@ def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] =
     return _Measured(entries, tuple(guess.candidate for guess in guesses), means)
 
 
-def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial]:
+def _busy(session: Session, stage: StageContext, task: Task) -> Sequence[Trial]:
     """Return the fastest trial while other programs run; empty unless the job asks for that."""
-    job, programs = claimed.job, claimed.target.num_cores
-    if not claimed.options.beside_others or job.context_id is None:
+    job, programs = stage.job, stage.target.num_cores
+    if not stage.options.beside_others or job.context_id is None:
         return ()
     contexts = Contexts(session)
     alone = contexts.get(job.context_id)
-    beside = contexts.timed_as(alone, timing_inside(claimed, programs))
+    beside = contexts.timed_as(alone, timing_inside(stage, programs))
     decided = Trials(session).best(task.workload_id, job.target_id, 1, beside.id) if beside else ()
     return decided or _inside_others(session, task, alone, programs)
 
@@ -192,10 +192,10 @@ def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
     return tuple(MeasureInput(number, *candidate) for number, candidate in enumerate(candidates))
 
 
-def _defaults(claimed: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
+def _defaults(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
     """Return the likeliest candidates; empty if TVM cannot schedule the program."""
     try:
-        space = space_of(claimed, workload)
+        space = space_of(stage, workload)
     except Unschedulable as error:
         log.warning("no defaults for %s: %s", workload.key, error)
         return ()

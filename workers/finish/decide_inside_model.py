@@ -49,8 +49,8 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Insi
     started = time.monotonic()
     if not (affordable := _affordable_fields(model, first)):
         return InsideChoice(first, None)
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, SAYS)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(affordable, 1))]
     times = model.kernel_times(builds)
     chosen = verified(first.winners, choose([build.winners for build in builds], times), verifier)
@@ -78,10 +78,10 @@ def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]
     Empty if the job has a deadline (no time), the model is large (no memory), or the job has
     no trials (its winners are first guesses already).
     """
-    job = model.claimed.job
+    job = model.stage.job
     if job.minutes is not None or job.trials == 0 or first.is_large:
         return []
-    with model.claimed.runtime.database.session() as session:
+    with model.stage.runtime.database.session() as session:
         tuned_sec = read_clock(session) - job.started_at if job.started_at else 0.0
     rivals = fields(first.winners, [winner.rivals for winner in first.winners])
     guesses = _guesses(first.winners)

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from sqlalchemy.orm import Session
@@ -17,8 +17,9 @@ from db.tables import Task, Workload
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from mallorn.core.values.event import CheckedEvent
-from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.finish_report import Answered
 from workers.finish.contenders import Contest, contest_of, second_chance
+from workers.finish.final_schedules import FinalSchedules
 from workers.finish.numeric_checker import Checker
 from workers.finish.winners import Winner, decide
 from workers.finish.zero_shot import answer
@@ -42,19 +43,19 @@ class Decision:
 class StoredDecisions:
     """Decisions stored by earlier attempts to finish the job."""
 
-    claimed: StageContext
+    stage: StageContext
     trials: int
     known: Mapping[int, DecidedTask]
     sketches: Mapping[str, Sketch]
 
     @classmethod
-    def of(cls, claimed: StageContext) -> Self:
+    def of(cls, stage: StageContext) -> Self:
         """Return the decisions still valid: made after as many trials, by the same code."""
-        with claimed.runtime.database.session() as session:
-            trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            decided = FinishSteps(session).of(claimed.job.id, trials, code_digest())
+        with stage.runtime.database.session() as session:
+            trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
+            decided = FinishSteps(session).of(stage.job.id, trials, code_digest())
             keys = {each.sketch for step in decided.values() for each in step.candidates}
-            return cls(claimed, trials, decided, Sketches(session).by_key(keys))
+            return cls(stage, trials, decided, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
         """Return an earlier attempt's decision; None without one, or without its sketches."""
@@ -80,7 +81,7 @@ class StoredDecisions:
             sec=decision.sec,
             code=code_digest(),
         )
-        FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
+        FinishSteps(session).keep(self.stage.hold, decision.contest.task.id, self.trials, step)
 
 
 def _candidate(kept: KeptCandidate) -> Candidate:
@@ -119,32 +120,37 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The winners of a job, contests without one, and sources of answers without a search."""
+    """The winners of a job, and the contests without a winner."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
-    answers: FinishReport
+    answers: dict[str, Answered] = field(default_factory=dict)  # by task, for jobs without a search
     earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
+    final: FinalSchedules | None = None  # if the winners were decided inside the model
+
+    @property
+    def contests(self) -> list[Contest]:
+        return [*(winner.contest for winner in self.winners), *self.losers]
 
 
-def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
+def decide_all(stage: StageContext, measurer: Measurer, check: Checker) -> Decided:
     """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
-    if not claimed.options.searches:
-        pairs, losers = answer(claimed, check)
+    if not stage.options.searches:
+        pairs, losers = answer(stage, check)
         answers = {winner.contest.task.name: answered for winner, answered in pairs}
-        return Decided([winner for winner, _ in pairs], losers, FinishReport(answers=answers))
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
-    steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
+        return Decided([winner for winner, _ in pairs], losers, answers)
+    with stage.runtime.database.session() as session:
+        tasks = Tasks(session).programs(stage.job.id)
+    steps, turn = StoredDecisions.of(stage), TimeSlice(stage.runtime.database, stage.job.id)
     stored = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
     decisions = dict(stored)
     for task, workload in tasks:
         if task.id in stored:
             continue
-        decisions[task.id] = decision = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
-        words = f"{why}; {len(decisions)} of {len(tasks)} tasks are checked"
+        decisions[task.id] = decision = _decide(stage, contest_of(stage, task, workload), measurer, check)
+        words = f"{stage.job.tuning_ended}; {len(decisions)} of {len(tasks)} tasks are checked"
         latency_us = decision.winner.latency_us if decision.winner else None
-        with claimed.runtime.database.transaction() as session:
+        with stage.runtime.database.transaction() as session:
             steps.keep(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
@@ -154,13 +160,14 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [each.winner for each in in_order if each.winner is not None]
     losers = [each.contest for each in in_order if each.winner is None]
-    return Decided(winners, losers, FinishReport(), sum(step.sec for step in stored.values()))
+    earlier_sec = sum(decision.sec for decision in stored.values())
+    return Decided(winners, losers, earlier_sec=earlier_sec)
 
 
-def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
+def _decide(stage: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
     began_sec = time.monotonic()
-    winner = decide(claimed, contest, measurer, check)
-    if winner is None and (next_contest := second_chance(claimed, contest)) is not None:
-        winner = decide(claimed, next_contest, measurer, check)
+    winner = decide(stage, contest, measurer, check)
+    if winner is None and (next_contest := second_chance(stage, contest)) is not None:
+        winner = decide(stage, next_contest, measurer, check)
     final_contest = contest if winner is None else winner.contest
     return Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))

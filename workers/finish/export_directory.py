@@ -57,37 +57,37 @@ class ExportFailed(MallornError):
 
 
 def write_records(
-    claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
+    stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
     """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
-    if skipped := graphs.write_database(str(directory), claimed.target.text, records):
+    if skipped := graphs.write_database(str(directory), stage.target.text, records):
         raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
 
 
-def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
+def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Add the manifest, the script, its archive and the requirements to the directory."""
     carried = write_archive(directory)
     digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
-    manifest = _manifest(claimed, winners, digests)
+    manifest = _manifest(stage, winners, digests)
     _write_manifest(directory, manifest)
     pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
-    pins += CUDA_WHEELS if claimed.target.kind == "cuda" else ()
+    pins += CUDA_WHEELS if stage.target.kind == "cuda" else ()
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 
-def largest_shapes(claimed: StageContext) -> dict[str, list[int]]:
+def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
     """Return the input shapes that bind free dimensions; for a range, the largest ones."""
-    dynamic = claimed.graph.dynamic
-    return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
+    dynamic = stage.graph.dynamic
+    return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
-def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
+def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     """Return the job's range of shapes with rules from the winners' latencies, if it has one."""
-    dynamic = claimed.graph.dynamic
+    dynamic = stage.graph.dynamic
     if dynamic is None:
         return None
-    machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
+    machine = stage.job.machine or assumed(stage.target.num_cores, lanes=1)
     tasks_us = {each.contest.task.name: each.latency_us or each.expected_us or 0.0 for each in winners}
     return with_rules(dynamic, tasks_us, machine.fork_us)
 
@@ -114,7 +114,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
-def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
+def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the URL.
 
     Raises ExportFailed if the script or archive does not match its digest in the manifest.
@@ -122,13 +122,13 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
     (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
-            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {claimed.job.id}")
-    url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
+            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
+    url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     # Record it as deleted first, so that the files are cleaned up if this worker dies before
     # the end.
-    with claimed.runtime.database.transaction() as session:
-        if Jobs(session).get(claimed.job.id, None).export_uri is None:
-            Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
+    with stage.runtime.database.transaction() as session:
+        if Jobs(session).get(stage.job.id, None).export_uri is None:
+            Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=read_clock(session))
     with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
         for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
@@ -137,42 +137,42 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
 
 
 def export_first(
-    claimed: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
+    stage: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
     """Export a version checked as a whole before refining it, in case the job is cancelled."""
-    complete_export(claimed, winners, directory)
-    url = upload(claimed, directory, report)
-    with claimed.runtime.database.transaction() as session:
-        Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=None)
-        sec = round(read_clock(session) - claimed.job.created_at, 1)
+    complete_export(stage, winners, directory)
+    url = upload(stage, directory, report)
+    with stage.runtime.database.transaction() as session:
+        Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=None)
+        sec = round(read_clock(session) - stage.job.created_at, 1)
         race = raced(report.latency_us)
         ratio = None if race is None else round(1 / race.times, 3)
-        Events(session).append(claimed.job.id, ExportedEvent(sec=sec, ratio=ratio))
+        Events(session).append(stage.job.id, ExportedEvent(sec=sec, ratio=ratio))
 
 
-def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
-    graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
-    with claimed.runtime.database.session() as session:
-        tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
-        measured_on = _measured_on(session, claimed.job.id, winners)
+def _manifest(stage: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
+    graph, tuned = stage.graph, {winner.contest.task.name for winner in winners}
+    with stage.runtime.database.session() as session:
+        tasks = [task.name for task in Tasks(session).list(stage.job.id)]
+        measured_on = _measured_on(session, stage.job.id, winners)
     packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
     return Manifest(
-        job=claimed.job.id,
-        model=claimed.job.model_id,
-        target=claimed.target.attrs,
+        job=stage.job.id,
+        model=stage.job.model_id,
+        target=stage.target.attrs,
         tuned_at=time.time(),
         versions={"mallorn": VERSION} | {name: version(name) for name in packages},
         recipe=graph.recipe,
         inputs=graph.inputs,
         outputs=graph.outputs,
-        input_shapes=largest_shapes(claimed),
-        dynamic=range_of(claimed, winners),
+        input_shapes=largest_shapes(stage),
+        dynamic=range_of(stage, winners),
         input_ranges=graph.input_ranges,
         workloads=[_workload(winner) for winner in winners],
         without_schedule=[name for name in tasks if name not in tuned],
         measured_on=measured_on,
-        mode=claimed.options.mode,
-        measured_by=claimed.measured_by,
+        mode=stage.options.mode,
+        measured_by=stage.measured_by,
         carried=carried,
     )
 

@@ -31,7 +31,7 @@ from workers.finish.contenders import Contest, contest_of, timing_inside
 from workers.finish.decide_inside_model import InsideChoice, Times, choose, fields, swapped
 from workers.finish.decide_tasks import Decided
 from workers.finish.export_directory import ExportFailed, export_first
-from workers.finish.final_schedules import FinalSchedules, covered
+from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, where_it_runs
 from workers.finish.numeric_checker import Checker
 from workers.finish.step_log import StepLog
@@ -64,56 +64,60 @@ class CheckedModel:
     latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
 
 
-def guess_inside(
-    claimed: StageContext, model: JobModel, check: Checker, undone: StepLog
-) -> tuple[Decided, FinalSchedules] | None:
+def guess_inside(stage: StageContext, model: JobModel, check: Checker, step_log: StepLog) -> Decided | None:
     """Return the guesses that are fastest inside the model; None to decide each task separately.
 
     Returns None for a job with trials or a range of shapes, if no device can time the whole
     model, and if the model with the likeliest guesses does not compile or has wrong outputs.
     """
-    options, one_shape = claimed.options, claimed.graph.dynamic is None
+    options, one_shape = stage.options, stage.graph.dynamic is None
     decides_inside = options.searches and options.contests == "inside" and not options.beside_others
-    if claimed.job.trials != 0 or not (decides_inside and one_shape):
+    if stage.job.trials != 0 or not (decides_inside and one_shape):
         return None
     if (placed := where_it_runs(model)) is None:
         return None
-    with undone.step("propose"):
+    with step_log.step("propose"):
         reading = None if model.libraries else placed.whole.begin_reading()
-        context_id = _context(claimed)
-        guesses, losers = _guesses(claimed, check, context_id)
-    if not guesses or (checked := _checked(placed, guesses, reading, undone)) is None:
+        context_id = _context(stage)
+        guesses, losers = _guesses(stage, check, context_id)
+    if not guesses or (checked := _checked(placed, guesses, reading, step_log)) is None:
         return None
     first = checked.built
-    with undone.step("export"):
-        report_so_far = covered(first).model_copy(update={"latency_us": checked.latency_us})
-        export_first(claimed, first.winners, first.directory, report_so_far)
-    chosen, report, error = undone.attempt(
-        CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)
+    with step_log.step("export"):
+        compiled = first.compiled
+        report_so_far = FinishReport(
+            found=compiled.found,
+            of=compiled.of,
+            missing=compiled.missing,
+            latency_us=checked.latency_us,
+        )
+        export_first(stage, first.winners, first.directory, report_so_far)
+    chosen, report, error = step_log.attempt(
+        CHOOSE, partial(choose_guesses, placed, checked, guesses, step_log)
     ) or InsideChoice(first, None)
     winners = [replace(each, max_error=checked.error + error) for each in chosen.winners]
-    _promote(claimed, winners, context_id)
+    _promote(stage, winners, context_id)
     is_first = chosen.directory == first.directory  # written before it was timed
     directory = model.write("export", winners) if is_first else chosen.directory
     if not options.is_private:
         model.libraries.put(winners, chosen.library, chosen.compiled)
     built = replace(chosen, winners=tuple(winners), directory=directory)
-    handout = FinalSchedules(winners, directory, built, covered(built, report))
-    return Decided(winners, losers, FinishReport()), handout
+    final = FinalSchedules(winners, directory, built, built.compiled, report)
+    return Decided(winners, losers, final=final)
 
 
 def _guesses(
-    claimed: StageContext, check: Checker, context_id: int
+    stage: StageContext, check: Checker, context_id: int
 ) -> tuple[list[list[Winner]], list[Contest]]:
     """Return the guesses of each task, the likeliest first, and the contests without a guess."""
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
-    timing = timing_inside(claimed)
+    with stage.runtime.database.session() as session:
+        tasks = Tasks(session).programs(stage.job.id)
+    timing = timing_inside(stage)
     found: list[list[Winner]] = []
     losers: list[Contest] = []
     for task, workload in tasks:
-        claimed.lease.check()
-        contest = contest_of(claimed, task, workload, context_id)
+        stage.lease.check()
+        contest = contest_of(stage, task, workload, context_id)
         row = [
             Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
             for slot in contest.slots
@@ -155,38 +159,38 @@ def _checked(
     return CheckedModel(built, error, allowed, times, latency_us)
 
 
-def _context(claimed: StageContext) -> int:
+def _context(stage: StageContext) -> int:
     """Return the context id for times inside the model, preferring a device of this host.
 
     Raises NoDevice if the job's device class has no device.
     """
-    devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
+    devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
-        raise none_like(claimed.like)
+        raise none_like(stage.like)
     endpoint = next(
         (each.endpoint for each in devices if each.endpoint.host_id == host_id()), devices[0].endpoint
     )
-    with claimed.runtime.database.transaction() as session:
-        alone = context_of(session, claimed.job.target_id, claimed.options, endpoint)
-        return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
+    with stage.runtime.database.transaction() as session:
+        alone = context_of(session, stage.job.target_id, stage.options, endpoint)
+        return Contexts(session).ensure_timed_as(alone, timing_inside(stage)).id
 
 
-def _promote(claimed: StageContext, winners: Sequence[Winner], context_id: int) -> None:
+def _promote(stage: StageContext, winners: Sequence[Winner], context_id: int) -> None:
     """Store and promote the schedules that were timed inside the model."""
-    job, winners = claimed.job, [winner for winner in winners if winner.latency_us is not None]
-    with claimed.runtime.database.transaction() as session:
+    job, winners = stage.job, [winner for winner in winners if winner.latency_us is not None]
+    with stage.runtime.database.transaction() as session:
         slots = [winner.contest.slots[winner.slot] for winner in winners]
         sketches = store_sketches(session, [slot.sketch for slot in slots])
         for winner, slot in zip(winners, slots, strict=True):
             trial = replace(winner.trial, origin=f"inside:{winner.means}")
             row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], context_id)
-            owner = job.id, claimed.hold.token, winner.contest.workload.id, job.target_id
+            owner = job.id, stage.hold.token, winner.contest.workload.id, job.target_id
             (measurement_id,) = Measurements(session).add_finish(*owner, [row])
             Schedules(session).promote(winner.schedule(job, context_id, measurement_id))
 
 
 def choose_guesses(
-    model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], undone: StepLog
+    model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], step_log: StepLog
 ) -> InsideChoice:
     """Return a build with the fastest guess of each heavy task, if it beats the first build."""
     started = time.monotonic()
@@ -196,13 +200,13 @@ def choose_guesses(
     others = [] if first.is_large else fields(first.winners, rivals)
     if not others:
         return InsideChoice(first, None)
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, SAYS)
     names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
     with Engines(model.whole, [FIRST, *names]) as engines:  # they start during the builds
-        with undone.step("build"):
+        with step_log.step("build"):
             builds = [first, *map(model.build, names, others)]
-        with undone.step("time"):
+        with step_log.step("time"):
             engines.load({build.directory.name: build.library for build in builds})
             with model.alone() as alone:
                 times = list(engines.kernel_times(KERNELS_SEC).values())
@@ -211,7 +215,7 @@ def choose_guesses(
     swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
     build, latency_us, error = first, None, 0.0
     if swaps:
-        build, latency_us, error = _faster(model, first, chosen, checked.allowed, undone)
+        build, latency_us, error = _faster(model, first, chosen, checked.allowed, step_log)
     seconds = round(time.monotonic() - started, 1)
     report = InsideTheModel(tasks=swaps, latency_us=latency_us, taken=build is not first, seconds=seconds)
     return InsideChoice(build, report, error)

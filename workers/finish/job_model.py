@@ -51,28 +51,28 @@ class TunedModel:
 class JobModel:
     """The model of a job whose finish this worker has leased."""
 
-    claimed: StageContext
+    stage: StageContext
     whole: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
     shares_locks: bool = True  # whether this host's devices use this worker's locks
 
     @classmethod
-    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
+    def of(cls, stage: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
         whole = WholeModel(
-            path=claimed.model_file(folder.path),
-            target=claimed.target,
-            recipe=claimed.graph.recipe,
-            input_shapes=largest_shapes(claimed),
-            input_ranges=claimed.graph.input_ranges,
+            path=stage.model_file(folder.path),
+            target=stage.target,
+            recipe=stage.graph.recipe,
+            input_shapes=largest_shapes(stage),
+            input_ranges=stage.graph.input_ranges,
             graphs=graphs,
             folder=folder.graphs,
             room=folder.path,
-            threads=claimed.target.num_cores,
+            threads=stage.target.num_cores,
             idle=idle,
         )
-        return cls(claimed, whole, KnownLibraries.of(claimed), folder)
+        return cls(stage, whole, KnownLibraries.of(stage), folder)
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
@@ -84,9 +84,9 @@ class JobModel:
         Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files than
         records.
         """
-        self.claimed.lease.check()
+        self.stage.lease.check()
         written, directory = self.whole.folder / name, self.folder.path / "exports" / name
-        write_records(self.claimed, winners, self.whole.graphs, written)
+        write_records(self.stage, winners, self.whole.graphs, written)
         directory.mkdir(parents=True, exist_ok=True)
         for file in DATABASE:
             copy_out(self.whole.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
@@ -101,7 +101,7 @@ class JobModel:
         """
         library = directory.with_suffix(".so")
         if (compiled := self.libraries.take(winners, library)) is None:
-            dynamic = self.claimed.graph.dynamic
+            dynamic = self.stage.graph.dynamic
             whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
             written = self.whole.folder / directory.name
             library = written.with_suffix(".so")
@@ -120,7 +120,7 @@ class JobModel:
         if self.whole.seat is not None:
             yield True
             return
-        self.claimed.runtime.release_device()
+        self.stage.runtime.release_device()
         with HostLock().alone() as held:
             yield held and self.shares_locks
 
@@ -147,8 +147,8 @@ def where_it_runs(model: JobModel) -> JobModel | None:
 
     None if there is no device. Raises Unavailable if the tracker does not answer.
     """
-    runtime, target = model.claimed.runtime, model.claimed.target
-    like = model.claimed.like
+    runtime, target = model.stage.runtime, model.stage.target
+    like = model.stage.like
     devices = of_class(runtime.fleet.devices(target), like)
     local_endpoints = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
     if target.is_cpu and local_endpoints:

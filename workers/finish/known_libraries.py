@@ -44,12 +44,12 @@ class KnownLibraries:
     made_for: str  # target and builder, as a digest
 
     @classmethod
-    def of(cls, claimed: StageContext) -> Self:
-        job = claimed.job
-        graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
-        target_and_shapes = claimed.target.text, claimed.options.input_shapes
+    def of(cls, stage: StageContext) -> Self:
+        job = stage.job
+        graph = stage.graph.model_dump(mode="json", include={"recipe", "dynamic"})
+        target_and_shapes = stage.target.text, stage.options.input_shapes
         made_for = _digest_of(graph, target_and_shapes, builder())
-        root = claimed.runtime.settings.data_dir / LIBRARIES
+        root = stage.runtime.settings.data_dir / LIBRARIES
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 
     def __bool__(self) -> bool:

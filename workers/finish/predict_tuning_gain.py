@@ -15,13 +15,12 @@ import numpy as np
 
 from db.repositories.jobs import Jobs
 from mallorn.core.values.expected_gain import GapClosed, TuningGain
-from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine, limit_us
+from workers.finish.step_log import ReportDraft
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import known_machine
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.process.leased_stage import StageContext
-from workers.whole_model.engines import TUNED
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.
@@ -67,26 +66,33 @@ class GuessedTask:
         return self.us * (1 - exp(-share * self.gap.open))
 
 
-def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: FinishReport) -> FinishReport:
-    """Return the report section on trials: gaps closed or, without trials, the predicted gain.
+def fill_trials_gain(
+    stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
+) -> None:
+    """Set the gaps that trials closed or, without trials, the gain predicted from trials.
 
-    Empty if tasks, model or machine were not timed, or the machine's probe was disturbed.
+    Set neither if tasks or machine were not timed, or the machine's probe was disturbed.
     """
-    tuned, machine = timed.latency_us.get(TUNED), known_machine(claimed.runtime, claimed.job.id)
-    if not (tuned and machine and winners and claimed.options.searches) or machine.disturbed:
-        return FinishReport()
+    machine = known_machine(stage.runtime, stage.job.id)
+    if machine is None or machine.disturbed or not stage.options.searches:
+        return
     tasks = [task for winner in winners if (task := GuessedTask.of(winner, machine)) is not None]
     if not tasks:
-        return FinishReport()
-    if claimed.job.trials != 0:
-        return FinishReport(gaps=[task.gap for task in tasks])
-    with claimed.runtime.database.session() as session:
-        reports = Jobs(session).reports(claimed.job.context_id)
-    tuned_reports = [report for report, _ in reports if (report.trials or 0) >= FEWEST * len(report.gaps)]
-    gaps = [gap for report in tuned_reports for gap in report.gaps]
-    paces = [took_sec / report.trials for report, took_sec in reports if report.trials]
+        return
+    if stage.job.trials != 0:
+        report.gaps = [task.gap for task in tasks]
+        return
+    with stage.runtime.database.session() as session:
+        reports = Jobs(session).reports(stage.job.context_id)
+    gaps = [
+        gap
+        for earlier, _ in reports
+        if (earlier.trials or 0) >= FEWEST * len(earlier.gaps)
+        for gap in earlier.gaps
+    ]
+    paces = [job_sec / earlier.trials for earlier, job_sec in reports if earlier.trials]
     trial_sec = median(paces) if paces else TRIAL_SEC
-    return FinishReport(tuning_gain=predict_tuning_gain(tasks, gaps, tuned.median, trial_sec))
+    report.tuning_gain = predict_tuning_gain(tasks, gaps, tuned_us, trial_sec)
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:

@@ -16,12 +16,11 @@ from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.measuring_contexts import Contexts
 from mallorn.core.outcomes import Outcome
-from mallorn.core.values.finish_report import BesidePrograms, Contention, FinishReport
+from mallorn.core.values.finish_report import BesidePrograms, Contention
 from mallorn.core.values.manifest import DATABASE, Version
 from mallorn.core.values.trial import Trial
 from workers.finish.contenders import timing_inside
 from workers.finish.decide_inside_model import Times, choose, fields, swapped, verified
-from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, be_here
 from workers.finish.numeric_checker import Checker
 from workers.finish.step_log import StepLog
@@ -37,32 +36,30 @@ SAYS: Final = "schedules are timed beside other programs"
 
 
 def beside_others(
-    model: JobModel, winners: Sequence[Winner], handout: FinalSchedules, check: Checker, undone: StepLog
-) -> FinishReport:
-    """Return the report section on busy hosts; empty if not asked for or if a step failed.
+    model: JobModel, winners: Sequence[Winner], built: TunedModel, check: Checker, step_log: StepLog
+) -> Contention | None:
+    """Return the report section on busy hosts; None if not asked for or if a step failed.
 
     If the version for busy hosts is faster at some load, copy its records into the export.
     """
-    built = handout.built
-    if not model.claimed.options.beside_others or built is None:
-        return FinishReport()
-    if model.claimed.graph.dynamic is not None:
-        undone.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
-        return FinishReport()
+    if not model.stage.options.beside_others:
+        return None
+    if model.stage.graph.dynamic is not None:
+        step_log.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
+        return None
     if built.is_large:
-        undone.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
-        return FinishReport()
-    if not undone.attempt(STEP, partial(be_here, model)):
-        return FinishReport()
-    found = undone.attempt(STEP, partial(_versions, model, winners, built, check))
-    return FinishReport(contention=found) if found else FinishReport()
+        step_log.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
+        return None
+    if not step_log.attempt(STEP, partial(be_here, model)):
+        return None
+    return step_log.attempt(STEP, partial(_versions, model, winners, built, check))
 
 
 def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, check: Checker) -> Contention:
     started = time.monotonic()
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
-    most = model.claimed.target.num_cores
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, SAYS)
+    most = model.stage.target.num_cores
     winner_of = {winner.contest.task.name: winner for winner in winners}
     others = fields(first.winners, [_others(w, winner_of[w.contest.task.name]) for w in first.winners])
     builds = [first, *(model.build(f"versions-{n}", field) for n, field in enumerate(others, 1))]
@@ -110,12 +107,12 @@ def _others(chosen: Winner, task_winner: Winner) -> list[Winner]:
 
 def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Times]) -> None:
     """Store the times in a measuring context of their own, for later contests of the tasks."""
-    claimed = model.claimed
-    with claimed.runtime.database.transaction() as session:
-        context_id, contexts = Jobs(session).get(claimed.job.id, None).context_id, Contexts(session)
+    stage = model.stage
+    with stage.runtime.database.transaction() as session:
+        context_id, contexts = Jobs(session).get(stage.job.id, None).context_id, Contexts(session)
         if context_id is None:
             return
-        timing = timing_inside(claimed, claimed.target.num_cores)
+        timing = timing_inside(stage, stage.target.num_cores)
         beside = contexts.ensure_timed_as(contexts.get(context_id), timing).id
         for index in range(len(rows[0])):
             timings = {row[index].slot: (row[index], us) for row, us in zip(rows, times, strict=True)}
@@ -129,5 +126,5 @@ def _store(model: JobModel, rows: Sequence[Sequence[Winner]], times: Sequence[Ti
                     run_us = (us[task.name] / task.weight,)  # of one call
                     trial = Trial(candidate, Outcome.OK, origin=f"{ORIGIN}:{winner.means}", run_us=run_us)
                     new.append(NewMeasurement(winner.slot, trial, sketches[candidate.sketch], beside))
-            owner = claimed.job.id, claimed.hold.token, first.contest.workload.id, claimed.job.target_id
+            owner = stage.job.id, stage.hold.token, first.contest.workload.id, stage.job.target_id
             Measurements(session).add_finish(*owner, new)

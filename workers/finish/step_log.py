@@ -1,4 +1,4 @@
-"""Log of a job's finish: the steps that were not done, and the seconds that each step took.
+"""What a running finish records: its report so far, steps that were not done, seconds per step.
 
 Verified schedules are exported even if other steps fail; the report lists the failed steps.
 """
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pydantic import ConfigDict
+
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
-from mallorn.core.values.finish_report import NotDone, StepSeconds
+from mallorn.core.values.finish_report import FinishReport, NotDone, StepSeconds
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildCrashed
@@ -22,11 +24,17 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class ReportDraft(FinishReport):
+    """A report whose fields a finish sets step by step; fields that no step sets are not stored."""
+
+    model_config = ConfigDict(frozen=False)
+
+
 @dataclass(frozen=True, slots=True)
 class StepLog:
     """Steps that were not done, each with its reason and a hint; and seconds per step."""
 
-    claimed: StageContext
+    stage: StageContext
     entries: list[NotDone] = field(default_factory=list)
     spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
 
@@ -58,13 +66,13 @@ class StepLog:
         except (LeaseLost, StorageFull):
             raise
         except MallornError as error:
-            config = self.claimed.runtime.settings
+            config = self.stage.runtime.settings
             hint = advice(error, config) if isinstance(error, ChildCrashed) else error.hint
             self.leave(step, error.headline, hint)
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
         """Record that a step was not done. The default hint is to resume the job."""
-        log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
-        resume_command = f"mallorn resume {self.claimed.job.id}"
+        log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
+        resume_command = f"mallorn resume {self.stage.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))

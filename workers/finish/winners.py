@@ -158,20 +158,20 @@ class Winner:
         )
 
 
-def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
+def decide(stage: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
     """Measure and check the candidates, store the results, and return the winner.
 
     None if no candidate runs and passes the numeric check.
     """
-    measured = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
-    least_us = least_believed_us(contest.program, claimed.job.machine)
+    measured = measurer.compare(contest.program, stage.target, contest.slots, stage.options, PASSES)
+    least_us = least_believed_us(contest.program, stage.job.machine)
     results = [reject_implausible(each, least_us) for each in measured]
     entries = [ContestEntry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
     ranked = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.rank)
     verdicts: dict[int, NumericCheck] = {}
     winner = None
     for place, entry in enumerate(ranked):
-        claimed.lease.check()
+        stage.lease.check()
         verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
@@ -179,15 +179,15 @@ def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier
             guess = _guess(contest, entry, others, verifier)
             rivals = _rivals(contest, entry, others, guess, verifier)
             winner = replace(winner, rivals=rivals, guess=guess)
-            if claimed.options.beside_others:
+            if stage.options.beside_others:
                 winner = replace(winner, versions=tuple(_unchecked(contest, others[:VERSIONS], verifier)))
             break
-    claimed.lease.check()
-    with claimed.runtime.database.transaction() as session:
-        _store(session, claimed, contest, entries, verdicts, winner)
+    stage.lease.check()
+    with stage.runtime.database.transaction() as session:
+        _store(session, stage, contest, entries, verdicts, winner)
         for name in odd_devices(entries):
             warn = NewJobWarning(f"device {name}", ODD, f"mallorn devices withdraw {name}")
-            Warnings(session).add(claimed.job.id, warn)
+            Warnings(session).add(stage.job.id, warn)
     return winner
 
 
@@ -230,23 +230,23 @@ def _unchecked(contest: Contest, entries: Sequence[ContestEntry], verifier: Chec
 
 def _store(
     session: Session,
-    claimed: StageContext,
+    stage: StageContext,
     contest: Contest,
     entries: Sequence[ContestEntry],
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
-    job = claimed.job
+    job = stage.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]
-    sites = store_sites(session, job.target_id, claimed.options, endpoints)
+    sites = store_sites(session, job.target_id, stage.options, endpoints)
     rows = []
     for entry, site in zip(entries, sites, strict=True):
         trial = entry.trial(verdicts.get(entry.slot.slot))
         sketch_id = sketches[entry.slot.candidate.sketch]
         rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
     program = contest.workload.id, job.target_id
-    ids = Measurements(session).add_finish(job.id, claimed.hold.token, *program, rows)
+    ids = Measurements(session).add_finish(job.id, stage.hold.token, *program, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))

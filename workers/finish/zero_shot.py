@@ -39,18 +39,18 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-def answer(claimed: StageContext, check: Checker) -> tuple[list[tuple[Winner, Answered]], list[Contest]]:
+def answer(stage: StageContext, check: Checker) -> tuple[list[tuple[Winner, Answered]], list[Contest]]:
     """Return the winners with their report entries, and the contests of tasks without a winner.
 
     A task's winner is its first answer that passes the checker.
     """
     answered: list[tuple[Winner, Answered]] = []
     losers: list[Contest] = []
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
+    with stage.runtime.database.session() as session:
+        tasks = Tasks(session).programs(stage.job.id)
     for task, workload in tasks:
-        claimed.lease.check()
-        found = _answered(claimed, task, workload, check)
+        stage.lease.check()
+        found = _answered(stage, task, workload, check)
         if found is None:
             losers.append(Contest(task, workload, program_of(workload), ()))
         else:
@@ -59,14 +59,14 @@ def answer(claimed: StageContext, check: Checker) -> tuple[list[tuple[Winner, An
 
 
 def _answered(
-    claimed: StageContext, task: Task, workload: Workload, check: Checker
+    stage: StageContext, task: Task, workload: Workload, check: Checker
 ) -> tuple[Winner, Answered] | None:
     program = program_of(workload)
     try:
-        space = space_of(claimed, workload)
+        space = space_of(stage, workload)
     except Unschedulable:  # the task gets no schedule
         return None
-    for each in _answers(claimed, workload, space):
+    for each in _answers(stage, workload, space):
         slot = MeasureInput(0, each.candidate, each.sketch or space.by_key[each.candidate.sketch])
         verdict = check.verify(program, slot)
         if verdict.ok:
@@ -87,14 +87,14 @@ def _answered(
     return None
 
 
-def _answers(claimed: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
-    job = claimed.job
-    question = ZeroShotQuery(job.owner, workload, claimed.target, job.target_id, job.context_id, space)
+def _answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
+    job = stage.job
+    question = ZeroShotQuery(job.owner, workload, stage.target, job.target_id, job.context_id, space)
 
     def ask(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
-        with claimed.runtime.database.session() as session:
+        with stage.runtime.database.session() as session:
             return list(islice(source(session, question), TRIED))
 
-    *others, last = SOURCES[claimed.options.mode]
-    modelled = RankedByMachine(claimed.options.cost_model, claimed.options.search)
+    *others, last = SOURCES[stage.options.mode]
+    modelled = RankedByMachine(stage.options.cost_model, stage.options.search)
     return islice(in_order((*others, modelled, last), ask), TRIED)

@@ -15,7 +15,7 @@ from db.repositories.jobs import Jobs
 from db.tables import Context, Measurement
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import FinishReport, ModelLatency
+from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import UNTIMED_SEC, read_manifest
 from tests.fixtures.finishing import COMPILED, export_of, handed_out, promoted, report
 from tests.fixtures.workshop import ENDPOINT
@@ -71,7 +71,7 @@ def model(workshop, exported, check, monkeypatch):
     monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
-    monkeypatch.setattr("workers.finish.run.compare", lambda *_: FinishReport())
+    monkeypatch.setattr("workers.finish.run.compare", lambda *_: None)
     return figures
 
 
@@ -191,7 +191,7 @@ def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypa
     monkeypatch.setattr(
         "workers.finish.guess_inside_model.choose_guesses",
         lambda placed, *_: exported.append(
-            workshop.read(lambda session: Jobs(session).get(placed.claimed.job.id, None).export_uri)
+            workshop.read(lambda session: Jobs(session).get(placed.stage.job.id, None).export_uri)
         ),
     )
     guessed(workshop)

@@ -152,7 +152,7 @@ def test_files_that_a_killed_worker_uploaded_go_with_its_job(
 
     job = tuned(workshop)
     with monkeypatch.context() as dying:
-        dying.setattr("workers.finish.run._store", killed)
+        dying.setattr("workers.finish.run.FinishSteps", killed)
         with pytest.raises(Killed):
             finish(workshop, job)
     left = export_of(workshop, job)
