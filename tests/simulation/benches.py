@@ -13,7 +13,7 @@ from mallorn.core.targets import Target
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
 from workers.device.device_class import Endpoint, endpoint_of
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import MeasureInput, MeasureResult, Need, Program
 from workers.measure.simulated_measurer import SimulatedMeasurer, _result
 
@@ -179,7 +179,7 @@ class Check(Checker):
 
 
 def verifier_of(benches: Benches) -> Any:
-    """In place of workers.finish.verifier.verifier."""
+    """In place of workers.finish.numeric_check.verifier."""
 
     @contextmanager
     def verifier(runtime: Any, target: Target, *_given: Any) -> Iterator[Checker]:

@@ -130,7 +130,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
         "workers.finish.run.JobModel": _Model,
-        "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(winners, _Nowhere()),
+        "workers.finish.run.write_records_only": lambda model, winners: FinalSchedules(winners, _Nowhere()),
         "workers.finish.run.complete_export": lambda *_: None,
     }
     with ExitStack() as stack:
@@ -164,7 +164,7 @@ class _Model:
 
     def __init__(self, stage: Any, graphs: Any) -> None:
         self.stage = stage
-        self.whole = SimpleNamespace(graphs=graphs)
+        self.whole_model = SimpleNamespace(graphs=graphs)
 
     @classmethod
     def of(cls, stage: Any, graphs: Any, *_given: Any) -> "_Model":

@@ -33,7 +33,7 @@ from workers.device.detect_host import ask_tvm
 from workers.device.random_and_saved_arrays import load_arrays
 from workers.device.target_support import LLVM_PROGRAM, machine_of, needed_flags
 from workers.finish.contenders import Contest, contest_of
-from workers.finish.verifier import SEED
+from workers.finish.numeric_check import SEED
 from workers.finish.winners import PASSES
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock

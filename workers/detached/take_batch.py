@@ -30,7 +30,7 @@ from workers.detached.batch_record import (
     known_calls,
 )
 from workers.device.device_class import Endpoint, none_like
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.finish.run import finish_stage
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.detached_measurer import DetachedMeasurer

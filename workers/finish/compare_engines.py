@@ -12,7 +12,7 @@ from typing import Final
 
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, PointTimes
-from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, placed
+from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
 from workers.finish.step_log import ReportDraft, StepLog
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
@@ -31,7 +31,7 @@ def compare(model: JobModel, tuned: TunedModel, step_log: StepLog, report: Repor
 
     A tuned model with wrong outputs is not timed.
     """
-    placed_model = step_log.attempt(TIME, partial(placed, model))
+    placed_model = step_log.attempt(TIME, partial(place_or_fail, model))
     if placed_model is None:
         return
     dynamic = model.stage.graph.dynamic
@@ -54,7 +54,7 @@ def _compare_points(
             is_step = point == dynamic.points[0]
             sizes = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
             size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
-            whole_model = replace(model.whole, input_shapes=dynamic.shapes(sizes))
+            whole_model = replace(model.whole_model, input_shapes=dynamic.shapes(sizes))
             with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
                 engines.load({TUNED: tuned.library})
                 errors = _check_outputs(model, engines, step_log)
@@ -68,7 +68,7 @@ def _compare_points(
 
 
 def _compare_engines(model: JobModel, tuned: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
-    with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
+    with Engines(model.whole_model, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
         if tuned.is_large:
             engines.leave_out(UNTUNED)
         elif model.stage.job.trials == 0:
@@ -77,9 +77,9 @@ def _compare_engines(model: JobModel, tuned: TunedModel, step_log: StepLog, repo
             engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)
-        untuned = model.whole.folder / "untuned.so"
+        untuned = model.whole_model.folder / "untuned.so"
         if UNTUNED in engines:  # the engines start while it compiles
-            compiling = partial(twice, partial(model.whole.compile_untuned, untuned))
+            compiling = partial(twice, partial(model.whole_model.compile_untuned, untuned))
             if step_log.attempt("compile the untuned model", compiling) is None:
                 engines.leave_out(UNTUNED)
         engines.load({UNTUNED: untuned, TUNED: tuned.library})
@@ -113,7 +113,7 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
     errors = engines.errors(TUNED)
     if TUNED in engines and not _computes_the_same(errors, engines, step_log):
         engines.leave_out(TUNED)
-    if model.whole.seat is not None and ONNXRUNTIME in engines:
+    if model.whole_model.seat is not None and ONNXRUNTIME in engines:
         engines.leave_out(ONNXRUNTIME)
         if all(entry.step != BESIDE_IT for entry in step_log.entries):
             step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)

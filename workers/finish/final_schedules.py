@@ -18,9 +18,9 @@ from db.repositories.replaced_code import ReplacedCode
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import InsideTheModel
-from workers.finish.decide_inside_model import InsideChoice, decide_inside
-from workers.finish.job_model import JobModel, TunedModel, where_it_runs
-from workers.finish.numeric_checker import Checker
+from workers.finish.decide_inside_model import decide_inside
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
@@ -50,12 +50,14 @@ class FinalSchedules:
     inside: InsideTheModel | None = None  # the report section on contests inside the model
 
 
-def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
+def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
     """Write the winners' records without compiling the model."""
     return FinalSchedules(winners, model.write("export", winners))
 
 
-def choose(model: JobModel, winners: Sequence[Winner], check: Checker, step_log: StepLog) -> FinalSchedules:
+def build_final_schedules(
+    model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
+) -> FinalSchedules:
     """Write the winners' records, compile the model, and decide close contests inside it.
 
     A step that fails is logged, and the result of the last successful step is returned. Raises
@@ -64,19 +66,25 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, step_log:
     """
     directory = model.write("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    outcome = step_log.attempt(COMPILE, partial(_compiled, partial(twice, compile_model)))
+    outcome = step_log.attempt(COMPILE, partial(_build_or_error, partial(twice, compile_model)))
     if isinstance(outcome, MallornError):
         outcome = compile_without_fault(model, winners, outcome)
     if outcome is None:
         return FinalSchedules(winners, directory)
-    if step_log.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
-        return FinalSchedules(winners, directory, compiled=outcome.compiled)
-    choice = step_log.attempt(INSIDE, partial(_inside, model, outcome, check)) or InsideChoice(outcome, None)
-    build = choice.build
-    return FinalSchedules(build.winners, build.directory, build, build.compiled, choice.report)
+    build = outcome
+    if step_log.attempt("make inputs for the model", lambda: model.whole_model.inputs) is None:
+        return FinalSchedules(winners, directory, compiled=build.compiled)
+    report = None
+    # Times inside the largest shapes of a range say nothing about the other shapes.
+    one_shape, options = model.stage.graph.dynamic is None, model.stage.options
+    if one_shape and options.searches and options.contests == "inside":
+        choice = step_log.attempt(INSIDE, partial(decide_inside, model, build, checker))
+        if choice is not None:
+            build, report = choice.build, choice.report
+    return FinalSchedules(build.winners, build.directory, build, build.compiled, report)
 
 
-def _compiled(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
+def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
     """Return the build, or the error if the model, its schedules or its passes caused it."""
     try:
         return compile_model()
@@ -98,8 +106,8 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     numbers = count(1)
 
     def compiles_without(tasks: Sequence[str]) -> bool:
-        kept = [winner for name, winner in by_task.items() if name not in tasks]
-        build = _compiled(partial(model.build, f"search-{next(numbers)}", kept))
+        remaining = [winner for name, winner in by_task.items() if name not in tasks]
+        build = _build_or_error(partial(model.build, f"search-{next(numbers)}", remaining))
         if isinstance(build, MallornError):
             return False
         builds[frozenset(tasks)] = build
@@ -107,28 +115,28 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
 
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).say(model.stage.job.id, SEARCHES)
-    why = f"the whole model does not compile with it: {error.headline}"
+    fault = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
-        _import_without_passes(model, error, why)
+        _import_without_passes(model, error, fault)
     with model.stage.runtime.database.transaction() as session:
         for name in blamed:
-            warning = NewJobWarning(f"schedule of {name}", f"{why}; it is left out")
+            warning = NewJobWarning(f"schedule of {name}", f"{fault}; it is left out")
             Warnings(session).add(model.stage.job.id, warning)
     return builds[frozenset(blamed)]
 
 
-def _import_without_passes(model: JobModel, error: MallornError, why: str) -> NoReturn:
+def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> NoReturn:
     stage = model.stage
     recipe, bare = stage.graph.recipe, model.write("bare", ())
 
     def compiles_without(names: Sequence[str]) -> bool:
-        whole = replace(model.whole, recipe=leaving_out(recipe, dict.fromkeys(names, why)))
-        build = _compiled(partial(replace(model, whole=whole).compile, bare, ()))
+        whole_model = replace(model.whole_model, recipe=leaving_out(recipe, dict.fromkeys(names, fault)))
+        build = _build_or_error(partial(replace(model, whole_model=whole_model).compile, bare, ()))
         return not isinstance(build, MallornError)
 
     if (blamed := faulty_parts(names_to_leave_out(recipe), compiles_without)) is None:
         raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
-    graph = stage.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, why))})
+    graph = stage.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, fault))})
     reason = ANEW.format(", ".join(blamed))
     stage.lease.check()
     with stage.runtime.database.transaction() as session:
@@ -136,37 +144,20 @@ def _import_without_passes(model: JobModel, error: MallornError, why: str) -> No
     raise Unavailable(reason)
 
 
-def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
-    """Decide close contests inside the model; if that is not possible, return the first build.
-
-    It is not possible for a job whose options exclude it, without a device, or with a range of
-    shapes: times inside the largest shapes say nothing about the other shapes.
-    """
-    stage = model.stage
-    one_shape = stage.graph.dynamic is None
-    is_enabled = stage.options.searches and stage.options.contests == "inside"
-    placed = where_it_runs(model) if one_shape and is_enabled else None
-    return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
-
-
-def keep_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
+def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
     """Store the scripts of each winner; log and skip scripts that cannot be printed."""
     for winner in winners:
         stage.lease.check()
+        program = winner.contest.program
         try:
-            _keep(stage, winner, graphs)
+            url = scripts_uri(stage.runtime.settings.artifacts, program.key, winner.trace)
+            with reaching(url) as (store, path):
+                if store.exists(path):
+                    with suppress(ValueError):  # a worker may have been killed while it wrote them
+                        _SCRIPTS.validate_json(store.cat_file(path))
+                        continue
+                scripts = graphs.scripts(program.tir, winner.trace)
+                store.makedirs(store._parent(path), exist_ok=True)
+                store.pipe_file(path, json.dumps(asdict(scripts)).encode())
         except ChildError as error:
             log.warning("no script of %s: %s", winner.contest.task.name, error)
-
-
-def _keep(stage: StageContext, winner: Winner, graphs: ModelCompiler) -> None:
-    program = winner.contest.program
-    url = scripts_uri(stage.runtime.settings.artifacts, program.key, winner.trace)
-    with reaching(url) as (store, path):
-        if store.exists(path):
-            with suppress(ValueError):  # a worker may have been killed while it wrote them
-                _SCRIPTS.validate_json(store.cat_file(path))
-                return
-        scripts = graphs.scripts(program.tir, winner.trace)
-        store.makedirs(store._parent(path), exist_ok=True)
-        store.pipe_file(path, json.dumps(asdict(scripts)).encode())

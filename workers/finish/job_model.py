@@ -52,7 +52,7 @@ class JobModel:
     """The model of a job whose finish this worker has leased."""
 
     stage: StageContext
-    whole: WholeModel
+    whole_model: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
     shares_locks: bool = True  # whether this host's devices use this worker's locks
@@ -85,11 +85,11 @@ class JobModel:
         records.
         """
         self.stage.lease.check()
-        written, directory = self.whole.folder / name, self.folder.path / "exports" / name
-        write_records(self.stage, winners, self.whole.graphs, written)
+        written, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
+        write_records(self.stage, winners, self.whole_model.graphs, written)
         directory.mkdir(parents=True, exist_ok=True)
         for file in DATABASE:
-            copy_out(self.whole.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
+            copy_out(self.whole_model.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
@@ -102,8 +102,8 @@ class JobModel:
         library = directory.with_suffix(".so")
         if (compiled := self.libraries.take(winners, library)) is None:
             dynamic = self.stage.graph.dynamic
-            whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
-            written = self.whole.folder / directory.name
+            whole = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
+            written = self.whole_model.folder / directory.name
             library = written.with_suffix(".so")
             compiled = whole.compile(written, library)
         if unmatched := {winner.contest.task.name for winner in winners} & set(compiled.missing):
@@ -117,7 +117,7 @@ class JobModel:
         The device is released first, since other workers may wait for it. If a device times
         the model, it locks its own host for each run, so nothing is locked here.
         """
-        if self.whole.seat is not None:
+        if self.whole_model.seat is not None:
             yield True
             return
         self.stage.runtime.release_device()
@@ -137,12 +137,12 @@ class JobModel:
 
     @contextmanager
     def _engines(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:
-        with Engines(self.whole, builds) as engines:
+        with Engines(self.whole_model, builds) as engines:
             engines.load({name: build.library for name, build in builds.items()})
             yield engines
 
 
-def where_it_runs(model: JobModel) -> JobModel | None:
+def place_on_device(model: JobModel) -> JobModel | None:
     """Return the model to run on this host if a device is here, else on the device by RPC.
 
     None if there is no device. Raises Unavailable if the tracker does not answer.
@@ -156,19 +156,19 @@ def where_it_runs(model: JobModel) -> JobModel | None:
     if not devices:
         return None
     seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
-    return replace(model, whole=replace(model.whole, seat=seat))
+    return replace(model, whole_model=replace(model.whole_model, seat=seat))
 
 
-def placed(model: JobModel) -> JobModel:
+def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
-    found = where_it_runs(model)
+    found = place_on_device(model)
     if found is None:
         raise MallornError("no device of the target is there any more", hint="mallorn devices")
     return found
 
 
-def be_here(model: JobModel) -> bool:
+def require_local_device(model: JobModel) -> bool:
     """Return True. Raises MallornError if the job's device is on another host, or missing."""
-    if placed(model).whole.seat is not None:
+    if place_or_fail(model).whole_model.seat is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

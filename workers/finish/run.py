@@ -22,16 +22,20 @@ from mallorn.core.values.event import DoneEvent, FinishingEvent
 from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
+from workers.finish.decide_inside_model import decide_for_busy_host
 from workers.finish.decide_tasks import Decided, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
-from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
+from workers.finish.final_schedules import (
+    FinalSchedules,
+    build_final_schedules,
+    store_scripts,
+    write_records_only,
+)
 from workers.finish.guess_inside_model import guess_inside
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.numeric_checker import Checker, Unchecked
+from workers.finish.numeric_check import Checker, Unchecked, verifier
 from workers.finish.predict_tuning_gain import fill_trials_gain
-from workers.finish.schedules_for_busy_hosts import beside_others
 from workers.finish.step_log import ReportDraft, StepLog
-from workers.finish.verifier import verifier
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import PROBES_SEC, ensure_machine, known_machine
 from workers.interfaces.model_compiler import ModelCompiler
@@ -138,9 +142,9 @@ class FinishRun:
             with self.step_log.step("decide"):
                 require_timing = partial(self.measurer.require, Need.TIME)
                 if self.stage.options.mode != ZERO_SHOT and self.step_log.attempt(Need.TIME, require_timing):
-                    final = choose(self.model, decided.winners, self.checker, self.step_log)
+                    final = build_final_schedules(self.model, decided.winners, self.checker, self.step_log)
                 else:
-                    final = records_alone(self.model, decided.winners)
+                    final = write_records_only(self.model, decided.winners)
         names = {winner.contest.task.name for winner in final.winners}
         exported = [winner for winner in decided.winners if winner.contest.task.name in names]
         left_out = [winner.contest for winner in decided.winners if winner.contest.task.name not in names]
@@ -170,7 +174,7 @@ class FinishRun:
             complete_export(self.stage, final.winners, final.directory)
             # Include the promoted winners, since rivals may be exported in their place.
             checked = [winner for winner in (*decided.winners, *final.winners) if winner.is_checked]
-            keep_scripts(self.stage, checked, self.model.whole.graphs)
+            store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
     def compare(self, decided: Decided, final: FinalSchedules, built: TunedModel) -> None:
         """Compare the built model with other engines, the hardware's limits and a busy host."""
@@ -183,7 +187,7 @@ class FinishRun:
             if tuned is not None:
                 report.limits = limits(stage, decided.contests, tuned.median, report.steady)
                 fill_trials_gain(stage, decided.winners, tuned.median, report)
-        contention = beside_others(self.model, decided.winners, built, self.checker, self.step_log)
+        contention = decide_for_busy_host(self.model, decided.winners, built, self.checker, self.step_log)
         if contention is not None:
             report.contention = contention
 

@@ -19,7 +19,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.results.speedup import interval
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import MeasureInput, Measurer, MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.process.leased_stage import StageContext
