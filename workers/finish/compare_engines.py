@@ -26,7 +26,7 @@ CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def compare(model: JobModel, tuned: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
+def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
     """Fill `report` with latencies and errors; log steps that cannot be done in `step_log`.
 
     A tuned model with wrong outputs is not timed.
@@ -36,13 +36,13 @@ def compare(model: JobModel, tuned: TunedModel, step_log: StepLog, report: Repor
         return
     dynamic = model.stage.graph.dynamic
     if dynamic is None:
-        step_log.attempt(TIME, partial(_compare_engines, placed_model, tuned, step_log, report))
+        step_log.attempt(TIME, partial(_compare_engines, placed_model, tuned_model, step_log, report))
     else:
-        step_log.attempt(TIME, partial(_compare_points, placed_model, tuned, step_log, report, dynamic))
+        step_log.attempt(TIME, partial(_compare_points, placed_model, tuned_model, step_log, report, dynamic))
 
 
 def _compare_points(
-    model: JobModel, tuned: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
+    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
 ) -> None:
     """Compare the engines at each point of a range; points with wrong outputs are not timed."""
     points = []
@@ -56,7 +56,7 @@ def _compare_points(
             size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
             whole_model = replace(model.whole_model, input_shapes=dynamic.shapes(sizes))
             with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
-                engines.load({TUNED: tuned.library})
+                engines.load({TUNED: tuned_model.library})
                 errors = _check_outputs(model, engines, step_log)
                 latency_us = step_log.attempt(f"time the model at {size_text}", engines.latencies) or {}
             error = _finite(errors.get(ONNXRUNTIME, inf))
@@ -67,14 +67,16 @@ def _compare_points(
     report.conditions = Conditions(steady=is_alone, note="" if is_alone else BESIDE)
 
 
-def _compare_engines(model: JobModel, tuned: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
+def _compare_engines(
+    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft
+) -> None:
     with Engines(model.whole_model, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
-        if tuned.is_large:
+        if tuned_model.is_large:
             engines.leave_out(UNTUNED)
         elif model.stage.job.trials == 0:
             # Skip the untuned build if onnxruntime confirms the outputs: compiling it may take
             # longer than everything else.
-            engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
+            engines.load({TUNED: tuned_model.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)
         untuned = model.whole_model.folder / "untuned.so"
@@ -82,10 +84,10 @@ def _compare_engines(model: JobModel, tuned: TunedModel, step_log: StepLog, repo
             compiling = partial(twice, partial(model.whole_model.compile_untuned, untuned))
             if step_log.attempt("compile the untuned model", compiling) is None:
                 engines.leave_out(UNTUNED)
-        engines.load({UNTUNED: untuned, TUNED: tuned.library})
+        engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
         errors = _check_outputs(model, engines, step_log)
         if TUNED not in engines:
-            model.libraries.forget(tuned.winners)
+            model.libraries.forget(tuned_model.winners)
         race = step_log.attempt(TIME, partial(_race, model, engines))
     if race is not None and race.latency_us:
         report.latency_us, report.conditions = dict(race.latency_us), race.conditions

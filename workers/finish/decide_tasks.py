@@ -131,7 +131,7 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class TaskDecisions:
     """The winners of a job, and the contests without a winner."""
 
     winners: Sequence[Winner]
@@ -145,7 +145,7 @@ class Decided:
         return [*(winner.contest for winner in self.winners), *self.losers]
 
 
-def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> Decided:
+def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
     """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).programs(stage.job.id)
@@ -179,7 +179,7 @@ def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> Dec
     in_order = [decisions[task.id] for task, _ in tasks]
     winners = [decision.winner for decision in in_order if decision.winner is not None]
     losers = [decision.contest for decision in in_order if decision.winner is None]
-    return Decided(winners, losers, earlier_sec=earlier_sec)
+    return TaskDecisions(winners, losers, earlier_sec=earlier_sec)
 
 
 TRIED: Final = 8  # answers tried per task, until one compiles and passes the check
@@ -199,7 +199,9 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 }
 
 
-def _answer_all(stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker) -> Decided:
+def _answer_all(
+    stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
+) -> TaskDecisions:
     """Decide every task of a job that measures nothing, from earlier results or models.
 
     A task's winner is its first answer that passes the checker.
@@ -228,7 +230,7 @@ def _answer_all(stage: StageContext, tasks: Sequence[tuple[Task, Workload]], che
                 break
         else:
             losers.append(Contest(task, workload, program_of(workload), ()))
-    return Decided(winners, losers, answers)
+    return TaskDecisions(winners, losers, answers)
 
 
 def _check_answer(

@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.orm import Session
-
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
@@ -61,17 +59,58 @@ def write_records(
 ) -> None:
     """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
-    if skipped := graphs.write_database(str(directory), stage.target.text, records):
-        raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
+    if failures := graphs.write_database(str(directory), stage.target.text, records):
+        raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
 
 
 def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Add the manifest, the script, its archive and the requirements to the directory."""
+    job, graph = stage.job, stage.graph
     carried = write_archive(directory)
-    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
-    manifest = _manifest(stage, winners, digests)
+    with stage.runtime.database.session() as session:
+        tasks = [task.name for task in Tasks(session).list(job.id)]
+        context_id = Jobs(session).get(job.id, None).context_id
+        measured_on = MeasuredOn() if context_id is None else Contexts(session).get(context_id).measured_on
+    timing = next((winner.timing for winner in winners if winner.timing is not None), None)
+    if context_id is not None and timing is not None:  # times inside the model
+        measured_on = MeasuredOn.model_validate(measured_on.model_dump() | {"evaluator": timing})
+    workloads = []
+    for winner in winners:
+        low_us, high_us = winner.interval_us
+        workload = TunedWorkload(
+            task=winner.contest.task.name,
+            workload=winner.contest.program.key,
+            weight=winner.contest.task.weight,
+            latency_us=winner.latency_us,
+            low_us=low_us,
+            high_us=high_us,
+            max_error=winner.max_error,
+        )
+        workloads.append(workload)
+    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
+    versions = {name: version(name) for name in packages}
+    with_schedule = {winner.contest.task.name for winner in winners}
+    manifest = Manifest(
+        job=job.id,
+        model=job.model_id,
+        target=stage.target.attrs,
+        tuned_at=time.time(),
+        versions={"mallorn": VERSION} | versions,
+        recipe=graph.recipe,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        input_shapes=largest_shapes(stage),
+        dynamic=range_of(stage, winners),
+        input_ranges=graph.input_ranges,
+        workloads=workloads,
+        without_schedule=[name for name in tasks if name not in with_schedule],
+        measured_on=measured_on,
+        mode=stage.options.mode,
+        measured_by=stage.measured_by,
+        carried={path.name: sha256(path.read_bytes()).hexdigest() for path in carried},
+    )
     _write_manifest(directory, manifest)
-    pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
+    pins = [f"{name}=={number}" for name, number in versions.items()]
     pins += CUDA_WHEELS if stage.target.kind == "cuda" else ()
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
@@ -88,7 +127,9 @@ def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     if dynamic is None:
         return None
     machine = stage.job.machine or assumed(stage.target.num_cores, lanes=1)
-    tasks_us = {each.contest.task.name: each.latency_us or each.expected_us or 0.0 for each in winners}
+    tasks_us = {
+        winner.contest.task.name: winner.latency_us or winner.expected_us or 0.0 for winner in winners
+    }
     return with_rules(dynamic, tasks_us, machine.fork_us)
 
 
@@ -101,8 +142,8 @@ def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     its upper bound.
     """
     manifest = read_manifest(directory / MANIFEST)
-    timed = [point.latency_us.get(TUNED) for point in points]
-    bursts = [latency.bursts or [latency.median] for latency in timed if latency is not None]
+    latencies = [point.latency_us.get(TUNED) for point in points]
+    bursts = [latency.bursts or [latency.median] for latency in latencies if latency is not None]
     if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
         return
     rules = rules_of(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
@@ -148,53 +189,3 @@ def export_first(
         race = raced(report.latency_us)
         ratio = None if race is None else round(1 / race.times, 3)
         Events(session).append(stage.job.id, ExportedEvent(sec=sec, ratio=ratio))
-
-
-def _manifest(stage: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
-    graph, tuned = stage.graph, {winner.contest.task.name for winner in winners}
-    with stage.runtime.database.session() as session:
-        tasks = [task.name for task in Tasks(session).list(stage.job.id)]
-        measured_on = _measured_on(session, stage.job.id, winners)
-    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
-    return Manifest(
-        job=stage.job.id,
-        model=stage.job.model_id,
-        target=stage.target.attrs,
-        tuned_at=time.time(),
-        versions={"mallorn": VERSION} | {name: version(name) for name in packages},
-        recipe=graph.recipe,
-        inputs=graph.inputs,
-        outputs=graph.outputs,
-        input_shapes=largest_shapes(stage),
-        dynamic=range_of(stage, winners),
-        input_ranges=graph.input_ranges,
-        workloads=[_workload(winner) for winner in winners],
-        without_schedule=[name for name in tasks if name not in tuned],
-        measured_on=measured_on,
-        mode=stage.options.mode,
-        measured_by=stage.measured_by,
-        carried=carried,
-    )
-
-
-def _workload(winner: Winner) -> TunedWorkload:
-    low_us, high_us = winner.interval_us
-    return TunedWorkload(
-        task=winner.contest.task.name,
-        workload=winner.contest.program.key,
-        weight=winner.contest.task.weight,
-        latency_us=winner.latency_us,
-        low_us=low_us,
-        high_us=high_us,
-        max_error=winner.max_error,
-    )
-
-
-def _measured_on(session: Session, job_id: str, winners: Sequence[Winner]) -> MeasuredOn:
-    """Return the conditions of the winners' times; these differ for times inside the model."""
-    context_id = Jobs(session).get(job_id, None).context_id
-    if context_id is None:
-        return MeasuredOn()
-    alone = Contexts(session).get(context_id).measured_on
-    inside = next((winner.timing for winner in winners if winner.timing is not None), None)
-    return alone if inside is None else alone.model_validate(alone.model_dump() | {"evaluator": inside})

@@ -35,7 +35,7 @@ from workers.finish.decide_inside_model import (
     fastest_inside,
     list_swaps,
 )
-from workers.finish.decide_tasks import Decided
+from workers.finish.decide_tasks import TaskDecisions
 from workers.finish.export_directory import ExportFailed, export_first
 from workers.finish.final_schedules import FinalSchedules
 from workers.finish.job_model import JobModel, TunedModel, place_on_device
@@ -69,7 +69,9 @@ class CheckedModel:
     latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
 
 
-def guess_inside(stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog) -> Decided | None:
+def guess_inside(
+    stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
+) -> TaskDecisions | None:
     """Return the guesses that are fastest inside the model; None to decide each task separately.
 
     Returns None for a job with trials or a range of shapes, if no device can time the whole
@@ -122,7 +124,7 @@ def guess_inside(stage: StageContext, model: JobModel, checker: Checker, step_lo
         model.libraries.put(winners, build.library, build.compiled)
     build = replace(build, winners=tuple(winners), directory=directory)
     final = FinalSchedules(winners, directory, build, build.compiled, report)
-    return Decided(winners, losers, final=final)
+    return TaskDecisions(winners, losers, final=final)
 
 
 def _build_and_check(

@@ -60,7 +60,7 @@ class JobModel:
     @classmethod
     def of(cls, stage: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
-        whole = WholeModel(
+        whole_model = WholeModel(
             path=stage.model_file(folder.path),
             target=stage.target,
             recipe=stage.graph.recipe,
@@ -72,7 +72,7 @@ class JobModel:
             threads=stage.target.num_cores,
             idle=idle,
         )
-        return cls(stage, whole, KnownLibraries.of(stage), folder)
+        return cls(stage, whole_model, KnownLibraries.of(stage), folder)
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
@@ -85,8 +85,8 @@ class JobModel:
         records.
         """
         self.stage.lease.check()
-        written, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
-        write_records(self.stage, winners, self.whole_model.graphs, written)
+        child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
+        write_records(self.stage, winners, self.whole_model.graphs, child_directory)
         directory.mkdir(parents=True, exist_ok=True)
         for file in DATABASE:
             copy_out(self.whole_model.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
@@ -102,10 +102,10 @@ class JobModel:
         library = directory.with_suffix(".so")
         if (compiled := self.libraries.take(winners, library)) is None:
             dynamic = self.stage.graph.dynamic
-            whole = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
-            written = self.whole_model.folder / directory.name
-            library = written.with_suffix(".so")
-            compiled = whole.compile(written, library)
+            whole_model = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
+            child_directory = self.whole_model.folder / directory.name
+            library = child_directory.with_suffix(".so")
+            compiled = whole_model.compile(child_directory, library)
         if unmatched := {winner.contest.task.name for winner in winners} & set(compiled.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
         return TunedModel(tuple(winners), directory, library, compiled)
@@ -121,18 +121,18 @@ class JobModel:
             yield True
             return
         self.stage.runtime.release_device()
-        with HostLock().alone() as held:
-            yield held and self.shares_locks
+        with HostLock().alone() as is_alone:
+            yield is_alone and self.shares_locks
 
-    def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
-        """Return each build's microseconds per run and kernel, while `beside` programs run."""
+    def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
+        """Return each build's microseconds per run and kernel, while `programs` programs run."""
         by_name = {build.directory.name: build for build in builds}
-        with self._engines(by_name) as engines, self.alone(), stress(beside):
+        with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
-    def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
-        """Return the model's latency in microseconds per build, while `beside` programs run."""
-        with self._engines(builds) as engines, self.alone(), stress(beside):
+    def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
+        """Return the model's latency in microseconds per build, while `programs` programs run."""
+        with self._engines(builds) as engines, self.alone(), stress(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
     @contextmanager
@@ -161,10 +161,10 @@ def place_on_device(model: JobModel) -> JobModel | None:
 
 def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
-    found = place_on_device(model)
-    if found is None:
-        raise MallornError("no device of the target is there any more", hint="mallorn devices")
-    return found
+    placed_model = place_on_device(model)
+    if placed_model is None:
+        raise MallornError("no device of the target is available any more", hint="mallorn devices")
+    return placed_model
 
 
 def require_local_device(model: JobModel) -> bool:

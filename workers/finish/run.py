@@ -23,7 +23,7 @@ from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
 from workers.finish.decide_inside_model import decide_for_busy_host
-from workers.finish.decide_tasks import Decided, decide_all
+from workers.finish.decide_tasks import TaskDecisions, decide_all
 from workers.finish.export_directory import complete_export, settle_rules, upload
 from workers.finish.final_schedules import (
     FinalSchedules,
@@ -84,11 +84,11 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
             ) as checker:
                 model = JobModel.of(stage, graphs, folder, idle)
                 run = FinishRun(model, measurer, checker, step_log)
-                decided, final = run.build(run.decide())
-            run.export(decided, final)
+                decisions, final = run.build(run.decide())
+            run.export(decisions, final)
             if final.built is not None:
-                run.compare(decided, final, final.built)
-            run.store(decided, final, started_sec)
+                run.compare(decisions, final, final.built)
+            run.store(decisions, final, started_sec)
 
 
 def _checking(
@@ -117,40 +117,40 @@ class FinishRun:
     def stage(self) -> StageContext:
         return self.model.stage
 
-    def decide(self) -> Decided:
+    def decide(self) -> TaskDecisions:
         """Decide the winner of every task: all inside the model if possible, else one by one."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
-            decided = None  # the measurer cannot time the model
+            decisions = None  # the measurer cannot time the model
         else:
-            decided = guess_inside(self.stage, self.model, self.checker, self.step_log)
-        if decided is None:
+            decisions = guess_inside(self.stage, self.model, self.checker, self.step_log)
+        if decisions is None:
             with self.step_log.step("decide"):
-                decided = decide_all(self.stage, self.measurer, self.checker)
+                decisions = decide_all(self.stage, self.measurer, self.checker)
         if not self.stage.options.searches:
-            self.report.answers = decided.answers
-        return decided
+            self.report.answers = decisions.answers
+        return decisions
 
-    def build(self, decided: Decided) -> tuple[Decided, FinalSchedules]:
+    def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
         """Write the schedules as records, and compile the model with them if it can be timed.
 
         A winner that was left out, so that the model compiles, counts as a contest without one.
         """
-        final = decided.final
+        final = decisions.final
         if final is None:
             with self.step_log.step("decide"):
                 require_timing = partial(self.measurer.require, Need.TIME)
                 if self.stage.options.mode != ZERO_SHOT and self.step_log.attempt(Need.TIME, require_timing):
-                    final = build_final_schedules(self.model, decided.winners, self.checker, self.step_log)
+                    final = build_final_schedules(self.model, decisions.winners, self.checker, self.step_log)
                 else:
-                    final = write_records_only(self.model, decided.winners)
+                    final = write_records_only(self.model, decisions.winners)
         names = {winner.contest.task.name for winner in final.winners}
-        exported = [winner for winner in decided.winners if winner.contest.task.name in names]
-        left_out = [winner.contest for winner in decided.winners if winner.contest.task.name not in names]
-        decided = replace(decided, winners=exported, losers=[*decided.losers, *left_out])
+        exported = [winner for winner in decisions.winners if winner.contest.task.name in names]
+        left_out = [winner.contest for winner in decisions.winners if winner.contest.task.name not in names]
+        decisions = replace(decisions, winners=exported, losers=[*decisions.losers, *left_out])
 
-        missing = [contest.task.name for contest in decided.losers]
+        missing = [contest.task.name for contest in decisions.losers]
         tasks_us = {winner.contest.task.name: winner.latency_us for winner in final.winners}
         report = self.report
         report.tasks_us = {name: us for name, us in tasks_us.items() if us is not None}
@@ -166,17 +166,17 @@ class FinishRun:
             report.of = final.compiled.of
         if final.inside is not None:
             report.inside_the_model = final.inside
-        return decided, final
+        return decisions, final
 
-    def export(self, decided: Decided, final: FinalSchedules) -> None:
+    def export(self, decisions: TaskDecisions, final: FinalSchedules) -> None:
         """Complete the export's directory, and store the scripts of checked winners."""
         with self.step_log.step("export"):
             complete_export(self.stage, final.winners, final.directory)
             # Include the promoted winners, since rivals may be exported in their place.
-            checked = [winner for winner in (*decided.winners, *final.winners) if winner.is_checked]
+            checked = [winner for winner in (*decisions.winners, *final.winners) if winner.is_checked]
             store_scripts(self.stage, checked, self.model.whole_model.graphs)
 
-    def compare(self, decided: Decided, final: FinalSchedules, built: TunedModel) -> None:
+    def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
         """Compare the built model with other engines, the hardware's limits and a busy host."""
         stage, report = self.stage, self.report
         with self.step_log.step("compare"):
@@ -185,13 +185,13 @@ class FinishRun:
         if stage.graph.dynamic is None:  # a range's tasks belong to different runs
             tuned = report.latency_us.get(TUNED)
             if tuned is not None:
-                report.limits = limits(stage, decided.contests, tuned.median, report.steady)
-                fill_trials_gain(stage, decided.winners, tuned.median, report)
-        contention = decide_for_busy_host(self.model, decided.winners, built, self.checker, self.step_log)
+                report.limits = limits(stage, decisions.contests, tuned.median, report.steady)
+                fill_trials_gain(stage, decisions.winners, tuned.median, report)
+        contention = decide_for_busy_host(self.model, decisions.winners, built, self.checker, self.step_log)
         if contention is not None:
             report.contention = contention
 
-    def store(self, decided: Decided, final: FinalSchedules, started_sec: float) -> None:
+    def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
         """Upload the export, store the report and end the job.
 
         Raises Unavailable if a restore of the database lost decisions.
@@ -199,7 +199,7 @@ class FinishRun:
         stage, report, step_log = self.stage, self.report, self.step_log
         stage.lease.check()
         report.measured_by = stage.measured_by
-        report.finish_sec = round(decided.earlier_sec + time.monotonic() - started_sec, 1)
+        report.finish_sec = round(decisions.earlier_sec + time.monotonic() - started_sec, 1)
         with stage.runtime.database.session() as session:
             import_sec = StageRuns(session).seconds(stage.job.id, StageKind.IMPORT)
             total_sec = read_clock(session) - stage.job.created_at
@@ -214,13 +214,13 @@ class FinishRun:
         if finishing is not None and finishing.outlook is not None:
             report.outlook = finishing.outlook
         report.trials, report.outcomes = job_progress.spent, job_progress.outcomes
-        timing_conditions = conditions(stage, report.conditions, decided.winners)
+        timing_conditions = conditions(stage, report.conditions, decisions.winners)
         if timing_conditions is not None:
             report.conditions = timing_conditions
 
         url = upload(stage, final.directory, report)
-        decided_one_by_one = stage.options.searches and decided.final is None
-        stored_steps = len(decided.contests) if decided_one_by_one else 0
+        decided_one_by_one = stage.options.searches and decisions.final is None
+        stored_steps = len(decisions.contests) if decided_one_by_one else 0
         with stage.runtime.database.transaction() as session:
             Jobs(session).record(stage.job.id, report=report, export_uri=url, export_deleted_at=None)
             if FinishSteps(session).forget(stage.job.id) < stored_steps:

@@ -41,13 +41,13 @@ class StepLog:
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Add the wall and CPU seconds of the `with` block to a step. Steps must not nest."""
-        began = time.monotonic(), STOP.processor_sec() + time.process_time()
+        start = time.monotonic(), STOP.processor_sec() + time.process_time()
         try:
             yield
         finally:
-            ended = time.monotonic(), STOP.processor_sec() + time.process_time()
+            end = time.monotonic(), STOP.processor_sec() + time.process_time()
             for clock in range(2):
-                self.spent[name][clock] += ended[clock] - began[clock]
+                self.spent[name][clock] += end[clock] - start[clock]
 
     @property
     def seconds(self) -> dict[str, StepSeconds]:
