@@ -50,7 +50,7 @@ from workers.process.leased_work import leased_work
 from workers.process.match_devices_and_builder import class_of_job, settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import prepare
+from workers.round.propose import prepare
 from workers.round.run import close_round, settle
 from workers.round.store_referenced_rows import store_sketches
 from workers.sandbox.untrusted_files import open_plain, untrusted_folder

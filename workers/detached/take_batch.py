@@ -42,7 +42,7 @@ from workers.process.match_devices_and_builder import class_of_job
 from workers.process.time_slice import TimeSliceOver
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import ranked
+from workers.round.ranking_evidence import ranked
 from workers.round.round_context import load_round
 from workers.round.run import close_round
 from workers.round.store_referenced_rows import context_of

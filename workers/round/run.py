@@ -30,7 +30,8 @@ from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import prepare, ranked
+from workers.round.propose import prepare
+from workers.round.ranking_evidence import ranked
 from workers.round.round_context import RoundContext
 from workers.round.select_cost_model import proposer
 

@@ -28,8 +28,8 @@ from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.process.worker_runtime import Runtime
-from workers.round.fallback import warn
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
+from workers.round.propose import warn
 from workers.round.round_context import work_of
 from workers.round.select_cost_model import beginning, reads_todays_view, view_of
 
