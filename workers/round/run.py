@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -22,10 +21,8 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
-from workers.measure.base import MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.model_import.run import settle_import
-from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
@@ -49,9 +46,9 @@ class Closed:
 
 def run(runtime: Runtime, round_id: int) -> Closed | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.round(round_id), settle) as held:
-        if held is not None:
-            return _work(held, round_id)
+    with leased_work(runtime, WorkItem.round(round_id), settle) as work:
+        if work is not None:
+            return _run_leased(work, round_id)
     return None
 
 
@@ -65,27 +62,35 @@ def settle(session: Session, hold: LeaseToken) -> None:
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
 
 
-def _work(held: LeasedWork, round_id: int) -> Closed:
-    runtime, token = held.runtime, held.hold.token
-    started = time.monotonic()
-    settle_builder(runtime, held.job_id)
-    settle_import(runtime, held.job_id)
-    ensure_machine(runtime, held.job_id)
+def _run_leased(work: LeasedWork, round_id: int) -> Closed:
+    runtime, token = work.runtime, work.hold.token
+    start_sec = time.monotonic()
+    settle_builder(runtime, work.job_id)
+    settle_import(runtime, work.job_id)
+    ensure_machine(runtime, work.job_id)
     with runtime.working_on(words_of(runtime, round_id)):
         with HostLock().shared():
             context, (slots, proposals, state) = prepare(runtime, round_id, token)
-        proposed = time.monotonic()
-        missing = [slot for slot in slots if slot.slot not in context.done_slots]
+        proposed_sec = time.monotonic()
+        slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
         commits = Commits(runtime.database, context, token, slots, proposals)
         measurer = runtime.measurer(context.options, context.like)
-        results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
+        results = measurer.measure(
+            context.program, context.target, slots_left, context.options, context.best_us
+        )
         least_us = least_believed_us(context.program, context.machine)
         with closing(results):
-            _commit((reject_implausible(result, least_us) for result in results), commits, held.lease)
+            try:
+                for result in results:
+                    plausible_result = reject_implausible(result, least_us)
+                    work.lease.check()
+                    commits.add(plausible_result)
+            finally:  # after an error, commit the results measured under the lease
+                commits.settle()
     stats = {
-        "propose_sec": round(proposed - started, 3),
-        "measure_sec": round(time.monotonic() - proposed, 3),
-        "candidates": len(missing),
+        "propose_sec": round(proposed_sec - start_sec, 3),
+        "measure_sec": round(time.monotonic() - proposed_sec, 3),
+        "candidates": len(slots_left),
         "cost_model": context.model_name,
         "disturbance": commits.disturbance,
     }
@@ -100,16 +105,6 @@ def words_of(runtime: Runtime, round_id: int) -> str:
         if Jobs(session).get(row.job_id, None).private:
             return "a round of a private job"  # all users see the fleet page
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
-
-
-def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeeper) -> None:
-    """Commit results as they arrive, and after an error those measured under the lease."""
-    try:
-        for result in results:
-            lease.check()
-            commits.add(result)
-    finally:
-        commits.settle()
 
 
 def close_round(
