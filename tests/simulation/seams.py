@@ -117,7 +117,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.leased_stage.check_room": lambda *_: None,
         "workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
         "workers.model_import.run._extract": _extract(loom, benches),
-        "workers.process.worker_health.what_ails": lambda _tunes: benches.ails(),
+        "workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
         "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
         "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
         "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),

@@ -28,9 +28,9 @@ PROPOSING: Final = ("search", "sampler", "cost_model")
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """What happens to the work after an error, and the words for the log."""
+    """How the work is released after an error, and how the log describes it."""
 
-    told: str
+    words: str
     act: Callable[[WorkItems, LeaseToken, MallornError], object] | None
     level: int = logging.ERROR
 

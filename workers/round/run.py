@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class CompletedRound:
     """A round that this process completed."""
 
     job_id: str
     task_id: int
 
 
-def run(runtime: Runtime, round_id: int) -> Closed | None:
+def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
     with leased_work(runtime, WorkItem.round(round_id), settle) as work:
         if work is not None:
@@ -62,7 +62,7 @@ def settle(session: Session, hold: LeaseToken) -> None:
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
 
 
-def _run_leased(work: LeasedWork, round_id: int) -> Closed:
+def _run_leased(work: LeasedWork, round_id: int) -> CompletedRound:
     runtime, token = work.runtime, work.hold.token
     start_sec = time.monotonic()
     settle_builder(runtime, work.job_id)
@@ -95,7 +95,7 @@ def _run_leased(work: LeasedWork, round_id: int) -> Closed:
         "disturbance": commits.disturbance,
     }
     close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
-    return Closed(context.row.job_id, context.row.task_id)
+    return CompletedRound(context.row.job_id, context.row.task_id)
 
 
 def words_of(runtime: Runtime, round_id: int) -> str:
