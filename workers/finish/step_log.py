@@ -1,4 +1,4 @@
-"""What a running finish records: its report so far, steps that were not done, seconds per step.
+"""Records of a running finish: its report so far, steps that were not done, seconds per step.
 
 Verified schedules are exported even if other steps fail; the report lists the failed steps.
 """

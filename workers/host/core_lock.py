@@ -57,7 +57,7 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """This process's lock on its host's cores. While one waits to time, no other begins to share."""
+    """Lock on the host's cores. While a process waits to time, no other process begins to share."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME

@@ -66,16 +66,16 @@ class LoadMeter:
 
     def look(self) -> Load:
         """Return the load since the last look."""
-        before, self._last = self._last, self._read()
+        previous, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
-        ticks = max(1, self._last.total - before.total)
-        other_ticks = max(0, (self._last.busy - before.busy) - (self._last.ours - before.ours))
-        elapsed_sec = max(1e-9, self._last.clock_sec - before.clock_sec)
+        ticks = max(1, self._last.total - previous.total)
+        other_ticks = max(0, (self._last.busy - previous.busy) - (self._last.ours - previous.ours))
+        elapsed_sec = max(1e-9, self._last.clock_sec - previous.clock_sec)
         return Load(
             cores,
             other_ticks * cores / ticks,
-            (self._last.stolen - before.stolen) / ticks,
-            (self._last.waited_sec - before.waited_sec) / elapsed_sec,
+            (self._last.stolen - previous.stolen) / ticks,
+            (self._last.waited_sec - previous.waited_sec) / elapsed_sec,
         )
 
     def wait_for_quiet(self, patience_sec: float) -> None:

@@ -28,7 +28,7 @@ PROPOSING: Final = ("search", "sampler", "cost_model")
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """How the work is released after an error, and how the log describes it."""
+    """Release of the work after an error, and its description in the log."""
 
     words: str
     act: Callable[[WorkItems, LeaseToken, MallornError], object] | None

@@ -77,8 +77,13 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
     paths: dict[PurePosixPath, Path] = {}
     for member in members:
         name = PurePosixPath(member.name)
+        parts = name.parts
+        is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(p)) <= LONGEST_NAME for p in parts)
+        is_inside = not name.is_absolute() and ".." not in parts
+        is_plain = member.isreg() and not member.issparse() and member.size >= 0
         clashes = name in paths or any(parent in paths for parent in name.parents)
-        if clashes or len(paths) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
+        is_allowed = is_plain and is_short and is_inside and not clashes and len(paths) < MOST_FILES
+        if not is_allowed or (directory / name).exists():
             raise InvalidModel(
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,
@@ -92,11 +97,3 @@ def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], direc
     if not paths:
         raise InvalidModel("the archive of the model is empty", hint=AGAIN)
     return next(iter(paths.values()))
-
-
-def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
-    """Return whether the member is a regular file with a valid name inside the directory."""
-    parts = name.parts
-    is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
-    is_inside = not name.is_absolute() and ".." not in parts
-    return member.isreg() and not member.issparse() and member.size >= 0 and is_short and is_inside

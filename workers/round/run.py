@@ -23,7 +23,7 @@ from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.model_import.run import settle_import
-from workers.process.leased_work import LeasedWork, leased_work
+from workers.process.leased_work import leased_work
 from workers.process.match_devices_and_builder import settle_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
@@ -47,55 +47,52 @@ class CompletedRound:
 def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
     with leased_work(runtime, WorkItem.round(round_id), settle) as work:
-        if work is not None:
-            return _run_leased(work, round_id)
+        if work is None:
+            return None
+        token = work.hold.token
+        start_sec = time.monotonic()
+        settle_builder(runtime, work.job_id)
+        settle_import(runtime, work.job_id)
+        ensure_machine(runtime, work.job_id)
+        with runtime.working_on(words_of(runtime, round_id)):
+            with HostLock().shared():
+                context, (slots, proposals, state) = prepare(runtime, round_id, token)
+            proposed_sec = time.monotonic()
+            slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
+            commits = Commits(runtime.database, context, token, slots, proposals)
+            measurer = runtime.measurer(context.options, context.like)
+            results = measurer.measure(
+                context.program, context.target, slots_left, context.options, context.best_us
+            )
+            least_us = least_believed_us(context.program, context.machine)
+            with closing(results):
+                try:
+                    for result in results:
+                        plausible_result = reject_implausible(result, least_us)
+                        work.lease.check()
+                        commits.add(plausible_result)
+                finally:  # after an error, commit the results measured under the lease
+                    commits.settle()
+        stats = {
+            "propose_sec": round(proposed_sec - start_sec, 3),
+            "measure_sec": round(time.monotonic() - proposed_sec, 3),
+            "candidates": len(slots_left),
+            "cost_model": context.model_name,
+            "disturbance": commits.disturbance,
+        }
+        close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
+        return CompletedRound(context.row.job_id, context.row.task_id)
     return None
 
 
 def settle(session: Session, hold: LeaseToken) -> None:
-    """On a round's first claim, fix its cost model and searcher state for all its attempts."""
+    """Fix a round's cost model and searcher state for all its attempts, on its first claim."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
         model = proposer(session, row, family, options.cost_model)
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
-
-
-def _run_leased(work: LeasedWork, round_id: int) -> CompletedRound:
-    runtime, token = work.runtime, work.hold.token
-    start_sec = time.monotonic()
-    settle_builder(runtime, work.job_id)
-    settle_import(runtime, work.job_id)
-    ensure_machine(runtime, work.job_id)
-    with runtime.working_on(words_of(runtime, round_id)):
-        with HostLock().shared():
-            context, (slots, proposals, state) = prepare(runtime, round_id, token)
-        proposed_sec = time.monotonic()
-        slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
-        commits = Commits(runtime.database, context, token, slots, proposals)
-        measurer = runtime.measurer(context.options, context.like)
-        results = measurer.measure(
-            context.program, context.target, slots_left, context.options, context.best_us
-        )
-        least_us = least_believed_us(context.program, context.machine)
-        with closing(results):
-            try:
-                for result in results:
-                    plausible_result = reject_implausible(result, least_us)
-                    work.lease.check()
-                    commits.add(plausible_result)
-            finally:  # after an error, commit the results measured under the lease
-                commits.settle()
-    stats = {
-        "propose_sec": round(proposed_sec - start_sec, 3),
-        "measure_sec": round(time.monotonic() - proposed_sec, 3),
-        "candidates": len(slots_left),
-        "cost_model": context.model_name,
-        "disturbance": commits.disturbance,
-    }
-    close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
-    return CompletedRound(context.row.job_id, context.row.task_id)
 
 
 def words_of(runtime: Runtime, round_id: int) -> str:

@@ -53,8 +53,8 @@ def undisturbed(run_us: Sequence[float]) -> list[float]:
     if len(run_us) < JURY:
         return list(run_us)
     middle_us = median(run_us)
-    typical_us = max(median(abs(each - middle_us) for each in run_us), LEAST_SPREAD * middle_us)
-    return [each for each in run_us if abs(each - middle_us) <= OUTLYING * typical_us]
+    typical_us = max(median(abs(us - middle_us) for us in run_us), LEAST_SPREAD * middle_us)
+    return [us for us in run_us if abs(us - middle_us) <= OUTLYING * typical_us]
 
 
 # A disturbance may make a single slice this many times too long.
@@ -80,9 +80,11 @@ class Adaptive(StoppingRule):
             return None
         return next_slice(evaluator, run_us)
 
-    def enough(self, run_us: Sequence[float], known: Interval, best_us: float) -> bool:
+    def enough(self, run_us: Sequence[float], interval_us: Interval, best_us: float) -> bool:
         """Return whether the slices show precisely enough that the candidate is not the best."""
-        return len(run_us) >= self.fewest and known.relative <= self.tight and known.low_us > best_us
+        return (
+            len(run_us) >= self.fewest and interval_us.relative <= self.tight and interval_us.low_us > best_us
+        )
 
 
 class Racing(Adaptive):
@@ -95,9 +97,9 @@ class Racing(Adaptive):
         super().__init__(tight, fewest)
         self.behind = behind
 
-    def enough(self, run_us: Sequence[float], known: Interval, best_us: float) -> bool:
-        low_us = run_us[0] / DISTURBED if len(run_us) == 1 else known.low_us
-        return low_us > self.behind * best_us or super().enough(run_us, known, best_us)
+    def enough(self, run_us: Sequence[float], interval_us: Interval, best_us: float) -> bool:
+        low_us = run_us[0] / DISTURBED if len(run_us) == 1 else interval_us.low_us
+        return low_us > self.behind * best_us or super().enough(run_us, interval_us, best_us)
 
 
 SLICES: Final = 10
@@ -129,11 +131,13 @@ def next_slice(evaluator: EvaluatorOptions, run_us: Sequence[float]) -> Evaluato
         return None
     counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
     spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
-    rest, rest_ms = runs - sum(counts), ceil(total_ms - spent_ms)
-    if rest <= 0 and rest_ms <= 0:
+    left_runs, left_ms = runs - sum(counts), ceil(total_ms - spent_ms)
+    if left_runs <= 0 and left_ms <= 0:
         return None
     if len(run_us) < PROBES:
         return probe
-    rest, rest_ms = max(1, rest), max(0, rest_ms)
-    repeat = max(1, ceil(rest / MOST_RUNS), ceil(rest_ms / LONGEST_MS))
-    return EvaluatorOptions(number=ceil(rest / repeat), repeat=repeat, min_repeat_ms=ceil(rest_ms / repeat))
+    left_runs, left_ms = max(1, left_runs), max(0, left_ms)
+    repeat = max(1, ceil(left_runs / MOST_RUNS), ceil(left_ms / LONGEST_MS))
+    return EvaluatorOptions(
+        number=ceil(left_runs / repeat), repeat=repeat, min_repeat_ms=ceil(left_ms / repeat)
+    )
