@@ -124,7 +124,7 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.round.run.HostLock": lambda: here,
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
-        "workers.finish.run.verifier": verifier_of(benches),
+        "workers.finish.run.Verifier": verifier_of(benches),
         "mallorn.core.stand_in_measurers.ON_DEVICES": frozenset({NAME}),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,

@@ -66,23 +66,22 @@ def contest_of(
     (times inside the model), if there is one; otherwise defaults, preceded by the fastest
     schedule inside another model.
     """
-    prior = _Contenders((), (), {})
     with stage.runtime.database.session() as session:
-        contenders = _measured_contenders(session, stage, task)
-        if not contenders.entries and inside_context_id is not None:
+        prior = _measured_contest(session, stage, task, workload)
+        if prior.slots:
+            return prior
+        if inside_context_id is not None:
             best = Trials(session).best(task.workload_id, stage.job.target_id, 1, inside_context_id)
-            contenders = _contenders_of(session, best)
-            if not best:
-                context = Contexts(session).get(inside_context_id)
-                prior = _contenders_of(session, _best_inside_other_model(session, task, context, 0))
-    program = program_of(workload)
-    if contenders.entries:
-        slots = _number(contenders.entries)
-        return Contest(task, workload, program, slots, contenders.guesses, contenders.means)
+            if best:
+                return _contest_of_trials(session, task, workload, best)
+            context = Contexts(session).get(inside_context_id)
+            best = _best_inside_other_model(session, task, context, 0)
+            prior = _contest_of_trials(session, task, workload, best)
     defaults = _defaults(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
-    entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
-    return Contest(task, workload, program, _number(entries), tuple(guesses), {**prior.means, **guesses})
+    entries = dict([*((slot.candidate, slot.sketch) for slot in prior.slots), *defaults])
+    slots = _number(list(entries.items())[:TOP])
+    return replace(prior, slots=slots, guesses=tuple(guesses), means={**prior.means, **guesses})
 
 
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
@@ -133,25 +132,20 @@ def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
     None if there are no others.
     """
     losers = {slot.candidate for slot in contest.slots}
+    count = TOP + len(losers)
     with stage.runtime.database.session() as session:
-        contenders = _measured_contenders(session, stage, contest.task, TOP + len(losers))
-    defaults = _defaults(stage, contest.workload, TOP + len(losers))
-    next_measured = [entry for entry in contenders.entries if entry[0] not in losers]
+        measured = _measured_contest(session, stage, contest.task, contest.workload, count)
+    defaults = _defaults(stage, contest.workload, count)
+    next_measured = [(slot.candidate, slot.sketch) for slot in measured.slots if slot.candidate not in losers]
     next_defaults = [entry for entry in defaults if entry[0] not in losers]
     entries = list(dict(next_measured[:TOP] + next_defaults[:TOP]).items())
-    return replace(contest, slots=_number(entries), means=contenders.means) if entries else None
+    return replace(contest, slots=_number(entries), means=measured.means) if entries else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Contenders:
-    """Candidates of a task from the dataset: its likeliest winners, and the first guesses."""
-
-    entries: Sequence[Entry]
-    guesses: Sequence[Candidate]
-    means: Mapping[Candidate, str]
-
-
-def _measured_contenders(session: Session, stage: StageContext, task: Task, count: int = TOP) -> _Contenders:
+def _measured_contest(
+    session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
+) -> Contest:
+    """Return the contest of a task's likeliest winners in the dataset and its fastest first guess."""
     job, options, trials = stage.job, stage.options, Trials(session)
     limit = WITHIN
     if options.beside_others:
@@ -171,16 +165,24 @@ def _measured_contenders(session: Session, stage: StageContext, task: Task, coun
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )
     guesses = trials.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits_of(options))
-    return _contenders_of(session, (*best, *best_under_load, *incomparable, *guesses[:1]), guesses)
+    trials_to_repeat = (*best, *best_under_load, *incomparable, *guesses[:1])
+    return _contest_of_trials(session, task, workload, trials_to_repeat, guesses)
 
 
-def _contenders_of(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] = ()) -> _Contenders:
+def _contest_of_trials(
+    session: Session,
+    task: Task,
+    workload: Workload,
+    trials: Iterable[Trial],
+    guesses: Sequence[Trial] = (),
+) -> Contest:
     means: dict[Candidate, str] = {}
     for trial in trials:
         means.setdefault(trial.candidate, means_of(trial.origin))
     sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
-    entries = [(candidate, sketches[candidate.sketch]) for candidate in means]
-    return _Contenders(entries, tuple(guess.candidate for guess in guesses), means)
+    slots = _number([(candidate, sketches[candidate.sketch]) for candidate in means])
+    guess_candidates = tuple(guess.candidate for guess in guesses)
+    return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
 
 
 def _best_inside_other_model(

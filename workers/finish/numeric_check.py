@@ -1,8 +1,6 @@
 """Check on a device that a scheduled program has the same outputs as the unscheduled one."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -166,18 +164,3 @@ class Verifier(Checker):
 
     def _outputs(self, program: Program) -> Path:
         return self._folder.answers / f"{program.key[:16]}-outputs.npz"
-
-
-@contextmanager
-def verifier(
-    runtime: Runtime,
-    target: Target,
-    graphs: ModelCompiler,
-    folder: StageFolder,
-    like: DeviceClass | None = None,
-) -> Iterator[Verifier]:
-    """Yield a verifier, and release its device at the end."""
-    try:
-        yield Verifier(runtime, target, graphs, folder, like)
-    finally:
-        runtime.runner.release()

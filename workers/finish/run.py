@@ -2,8 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -33,7 +33,7 @@ from workers.finish.final_schedules import (
 )
 from workers.finish.guess_inside_model import guess_inside
 from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.numeric_check import Checker, Unchecked, verifier
+from workers.finish.numeric_check import Checker, Unchecked, Verifier
 from workers.finish.predict_tuning_gain import fill_trials_gain
 from workers.finish.step_log import ReportDraft, StepLog
 from workers.finish.winners import Winner
@@ -91,16 +91,20 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
             run.store(decisions, final, started_sec)
 
 
+@contextmanager
 def _checking(
     stage: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
-) -> AbstractContextManager[Checker]:
-    """Return a verifier if the job checks outputs on a device, else `Unchecked`."""
+) -> Iterator[Checker]:
+    """Yield a verifier if the job checks outputs on a device, else `Unchecked`; release the device."""
     runtime, target = stage.runtime, stage.target
-    if stage.options.mode != ZERO_SHOT and step_log.attempt(
-        Need.CHECK, partial(measurer.require, Need.CHECK)
-    ):
-        return verifier(runtime, target, graphs, folder, stage.like)
-    return nullcontext(Unchecked(runtime, target))
+    require_check = partial(measurer.require, Need.CHECK)
+    if stage.options.mode == ZERO_SHOT or not step_log.attempt(Need.CHECK, require_check):
+        yield Unchecked(runtime, target)
+        return
+    try:
+        yield Verifier(runtime, target, graphs, folder, stage.like)
+    finally:
+        runtime.release_device()
 
 
 @dataclass(frozen=True, slots=True)

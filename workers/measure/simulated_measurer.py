@@ -64,14 +64,7 @@ class SimulatedMeasurer(Measurer):
             while (left_sec := until_sec - time.monotonic()) > 0:
                 STOP.check()
                 time.sleep(min(left_sec, LOOK_SEC))
-            simulation = options.simulated
-            trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)
-            name = f"{simulation.seed}/{program.key}/{slot.candidate.key}"
-            if _number(name) < simulation.failure_rate:
-                trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
-            else:
-                trial = replace(trial, run_us=(latency_us(program, target, slot, simulation.seed),))
-            yield MeasureResult(slot.slot, trial, endpoint)
+            yield simulate_run(program, target, slot, options, endpoint)
 
     def compare(
         self,
@@ -113,6 +106,20 @@ def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) 
 def _number(name: str) -> float:
     """Return a number in [0, 1), uniformly distributed over names."""
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
+
+
+def simulate_run(
+    program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
+) -> MeasureResult:
+    """Return a candidate's result by the formula of SimulatedMeasurer."""
+    simulation = options.simulated
+    name = f"{simulation.seed}/{program.key}/{slot.candidate.key}"
+    trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)
+    if _number(name) < simulation.failure_rate:
+        trial = replace(trial, outcome=Outcome.RUN_ERROR, error=FAILURE)
+    else:
+        trial = replace(trial, run_us=(latency_us(program, target, slot, simulation.seed),))
+    return MeasureResult(slot.slot, trial, endpoint)
 
 
 def _endpoint(target: Target) -> Endpoint:
