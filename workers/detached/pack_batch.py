@@ -70,7 +70,7 @@ SHARED: Final = (
     *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
     *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
     *("workers/host/load_meter.py", "workers/host/process_priority.py"),
-    "workers/measure/stopping/incremental_timing.py",
+    *("workers/measure/stopping/incremental_timing.py", "workers/measure/stopping/slices.py"),
 )
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5

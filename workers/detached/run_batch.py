@@ -8,7 +8,7 @@ where it ended or was killed. The exit status is 0 if all candidates are timed, 
 2 if the machine or a file is refused.
 
 FILE contains the modules that time candidates and detect disturbances; they are those of a device's
-session and need nothing else of Mallorn. The stopping rules and error measures here are copies;
+session and need nothing else of Mallorn. The error measures here are copies;
 tests/unit/detached/test_copied_rules.py compares them with the originals.
 """
 
@@ -27,9 +27,9 @@ import time
 import zipfile
 import zlib
 from contextlib import suppress
-from math import ceil, inf, sqrt
+from math import inf
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 Json = Any  # an object, as json reads it
@@ -610,54 +610,15 @@ class Timing(NamedTuple):
 def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
-    """Return the next timing by a rule as in workers/measure/stopping; None if the times suffice."""
+    """Return the next timing by a rule of workers/measure/stopping; None if the times suffice."""
+    from workers.measure.stopping.slices import BEHIND, is_known_slower, next_slice
+
     if stopping == "fixed" or best_us is None:
         return None if run_us else evaluator
-    if run_us:
-        mean_us, half_us = _interval(run_us)
-        low_us = max(0.0, mean_us - half_us)
-        behind_us = run_us[0] / 2.0 if len(run_us) == 1 else low_us
-        if stopping == "racing" and behind_us > 1.1 * best_us:
-            return None
-        if len(run_us) >= 3 and half_us <= 0.02 * mean_us and low_us > best_us:
-            return None
-    total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
-    count = min(max(10, evaluator.repeat), total_ms // 5)
-    if count < max(2, evaluator.repeat):
-        return None if run_us else evaluator
-    probe = Timing(ceil(runs / count), 1, ceil(total_ms / count))
-    if not run_us:
-        return probe
-    if probe.number >= 8 or probe.min_repeat_ms * 1e3 >= 8 * run_us[0]:
-        return probe if len(run_us) < count else None
-    if len(run_us) > 3:
+    behind = BEHIND if stopping == "racing" else None
+    if run_us and is_known_slower(run_us, best_us, behind=behind):
         return None
-    counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
-    spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
-    left_runs, left_ms = runs - sum(counts), ceil(total_ms - spent_ms)
-    if left_runs <= 0 and left_ms <= 0:
-        return None
-    if len(run_us) < 3:
-        return probe
-    left_runs, left_ms = max(1, left_runs), max(0, left_ms)
-    repeat = max(1, ceil(left_runs / 1000), ceil(left_ms / 10_000))
-    return Timing(ceil(left_runs / repeat), repeat, ceil(left_ms / repeat))
-
-
-def _interval(run_us: list[float]) -> tuple[float, float]:
-    """Return the mean of the undisturbed slices and the half width of its 95 % confidence interval."""
-    quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-    quiet = list(run_us)
-    if len(run_us) >= 4:
-        middle = median(run_us)
-        typical = max(median(abs(us - middle) for us in run_us), 0.003 * middle)
-        quiet = [us for us in run_us if abs(us - middle) <= 8.0 * typical]
-    mean = fmean(quiet)
-    if len(quiet) < 2:
-        return mean, inf
-    freedom = len(quiet) - 1
-    quantile = quantiles[freedom - 1] if freedom <= len(quantiles) else 2.0
-    return mean, quantile * max(stdev(quiet), 0.003 * mean) / sqrt(len(quiet))
+    return next_slice(evaluator, run_us, Timing)
 
 
 if __name__ == "__main__":
