@@ -134,12 +134,14 @@ def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
     losers = {slot.candidate for slot in contest.slots}
     count = TOP + len(losers)
     with stage.runtime.database.session() as session:
-        measured = _measured_contest(session, stage, contest.task, contest.workload, count)
+        next_contest = _measured_contest(session, stage, contest.task, contest.workload, count)
     defaults = _defaults(stage, contest.workload, count)
-    next_measured = [(slot.candidate, slot.sketch) for slot in measured.slots if slot.candidate not in losers]
+    next_measured = [
+        (slot.candidate, slot.sketch) for slot in next_contest.slots if slot.candidate not in losers
+    ]
     next_defaults = [entry for entry in defaults if entry[0] not in losers]
     entries = list(dict(next_measured[:TOP] + next_defaults[:TOP]).items())
-    return replace(contest, slots=_number(entries), means=measured.means) if entries else None
+    return replace(contest, slots=_number(entries), means=next_contest.means) if entries else None
 
 
 def _measured_contest(
@@ -195,11 +197,11 @@ def _best_inside_other_model(
     timed here like the others.
     """
     comparable: list[tuple[bool, Context]] = []
-    for other in Contexts(session).of_workload(task.workload_id, context.target_id):
-        if programs_beside(other) == programs:
-            differs_in_host, differs_in_builder = differ(other, context)
+    for candidate_context in Contexts(session).of_workload(task.workload_id, context.target_id):
+        if programs_beside(candidate_context) == programs:
+            differs_in_host, differs_in_builder = differ(candidate_context, context)
             if not differs_in_host:
-                comparable.append((differs_in_builder, other))
+                comparable.append((differs_in_builder, candidate_context))
     if not comparable:
         return ()
     nearest = min(comparable, key=lambda pair: pair[0])[1]

@@ -92,11 +92,11 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
     builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
     sets = [build.winners for build in builds]
-    joined = verify_replacements(first.winners, fastest_inside(sets, times), checker)
-    swaps = list_swaps(first.winners, joined, sets, times)
+    replacements = verify_replacements(first.winners, fastest_inside(sets, times), checker)
+    swaps = list_swaps(first.winners, replacements, sets, times)
     finalists = {BEFORE: first}
     if swaps:
-        finalists[AFTER] = model.build("joined", joined)
+        finalists[AFTER] = model.build("joined", replacements)
     if has_guesses:
         finalists[GUESSES] = builds[-1]
     latency_us = model.latencies(finalists) if len(finalists) > 1 else {}
@@ -105,10 +105,10 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
     build = finalists[name]
     # First guesses must be faster by more than noise, and pass the numeric check.
     if has_guesses and latency_us[GUESSES] < latency_us[name] * (1 - WORTH):
-        guessed = finalists[GUESSES]
-        checked = verify_replacements(first.winners, guessed.winners, checker)
-        if [winner.slot for winner in checked] == [winner.slot for winner in guessed.winners]:
-            name, build = GUESSES, replace(guessed, winners=tuple(checked))
+        guess_build = finalists[GUESSES]
+        checked = verify_replacements(first.winners, guess_build.winners, checker)
+        if [winner.slot for winner in checked] == [winner.slot for winner in guess_build.winners]:
+            name, build = GUESSES, replace(guess_build, winners=tuple(checked))
     report = InsideTheModel(
         tasks=swaps,
         latency_us=BeforeAfter(**latency_us) if latency_us else None,
@@ -120,7 +120,7 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
 
 
 def fastest_inside(
-    sets: Sequence[Sequence[Winner]], times: Sequence[Times], worth: float = WORTH
+    sets: Sequence[Sequence[Winner]], times: Sequence[Times], least_gain: float = WORTH
 ) -> list[Winner]:
     """Return the fastest winner per task inside the model, or the first if gains are small."""
     fastest = []
@@ -129,7 +129,7 @@ def fastest_inside(
         with_times = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
         best, best_us = min(with_times, key=lambda entry: entry[1], default=(row[0], inf))
         first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
-        fastest.append(best if best_us < first_us * (1 - worth) else row[0])
+        fastest.append(best if best_us < first_us * (1 - least_gain) else row[0])
     return fastest
 
 
@@ -146,16 +146,16 @@ def verify_replacements(
     winners: Sequence[Winner], replacements: Sequence[Winner], checker: Checker
 ) -> list[Winner]:
     """Return per task the replacement if it passes the numeric check, else the winner."""
-    verified = list(winners)
+    checked_winners = list(winners)
     for index, (winner, rival) in enumerate(zip(winners, replacements, strict=True)):
         if rival is winner:
             continue
         verdict = checker.verify(winner.contest.program, winner.contest.slots[rival.slot])
         if verdict.ok:
-            verified[index] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
+            checked_winners[index] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
         else:
             log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
-    return verified
+    return checked_winners
 
 
 def list_swaps(
@@ -176,7 +176,7 @@ def list_swaps(
 
 
 def decide_for_busy_host(
-    model: JobModel, winners: Sequence[Winner], built: TunedModel, checker: Checker, step_log: StepLog
+    model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
 ) -> Contention | None:
     """Return the report section on busy hosts; None if not asked for or if a step failed.
 
@@ -187,12 +187,12 @@ def decide_for_busy_host(
     if model.stage.graph.dynamic is not None:
         step_log.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
         return None
-    if built.is_large:
+    if build.is_large:
         step_log.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
         return None
     if not step_log.attempt(STEP, partial(require_local_device, model)):
         return None
-    return step_log.attempt(STEP, partial(_compare_versions, model, winners, built, checker))
+    return step_log.attempt(STEP, partial(_compare_versions, model, winners, build, checker))
 
 
 def _compare_versions(

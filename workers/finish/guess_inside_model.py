@@ -241,8 +241,8 @@ def _faster_build(
     """
     first = checked.build
     with step_log.step("build"):
-        joined = model.build(JOINED, winners)
-    libraries = {JOINED: joined.library, FIRST: first.library}
+        joined_build = model.build(JOINED, winners)
+    libraries = {JOINED: joined_build.library, FIRST: first.library}
     with step_log.step("time"), Engines(model.whole_model, libraries) as engines:
         engines.load(libraries)
         if (error := engines.errors(JOINED).get(FIRST, inf)) > checked.largest_error:
@@ -251,7 +251,7 @@ def _faster_build(
             latency_us = {name: latency.median for name, latency in engines.latencies().items()}
     before_after = BeforeAfter(before=latency_us[FIRST], after=latency_us[JOINED])
     if latency_us[JOINED] < latency_us[FIRST]:
-        return joined, before_after, error
+        return joined_build, before_after, error
     return first, before_after, 0.0
 
 

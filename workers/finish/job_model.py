@@ -100,15 +100,15 @@ class JobModel:
         naive loops.
         """
         library = directory.with_suffix(".so")
-        if (compiled := self.libraries.take(winners, library)) is None:
+        if (description := self.libraries.take(winners, library)) is None:
             dynamic = self.stage.graph.dynamic
             whole_model = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
             child_directory = self.whole_model.folder / directory.name
             library = child_directory.with_suffix(".so")
-            compiled = whole_model.compile(child_directory, library)
-        if unmatched := {winner.contest.task.name for winner in winners} & set(compiled.missing):
+            description = whole_model.compile(child_directory, library)
+        if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
-        return TunedModel(tuple(winners), directory, library, compiled)
+        return TunedModel(tuple(winners), directory, library, description)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

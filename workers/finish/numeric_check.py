@@ -101,8 +101,8 @@ class Verifier(Checker):
         With fewer than LEAST_SPREAD devices, the first device's verdict counts.
         """
         if (reference := self._references.get(program.key)) is None:
-            inputs, expected = str(self._file(program, "inputs")), str(self._file(program, "expected"))
-            compute = partial(self._graphs.reference, program.tir, program.args, SEED, inputs, expected)
+            inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
+            compute = partial(self._graphs.reference, program.tir, program.args, SEED, inputs, outputs)
             try:
                 reference = self._references[program.key] = twice(compute)
             except ChildError as error:

@@ -86,11 +86,11 @@ def fill_trials_gain(
         reports = Jobs(session).reports(stage.job.context_id)
     gaps = [
         gap
-        for earlier, _ in reports
-        if (earlier.trials or 0) >= FEWEST * len(earlier.gaps)
-        for gap in earlier.gaps
+        for job_report, _ in reports
+        if (job_report.trials or 0) >= FEWEST * len(job_report.gaps)
+        for gap in job_report.gaps
     ]
-    paces = [job_sec / earlier.trials for earlier, job_sec in reports if earlier.trials]
+    paces = [job_sec / job_report.trials for job_report, job_sec in reports if job_report.trials]
     trial_sec = median(paces) if paces else TRIAL_SEC
     report.tuning_gain = predict_tuning_gain(tasks, gaps, tuned_us, trial_sec)
 
@@ -117,16 +117,16 @@ def predict_tuning_gain(
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
     won_us = {task.name: [task.won_us(share) for share in shares[task.gap.op]] for task in tasks}
     total_us = max(whole_us, sum(task.us for task in tasks))
-    low, gain, high = (sum(each) / total_us for each in zip(*won_us.values(), strict=True))
-    most = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]
+    low, gain, high = (sum(column) / total_us for column in zip(*won_us.values(), strict=True))
+    best_tasks = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]
     return TuningGain(
         gain=gain,
         low=low,
         high=high,
         trials=TRIALS,
         seconds=TRIALS * trial_sec,
-        tasks=[task.name for task in most],
-        unseen=sorted({task.gap.op for task in most} - {gap.op for gap in seen}),
+        tasks=[task.name for task in best_tasks],
+        unseen=sorted({task.gap.op for task in best_tasks} - {gap.op for gap in seen}),
     )
 
 

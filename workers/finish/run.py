@@ -154,17 +154,17 @@ class FinishRun:
         left_out = [winner.contest for winner in decisions.winners if winner.contest.task.name not in names]
         decisions = replace(decisions, winners=exported, losers=[*decisions.losers, *left_out])
 
-        missing = [contest.task.name for contest in decisions.losers]
+        without_schedule = [contest.task.name for contest in decisions.losers]
         tasks_us = {winner.contest.task.name: winner.latency_us for winner in final.winners}
         report = self.report
         report.tasks_us = {name: us for name, us in tasks_us.items() if us is not None}
         untimed = [name for name, us in tasks_us.items() if us is None]
         report.without_time = untimed if self.stage.options.searches else []
-        report.without_schedule = missing
+        report.without_schedule = without_schedule
         report.found_by = dict(Counter(winner.means for winner in final.winners))
         if final.compiled is None:
-            report.found, report.missing = len(final.winners), missing
-            report.of = len(final.winners) + len(missing)
+            report.found, report.missing = len(final.winners), without_schedule
+            report.of = len(final.winners) + len(without_schedule)
         else:  # workloads of the compiled model
             report.found, report.missing = final.compiled.found, final.compiled.missing
             report.of = final.compiled.of
@@ -187,10 +187,10 @@ class FinishRun:
             compare(self.model, built, self.step_log, report)
         settle_rules(final.directory, report.points)
         if stage.graph.dynamic is None:  # a range's tasks belong to different runs
-            tuned = report.latency_us.get(TUNED)
-            if tuned is not None:
-                report.limits = limits(stage, decisions.contests, tuned.median, report.steady)
-                fill_trials_gain(stage, decisions.winners, tuned.median, report)
+            tuned_latency = report.latency_us.get(TUNED)
+            if tuned_latency is not None:
+                report.limits = limits(stage, decisions.contests, tuned_latency.median, report.steady)
+                fill_trials_gain(stage, decisions.winners, tuned_latency.median, report)
         contention = decide_for_busy_host(self.model, decisions.winners, built, self.checker, self.step_log)
         if contention is not None:
             report.contention = contention

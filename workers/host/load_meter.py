@@ -147,13 +147,13 @@ class ContentionReading:
         everybody = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
         return cls(time.monotonic(), waited, max(0, everybody - max(1, running)))
 
-    def waited_since(self, earlier: "ContentionReading") -> float | None:
-        """Return the share of the time since `earlier` that the longest waiting thread waited.
+    def waited_since(self, previous: "ContentionReading") -> float | None:
+        """Return the share of the time since `previous` that the longest waiting thread waited.
 
         None if it is not counted. Threads that compute together are as late as the latest of them.
         Throttling by a quota counts as waiting.
         """
         if not self.waited_sec:
             return None
-        waited = (sec - earlier.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())
-        return min(1.0, max(waited) / max(1e-9, self.clock_sec - earlier.clock_sec))
+        waited = (sec - previous.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())
+        return min(1.0, max(waited) / max(1e-9, self.clock_sec - previous.clock_sec))
