@@ -1,4 +1,4 @@
-"""The stored record of a batch, and the validation of results from a machine we do not trust."""
+"""The stored record of a batch, and the validation of results from a machine that is not trusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

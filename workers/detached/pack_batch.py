@@ -49,11 +49,11 @@ from workers.model_import.run import settle_import
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_stage import leased_stage, stage_folder
 from workers.process.leased_work import leased_work
-from workers.process.match_devices_and_builder import class_of_job, settle_builder
+from workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
 from workers.round.propose import prepare
-from workers.round.run import close_round, settle
+from workers.round.run import close_round, fix_round_inputs
 from workers.round.store_referenced_rows import store_sketches
 from workers.sandbox.untrusted_files import open_plain, untrusted_folder
 from workers.subprocesses.crash_retry_and_advice import twice
@@ -150,7 +150,7 @@ class Packing:
             raise
 
     def _pack(self, plan: Plan, file: Path) -> SentBatch:
-        settle_builder(self._runtime, self._job_id)
+        ensure_builder(self._runtime, self._job_id)
         settle_import(self._runtime, self._job_id)
         ensure_machine(self._runtime, self._job_id, measuring=False)
         fits = True
@@ -207,7 +207,7 @@ class Packing:
     def _add_round(self, round_id: int) -> bool:
         """Propose and build a round; if it does not fit, return it to the queue and return False."""
         is_added = False
-        with leased_work(self._runtime, WorkItem.round(round_id), settle) as work:
+        with leased_work(self._runtime, WorkItem.round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
             token = work.hold.token
@@ -227,7 +227,7 @@ class Packing:
                 args = context.program.args.of(end.args)
                 call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
                 calls.append(call | race)
-            commits.settle()
+            commits.commit_all()
             if not calls:  # no candidate could be built
                 close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)), state)
                 return True

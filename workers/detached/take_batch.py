@@ -152,7 +152,7 @@ def _take_round(
     for slot in new_slots:
         result = _result(slot, slots[slot].candidate, results[slot], endpoint, sent_round.build_ms[slot])
         commits.add(reject_implausible(result, least_us))
-    commits.settle()
+    commits.commit_all()
     if len(context.done_slots) + len(new_slots) == len(slots):
         stats = {
             "measure_sec": round(sum(result.run_ms for result in results.values()) / 1e3, 3),

@@ -133,7 +133,7 @@ def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     return with_rules(dynamic, tasks_us, machine.fork_us)
 
 
-def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
+def replace_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     """Replace an export's rules by ones from the whole model's times, if all points were timed.
 
     The sum of the tasks' times differs from the model's time, since it lacks the time between

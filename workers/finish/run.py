@@ -24,7 +24,7 @@ from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
 from workers.finish.decide_inside_model import decide_for_busy_host
 from workers.finish.decide_tasks import TaskDecisions, decide_all
-from workers.finish.export_directory import complete_export, settle_rules, upload
+from workers.finish.export_directory import complete_export, replace_rules, upload
 from workers.finish.final_schedules import (
     FinalSchedules,
     build_final_schedules,
@@ -42,7 +42,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
 from workers.model_import.run import settle_import
 from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
-from workers.process.match_devices_and_builder import settle_builder
+from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import IdleEngines
@@ -64,7 +64,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
     with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         step_log = StepLog(stage)
         with step_log.step("probe"):
-            settle_builder(stage.runtime, job_id)
+            ensure_builder(stage.runtime, job_id)
             settle_import(stage.runtime, job_id)
             measuring = stage.options.mode != ZERO_SHOT and not stage.options.is_detached
             # A job without trials has no machine probe yet. Go on if the compiler fails at it.
@@ -185,7 +185,7 @@ class FinishRun:
         stage, report = self.stage, self.report
         with self.step_log.step("compare"):
             compare(self.model, built, self.step_log, report)
-        settle_rules(final.directory, report.points)
+        replace_rules(final.directory, report.points)
         if stage.graph.dynamic is None:  # a range's tasks belong to different runs
             tuned_latency = report.latency_us.get(TUNED)
             if tuned_latency is not None:

@@ -64,7 +64,7 @@ class CoreLock:
         self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, if we have not; return False if others kept them too long."""
+        """Lock the cores exclusively, unless locked already; return False if that took too long."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.give_back)

@@ -144,8 +144,8 @@ class ContentionReading:
                 continue
             waited[thread.name] = waited_sec
             running += state == RUNNING
-        everybody = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
-        return cls(time.monotonic(), waited, max(0, everybody - max(1, running)))
+        runnable = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
+        return cls(time.monotonic(), waited, max(0, runnable - max(1, running)))
 
     def waited_since(self, previous: "ContentionReading") -> float | None:
         """Return the share of the time since `previous` that the longest waiting thread waited.

@@ -25,11 +25,11 @@ from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
-# Longest time until we notice that a library is ready, or that a device on another host is idle.
+# Longest delay in noticing that a library is ready, or that a device on another host is idle.
 OVERLAP_POLL_SEC = 0.005
 # A candidate this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05
-# Fewest devices over which passes are spread: if two disagree, nobody knows which is right.
+# Fewest devices over which passes are spread: if two disagree, neither is known to be right.
 LEAST_SPREAD = 3
 
 

@@ -61,7 +61,7 @@ def limits_of(options: JobOptions) -> TrialLimits:
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
-def settle_builder(runtime: Runtime, job_id: str) -> None:
+def ensure_builder(runtime: Runtime, job_id: str) -> None:
     """Ensure that one builder builds all candidates of a job: its context's, or this worker's.
 
     If no live worker has the builder of the job's context, move the job to a context with this

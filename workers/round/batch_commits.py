@@ -119,7 +119,7 @@ class Commits:
         self._committed.update(self._pending)
         self._pending = {}
 
-    def settle(self) -> None:
+    def commit_all(self) -> None:
         """Commit pending results, retrying until the database answers or the worker must stop.
 
         An expired lease does not matter unless another attempt took the round; then the

@@ -24,7 +24,7 @@ from workers.host.host_lock import HostLock
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.model_import.run import settle_import
 from workers.process.leased_work import leased_work
-from workers.process.match_devices_and_builder import settle_builder
+from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
 from workers.round.propose import prepare
@@ -46,12 +46,12 @@ class CompletedRound:
 
 def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.round(round_id), settle) as work:
+    with leased_work(runtime, WorkItem.round(round_id), fix_round_inputs) as work:
         if work is None:
             return None
         token = work.hold.token
         start_sec = time.monotonic()
-        settle_builder(runtime, work.job_id)
+        ensure_builder(runtime, work.job_id)
         settle_import(runtime, work.job_id)
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(words_of(runtime, round_id)):
@@ -72,7 +72,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
                         work.lease.check()
                         commits.add(plausible_result)
                 finally:  # after an error, commit the results measured under the lease
-                    commits.settle()
+                    commits.commit_all()
         stats = {
             "propose_sec": round(proposed_sec - start_sec, 3),
             "measure_sec": round(time.monotonic() - proposed_sec, 3),
@@ -85,7 +85,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     return None
 
 
-def settle(session: Session, hold: LeaseToken) -> None:
+def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
     """Fix a round's cost model and searcher state for all its attempts, on its first claim."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
