@@ -18,7 +18,7 @@ app.conf.update(celery_settings(settings().redis_url))
 
 
 def send(name: str, *args: object) -> None:
-    """Wake whoever serves a task, after the commit it is about."""
+    """Send a task to the workers; call it after the commit that the task is about."""
     app.send_task(name, args=args)
 
 
@@ -32,16 +32,16 @@ def _enlist(**_signal: object) -> None:
     remember_sources()
     tidy = partial(forget_deleted, settings().data_dir, runtime().database)
     runtime().enlist(tunes, partial(send, queues.MEASURE_MACHINE), tidy, partial(send, queues.PLAN))
-    # Say at once what every candidate would fail for; a worker that trains and plans may go on without.
-    from workers.process.worker_health import what_ails
+    # Log at once why every candidate would fail. The worker goes on: it can still train and plan.
+    from workers.process.worker_health import find_host_fault
 
-    if (error := what_ails(tunes=True)) is not None:
+    if (error := find_host_fault(tunes=True)) is not None:
         log.error("this worker cannot build candidates: %s", error)
 
 
 @task_postrun.connect
 def _recover(**_signal: object) -> None:
-    # Its message is not acknowledged before this returns, so that no other one is kept here meanwhile.
+    # The message is acknowledged only after this returns, so that a resting worker holds no other one.
     from workers.process.worker_runtime import runtime
 
     runtime().health.recover()

@@ -1,6 +1,6 @@
-"""The Celery tasks of the workers: each a thin door into a room of this package.
+"""The Celery tasks of the workers; each calls one function of another module.
 
-What a newer version says besides in a message is passed over.
+They ignore further arguments, which messages of a newer version may have.
 """
 
 from mallorn.core import queues
@@ -18,7 +18,7 @@ from workers.round.train_cost_model import train
 def import_model(job_id: str, *_newer: object) -> None:
     """Turn a job's model into tasks."""
     if not runtime().tunes:
-        send(queues.WARM_UP, job_id)  # whoever runs the first round gets ready meanwhile
+        send(queues.WARM_UP, job_id)  # the slot that runs the first round starts its processes meanwhile
     with about(job=job_id):
         if (imported := import_job(runtime(), job_id)) is not None:
             send(queues.PLAN, imported)
@@ -26,7 +26,7 @@ def import_model(job_id: str, *_newer: object) -> None:
 
 @app.task(name=queues.WARM_UP)
 def warm_up(job_id: str, *_newer: object) -> None:
-    """Start what a job's rounds need, before there is one."""
+    """Start the processes that a job's rounds need, before its first round."""
     runtime().warm_up(job_id)
 
 
@@ -34,12 +34,12 @@ def warm_up(job_id: str, *_newer: object) -> None:
 def run_round(round_id: int, *_newer: object) -> None:
     """Propose, build and measure one round."""
     with about(round=round_id):
-        closed = run(runtime(), round_id)
-    if closed is None:
+        completed_round = run(runtime(), round_id)
+    if completed_round is None:
         return
     # The model first: the next round should be proposed by one that has seen this round.
-    send(queues.TRAIN_COST_MODEL, closed.job_id, closed.task_id)
-    send(queues.PLAN, closed.job_id)
+    send(queues.TRAIN_COST_MODEL, completed_round.job_id, completed_round.task_id)
+    send(queues.PLAN, completed_round.job_id)
 
 
 @app.task(name=queues.TRAIN_COST_MODEL)
@@ -51,7 +51,7 @@ def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
 
 @app.task(name=queues.FINISH_JOB)
 def finish_job(job_id: str, *_newer: object) -> None:
-    """Measure the best again, check and promote them, export and report."""
+    """Measure the best candidates again, check and promote the winners, export and report."""
     with about(job=job_id):
         finish(runtime(), job_id)
         remeasure_if_beaten(runtime(), job_id)
@@ -59,5 +59,5 @@ def finish_job(job_id: str, *_newer: object) -> None:
 
 @app.task(name=queues.MEASURE_MACHINE)
 def measure_machine(device: str, *_newer: object) -> None:
-    """Find out what a device's machine computes and moves."""
+    """Measure the peak FLOPS and bandwidth of a device's machine."""
     measure_device(runtime(), device)

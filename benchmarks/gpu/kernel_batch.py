@@ -26,7 +26,7 @@ from workers.detached import run_batch
 from workers.detached.pack_batch import (
     CHECKED_FLOATS,
     CHECKED_INTS,
-    drawn,
+    draws_of,
     expected_values,
     needs,
     timed_call,
@@ -94,7 +94,7 @@ def _check(task: Task, arguments: Arguments, kernels: Path) -> run_batch.Json:
     stem = "".join(letter if letter.isalnum() else "-" for letter in task.name)
     check_file, expected = kernels / f"{stem}-check.json", kernels / f"{stem}-expected.npz"
     if not check_file.exists():
-        args = drawn(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
+        args = draws_of(arguments, CHECKED_INTS, CHECKED_FLOATS[True])
         values, output = run_batch.drawn_values(args, SEED), len(args) - 1
         answers = {output: right_result(task, values[:-1])}
         expected.write_bytes(expected_values(answers, [output], MOST_VALUES))

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Self
 
@@ -13,9 +12,9 @@ from mallorn.core.targets import Target
 from tests.simulation.history import History
 from tests.simulation.loom import Loom
 from workers.device.device_class import Endpoint, endpoint_of
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import MeasureInput, MeasureResult, Need, Program
-from workers.measure.simulated_measurer import SimulatedMeasurer, _result
+from workers.measure.simulated_measurer import SimulatedMeasurer, simulate_run
 
 NAME: Final = "tests.simulation.benches:Bench"
 USUAL, OTHER = "made-up", "made-up-otherwise"  # classes of hosts
@@ -112,7 +111,7 @@ class Benches:
         if device.away_until > self.loom.now:
             raise Unavailable(f"{device.endpoint.name} does not answer")
         self.history.note("ran", program.key, slot.candidate.sketch, slot.candidate.decisions)
-        result = _result(program, target, slot, options, endpoint)
+        result = simulate_run(program, target, slot, options, endpoint)
         if device.lies_until > self.loom.now:
             self.wrong.add(slot.candidate.key)
             result = replace(
@@ -179,10 +178,9 @@ class Check(Checker):
 
 
 def verifier_of(benches: Benches) -> Any:
-    """In place of workers.finish.verifier.verifier."""
+    """In place of workers.finish.numeric_check.Verifier."""
 
-    @contextmanager
-    def verifier(runtime: Any, target: Target, *_given: Any) -> Iterator[Checker]:
-        yield Check(benches, runtime, target)
+    def verifier(runtime: Any, target: Target, *_given: Any) -> Checker:
+        return Check(benches, runtime, target)
 
     return verifier

@@ -16,7 +16,7 @@ from mallorn.core.outcomes import Outcome
 from services.control.planner_input import job_view
 from tests.simulation import old_code
 from tests.simulation.benches import Check
-from workers.finish.numeric_checker import NumericCheck
+from workers.finish.numeric_check import NumericCheck
 from workers.measure.base import MeasureInput, Program
 from workers.round.batch_commits import Commits
 

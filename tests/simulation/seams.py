@@ -15,7 +15,6 @@ from db.repositories.measurements import Measurements
 from db.session import read_clock
 from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
-from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from searchers.synthetic_space import SyntheticSpace
 from services.control.plan_target import plan_target
@@ -118,22 +117,20 @@ def made_up(loom: Loom, broker: Broker, benches: Benches, history: History, shel
         "workers.process.leased_stage.check_room": lambda *_: None,
         "workers.process.leased_stage.unpack": lambda stored, _folder: stored.read(),
         "workers.model_import.run._extract": _extract(loom, benches),
-        "workers.process.worker_health.what_ails": lambda _tunes: benches.ails(),
+        "workers.process.worker_health.find_host_fault": lambda _tunes: benches.ails(),
         "workers.process.heartbeat.EVERY_SEC": EVERY_SEC,
         "workers.process.heartbeat.host_id": lambda: loom.process.host.name,
         "workers.measure.tracked_devices.TrackerClient": lambda *_address, **_key: Tracker(benches, TARGET),
         "workers.round.run.HostLock": lambda: here,
         "workers.process.worker_runtime.HostLock": lambda: here,
         "workers.hardware_probe.run._attempt": lambda *_: (None, "nothing is measured in a simulation"),
-        "workers.finish.run.verifier": verifier_of(benches),
+        "workers.finish.run.Verifier": verifier_of(benches),
         "mallorn.core.stand_in_measurers.ON_DEVICES": frozenset({NAME}),
         "workers.process.time_slice.TURN_SEC": 0.0,
         "workers.process.time_slice.WAITED_SEC": 0.0,
         "workers.finish.run.stage_folder": lambda *_: nullcontext(StageFolder(Path(), Path())),
         "workers.finish.run.JobModel": _Model,
-        "workers.finish.run.records_alone": lambda model, winners: FinalSchedules(
-            winners, _Nowhere(), None, FinishReport()
-        ),
+        "workers.finish.run.write_records_only": lambda model, winners: FinalSchedules(winners, _Nowhere()),
         "workers.finish.run.complete_export": lambda *_: None,
     }
     with ExitStack() as stack:
@@ -165,21 +162,21 @@ class _Nowhere(type(Path())):  # type: ignore[misc]
 class _Model:
     """In place of a JobModel: the job, and no model."""
 
-    def __init__(self, claimed: Any) -> None:
-        self.claimed = claimed
-        self.whole = SimpleNamespace(graphs=None)
+    def __init__(self, stage: Any, graphs: Any) -> None:
+        self.stage = stage
+        self.whole_model = SimpleNamespace(graphs=graphs)
 
     @classmethod
-    def of(cls, claimed: Any, *_given: Any) -> "_Model":
-        return cls(claimed)
+    def of(cls, stage: Any, graphs: Any, *_given: Any) -> "_Model":
+        return cls(stage, graphs)
 
 
 def _extract(loom: Loom, benches: Benches) -> Any:
-    def extract(claimed: Any) -> Extraction:
+    def extract(stage: Any) -> Extraction:
         benches.check_disk()
-        claimed.model_file(claimed.runtime.room)
+        stage.model_file(stage.runtime.room)
         loom.sleep(IMPORT_SEC)
-        names = claimed.job.name.split("+")
+        names = stage.job.name.split("+")
         tasks = [
             ModelTask(name, place + 1, name, "made-up", "s0", 1e4, "{}", Arguments(()), (16, 16, 16))
             for place, name in enumerate(names)

@@ -1,4 +1,4 @@
-"""The stored record of a batch, and the validation of results from a machine we do not trust."""
+"""The stored record of a batch, and the validation of results from a machine that is not trusted."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -137,14 +137,14 @@ def read_results(file: Path) -> BatchResults:
     return BatchResults(headers[0].batch, headers[0].digest, device, calls)
 
 
-def keep(artifacts: str, batch: SentBatch) -> None:
+def store_batch(artifacts: str, batch: SentBatch) -> None:
     """Store a batch until its results come. Raises StoreAway, StorageFull."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
 
 
-def kept(artifacts: str, batch_id: str) -> SentBatch:
+def load_batch(artifacts: str, batch_id: str) -> SentBatch:
     """Return a stored batch. Raises InvalidRequest if the service has no batch of this id."""
     if len(batch_id) != ID_DIGITS or not set(batch_id) <= set(hexdigits):
         raise InvalidRequest(ANOTHER, hint=AGAIN)
@@ -154,7 +154,7 @@ def kept(artifacts: str, batch_id: str) -> SentBatch:
     raise InvalidRequest(ANOTHER, hint=AGAIN)
 
 
-def forget(artifacts: str, batch: SentBatch) -> None:
+def delete_batch(artifacts: str, batch: SentBatch) -> None:
     """Delete the stored batch."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
@@ -168,7 +168,7 @@ def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallRes
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
         raise InvalidRequest(f"the batch has no candidate {unknown_keys[0]}", hint=AGAIN)
-    checks = {each.key for each in batch.checks}
+    checks = {call.key for call in batch.checks}
     for key, result in results.calls.items():
         if bool(result.run_us) != (result.outcome == "ok" and key not in checks):
             raise InvalidRequest(f"{key}: run times belong to a timing that ended well, and to nothing else")

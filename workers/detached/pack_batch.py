@@ -7,8 +7,10 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from io import BytesIO
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,30 +30,30 @@ from mallorn.core.states import JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from workers.detached import run_batch
-from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, keep
+from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, store_batch
 from workers.device.detect_host import ask_tvm
 from workers.device.random_and_saved_arrays import load_arrays
 from workers.device.target_support import LLVM_PROGRAM, machine_of, needed_flags
 from workers.finish.contenders import Contest, contest_of
-from workers.finish.verifier import SEED
+from workers.finish.numeric_check import SEED
 from workers.finish.winners import PASSES
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.build_candidates import Builds, Built
+from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import empties_cache
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.model_import.run import settle_import
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_stage import leased_stage, stage_folder
 from workers.process.leased_work import leased_work
-from workers.process.match_devices_and_builder import class_of_job, settle_builder
+from workers.process.match_devices_and_builder import class_of_job, ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import prepare
-from workers.round.run import close_round, settle
+from workers.round.propose import prepare
+from workers.round.run import close_round, fix_round_inputs
 from workers.round.store_referenced_rows import store_sketches
 from workers.sandbox.untrusted_files import open_plain, untrusted_folder
 from workers.subprocesses.crash_retry_and_advice import twice
@@ -68,7 +70,7 @@ SHARED: Final = (
     *("workers/device/gpu_meter.py", "workers/device/random_and_saved_arrays.py"),
     *("workers/device/slice_timer.py", "workers/device/slice_timing_result.py"),
     *("workers/host/load_meter.py", "workers/host/process_priority.py"),
-    *("workers/host/processor_contention.py", "workers/measure/stopping/incremental_timing.py"),
+    *("workers/measure/stopping/incremental_timing.py", "workers/measure/stopping/slices.py"),
 )
 MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds are built
 BUILD_POLL_SEC: Final = 0.5
@@ -93,10 +95,10 @@ class BatchFile:
 
     def add(self, files: dict[str, bytes], calls: Sequence[run_batch.Json]) -> bool:
         """Add files and calls; return False, adding neither, if they would exceed the limit."""
-        more = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
-        if self.size + more > self.limit_bytes:
+        added_bytes = sum(len(zlib.compress(data)) + ENTRY_BYTES for data in files.values())
+        if self.size + added_bytes > self.limit_bytes:
             return False
-        self.size += more
+        self.size += added_bytes
         self.files |= files
         self.calls += calls
         return True
@@ -148,27 +150,38 @@ class Packing:
             raise
 
     def _pack(self, plan: Plan, file: Path) -> SentBatch:
-        settle_builder(self._runtime, self._job_id)
+        ensure_builder(self._runtime, self._job_id)
         settle_import(self._runtime, self._job_id)
         ensure_machine(self._runtime, self._job_id, measuring=False)
-        while (round_id := self._next_round(plan)) is not None and self._add_round(round_id):
-            pass
-        if not self._file.calls and round_id is None:
+        fits = True
+        while fits:
+            with self._database.transaction() as session:
+                queued = Rounds(session).queued(self._job_id)
+                if not queued:
+                    plan(session, self._job_id)
+                    queued = Rounds(session).queued(self._job_id)
+            if not queued:
+                break
+            fits = self._add_round(queued[0])
+        if not self._file.calls and not queued:
             self._add_finish()
         with self._database.session() as session:
             job = Jobs(session).get(self._job_id, None)
-            like = class_of_job(session, job)
+            device_class = class_of_job(session, job)
         if not self._file.calls:
             words = (
                 f"job {job.id} ({job.state}) has nothing to measure now: {job.reason or 'no round is open'}"
             )
             raise Conflict(words, hint=f"mallorn show {job.id}")
+        class_fields = None
+        if device_class is not None:
+            class_fields = [device_class.host_class, device_class.tvm_version, device_class.threads]
         manifest = {
             "format": run_batch.FORMAT,
             "batch": self._id,
             "tvm": TVM_VERSION,
             "needs": needs(self._target),
-            "like": None if like is None else [like.host_class, like.tvm_version, like.threads],
+            "like": class_fields,
             "files": {name: sha256(data).hexdigest() for name, data in self._file.files.items()},
             "calls": self._file.calls,
         }
@@ -183,7 +196,7 @@ class Packing:
             checks=tuple(self._checks),
         )
         self._file.write(file, text)
-        keep(self._runtime.settings.artifacts, batch)
+        store_batch(self._runtime.settings.artifacts, batch)
         with self._database.transaction() as session:
             for hold in self._holds:
                 Leases(session).renew(hold, LEASE_SEC)
@@ -191,28 +204,20 @@ class Packing:
             Jobs(session).say(self._job_id, words)
         return batch
 
-    def _next_round(self, plan: Plan) -> int | None:
-        """Return a queued round of the job, planning one if none is queued; None if there is none."""
-        with self._database.transaction() as session:
-            if not (queued := Rounds(session).queued(self._job_id)):
-                plan(session, self._job_id)
-                queued = Rounds(session).queued(self._job_id)
-            return next(iter(queued), None)
-
     def _add_round(self, round_id: int) -> bool:
         """Propose and build a round; if it does not fit, return it to the queue and return False."""
         is_added = False
-        with leased_work(self._runtime, WorkItem.round(round_id), settle) as work:
+        with leased_work(self._runtime, WorkItem.round(round_id), fix_round_inputs) as work:
             if work is None:
                 return False
             token = work.hold.token
             context, (slots, proposals, state) = prepare(self._runtime, round_id, token)
-            missing = [slot for slot in slots if slot.slot not in context.done_slots]
+            slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
             commits = Commits(self._database, context, token, slots, proposals)
             limit_sec = run_timeout_sec(context.program, self._options, context.best_us)
             files, calls, build_ms = dict[str, bytes](), list[run_batch.Json](), dict[int, float]()
             race = {"group": context.program.key, "best_us": context.best_us}
-            for end in self._build(work.lease, context.program, missing):
+            for end in self._build(work.lease, context.program, slots_left):
                 if isinstance(end, MeasureResult):
                     commits.add(end)
                     continue
@@ -222,9 +227,9 @@ class Packing:
                 args = context.program.args.of(end.args)
                 call = timed_call(key, f"{key}.so", args, limit_sec, self._options, self._target)
                 calls.append(call | race)
-            commits.settle()
+            commits.commit_all()
             if not calls:  # no candidate could be built
-                close_round(self._runtime, context, token, RoundStats(candidates=len(missing)), state)
+                close_round(self._runtime, context, token, RoundStats(candidates=len(slots_left)), state)
                 return True
             is_added = self._file.add(files, calls)
             with self._database.transaction() as session:
@@ -233,8 +238,10 @@ class Packing:
                     Rounds(session).close(round_id, token, RoundState.QUEUED)
         if is_added:
             encoded = None if state is None else base64.b64encode(state).decode()
-            sent = SentRound(round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=encoded)
-            self._rounds.append(sent)
+            sent_round = SentRound(
+                round_id=round_id, proposals=tuple(proposals), build_ms=build_ms, state=encoded
+            )
+            self._rounds.append(sent_round)
             self._hold(work.hold)
         elif not self._file.calls:
             raise InvalidRequest(
@@ -250,7 +257,7 @@ class Packing:
 
     def _build(
         self, lease: LeaseKeeper, program: Program, slots: Sequence[MeasureInput], any_size: bool = False
-    ) -> Iterator[Built | MeasureResult]:
+    ) -> Iterator[BuiltCandidate | MeasureResult]:
         """Build candidates like any round; yield results while their libraries exist."""
         runtime, limit_sec = self._runtime, self._options.build_timeout_sec
         with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
@@ -275,13 +282,21 @@ class Packing:
             with stage_folder(runtime, "finish-") as folder, stage.graphs(folder) as graphs:
                 for task, workload in tasks:
                     contest = contest_of(stage, task, workload)
-                    built = []
+                    candidates: list[BuiltCandidate] = []
                     for end in self._build(stage.lease, contest.program, contest.slots, any_size=True):
-                        if isinstance(end, Built):
+                        if isinstance(end, BuiltCandidate):
                             name = f"f{task.index}-{end.slot.slot}.so"
                             files[name] = _file_of_child(end.artifact).read()
-                            built.append((name, end))
-                    self._add_contest(calls, task.index, contest, built)
+                            candidates.append(end)
+                    limit_sec = self._options.run_timeout_sec
+                    for turn, candidate in product(range(PASSES), candidates):
+                        slot, args = candidate.slot, contest.program.args.of(candidate.args)
+                        name = f"f{task.index}-{slot.slot}"
+                        key, library = f"{name}-{turn}", f"{name}.so"
+                        calls.append(timed_call(key, library, args, limit_sec, self._options, self._target))
+                        self._passes.append(
+                            SentCall(key=key, workload=contest.program.key, candidate=slot.candidate.key)
+                        )
                     self._add_checks(files, calls, task.index, contest, graphs, folder.graphs)
             is_added = self._file.add(files, calls)
         if stage is not None and is_added:
@@ -290,17 +305,6 @@ class Packing:
             with self._database.transaction() as session:
                 Leases(session).give_back(stage.hold)
             raise InvalidRequest("the finish is larger than the limit, or broke off", hint="--limit 200M")
-
-    def _add_contest(
-        self, calls: list[run_batch.Json], index: int, contest: Contest, built: Sequence[tuple[str, Built]]
-    ) -> None:
-        for turn in range(PASSES):
-            for name, end in built:
-                key, args = f"f{index}-{end.slot.slot}-{turn}", contest.program.args.of(end.args)
-                limit_sec = self._options.run_timeout_sec
-                calls.append(timed_call(key, name, args, limit_sec, self._options, self._target))
-                candidate = end.slot.candidate.key
-                self._passes.append(SentCall(key=key, workload=contest.program.key, candidate=candidate))
 
     def _add_checks(
         self,
@@ -312,32 +316,41 @@ class Packing:
         folder: Path,
     ) -> None:
         """Add a numeric check of each contender whose library for the check can be built."""
-        program, (inputs, expected) = contest.program, (folder / "inputs.npz", folder / "expected.npz")
-        arguments = program.tir, program.args, SEED, str(inputs), str(expected)
-        reference = twice(lambda: graphs.reference(*arguments))
-        values, answers = (list(load_arrays(_file_of_child(file)).values()) for file in (inputs, expected))
-        reals = [each for each, arg in zip(values, program.args.args, strict=True) if "float" in arg.dtype]
-        is_signed = any((each.astype("float32") < 0).any() for each in reals)
-        expects = f"f{index}-expected.npz"
-        files[expects] = expected_values(answers, reference.outputs)
-        types = ["float32" if reference.rounds else str(answers[each].dtype) for each in reference.outputs]
+        program = contest.program
+        inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
+        reference = twice(
+            lambda: graphs.reference(program.tir, program.args, SEED, str(inputs_file), str(outputs_file))
+        )
+        inputs = list(load_arrays(_file_of_child(inputs_file)).values())
+        outputs = list(load_arrays(_file_of_child(outputs_file)).values())
+        is_signed = any(
+            (values.astype("float32") < 0).any()
+            for values, arg in zip(inputs, program.args.args, strict=True)
+            if "float" in arg.dtype
+        )
+        expected_name = f"f{index}-expected.npz"
+        files[expected_name] = expected_values(outputs, reference.outputs)
+        types = ["float32" if reference.rounds else str(outputs[i].dtype) for i in reference.outputs]
         check = {
-            "args": drawn(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
+            "args": draws_of(program.args.in_checks(), CHECKED_INTS, CHECKED_FLOATS[is_signed]),
             "seed": SEED,
-            "inputs": run_batch.fingerprint(values, reference.outputs),
+            "inputs": run_batch.fingerprint(inputs, reference.outputs),
             "outputs": reference.outputs,
-            "expected": expects,
+            "expected": expected_name,
             "tolerance": [tolerance(dtype, reference.reduction_len) for dtype in types],
             "rounds": reference.rounds,
         }
         for slot in contest.slots:
             key, library = f"f{index}-{slot.slot}-check", folder / f"{slot.slot}.so"
-            trace_arguments = program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+            target, decisions = self._target.text, slot.candidate.decisions
+            get_trace = partial(
+                self._runtime.compiler.full_trace, program.tir, target, slot.sketch.trace, decisions
+            )
             try:
-                trace = twice(lambda: self._runtime.compiler.full_trace(*trace_arguments))  # noqa: B023
+                trace = twice(get_trace)
                 if trace is None:
                     continue
-                twice(lambda: graphs.build_whole(program.tir, trace, self._target.text, str(library)))  # noqa: B023
+                twice(partial(graphs.build_whole, program.tir, trace, target, str(library)))
             except ChildError:
                 continue
             files[f"{key}.so"] = _file_of_child(library).read()
@@ -355,7 +368,7 @@ def timed_call(
     return {
         "key": key,
         "library": library,
-        "args": drawn(args, TIMED_INTS, TIMED_FLOATS),
+        "args": draws_of(args, TIMED_INTS, TIMED_FLOATS),
         "evaluator": [evaluator.number, evaluator.repeat, evaluator.min_repeat_ms],
         "stopping": options.stopping,
         "timeout_sec": limit_sec,
@@ -386,7 +399,7 @@ def needs(target: Target) -> run_batch.Json:
     return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}
 
 
-def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
+def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
     """Return how run_batch.py draws the arguments: each one's type, shape and range of values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
@@ -395,13 +408,13 @@ def drawn(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -
     return draws
 
 
-def expected_values(answers: Sequence[Any], outputs: Sequence[int], most: int = MOST_VALUES) -> bytes:
-    """Return the expected outputs as an npz file: all values, or `most` of them at random places."""
+def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
+    """Return the expected outputs as an npz file: all values, or `limit` of them at random places."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
     for index in outputs:
         values = np.asarray(answers[index], "float64").reshape(-1)
-        if values.size > most:
-            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, most))
+        if values.size > limit:
+            places = np.unique(np.random.default_rng(SEED).integers(0, values.size, limit))
             arrays[f"places_{index}"], values = places, values[places]
         arrays[f"values_{index}"] = values
     file = BytesIO()

@@ -8,7 +8,7 @@ where it ended or was killed. The exit status is 0 if all candidates are timed, 
 2 if the machine or a file is refused.
 
 FILE contains the modules that time candidates and detect disturbances; they are those of a device's
-session and need nothing else of Mallorn. The stopping rules and error measures here are copies;
+session and need nothing else of Mallorn. The error measures here are copies;
 tests/unit/detached/test_copied_rules.py compares them with the originals.
 """
 
@@ -27,9 +27,9 @@ import time
 import zipfile
 import zlib
 from contextlib import suppress
-from math import ceil, inf, sqrt
+from math import inf
 from pathlib import Path
-from statistics import fmean, median, stdev
+from statistics import median
 from typing import Any, Final, NamedTuple
 
 Json = Any  # an object, as json reads it
@@ -61,7 +61,7 @@ def main() -> int:
         return serve(options.file)
     results = options.results or Path(f"{str(options.file).rstrip('/')}.results.jsonl")
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: _stopping.append(received))
+        signal.signal(number, lambda signal_number, _frame: _stopping.append(signal_number))
     try:
         with tempfile.TemporaryDirectory(prefix="batch-") as folder:
             remaining = run(unpack(options.file, Path(folder)), results, options.seconds)
@@ -135,12 +135,9 @@ def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> in
                 break
             remaining.pop(0)
             results.append({"key": key, **answer})
-            shown = (
-                f"{median(answer['run_us']):.1f} us"
-                if answer.get("run_us")
-                else answer.get("error", "")[:200]
-            )
-            say(f"{key} {answer['outcome']} {shown}")
+            run_us = answer.get("run_us")
+            words = f"{median(run_us):.1f} us" if run_us else answer.get("error", "")[:200]
+            say(f"{key} {answer['outcome']} {words}")
     finally:
         if session is not None:
             session.end()
@@ -160,24 +157,21 @@ class ResultsFile:
         self._path, self._mark, self._groups = path, mark, groups
         self._file = path.open("a+b")
         try:
-            self._load()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BatchRefused(f"another process writes {self._path}") from None
+            except OSError:
+                pass  # this file system has no locks: go on without
+            self._file.seek(0)
+            content = self._file.read()
+            end = content.rfind(b"\n") + 1
+            self._file.truncate(end)  # drop a line whose writer was killed in the middle
+            for line in content[:end].splitlines():
+                self._record(json.loads(line))
         except BaseException:
             self._file.close()
             raise
-
-    def _load(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BatchRefused(f"another process writes {self._path}") from None
-        except OSError:
-            pass  # this file system has no locks: go on without
-        self._file.seek(0)
-        content = self._file.read()
-        end = content.rfind(b"\n") + 1
-        self._file.truncate(end)  # drop a line whose writer was killed in the middle
-        for line in content[:end].splitlines():
-            self._record(json.loads(line))
 
     def _record(self, line: Json) -> None:
         if "device" in line:
@@ -194,7 +188,9 @@ class ResultsFile:
 
     def begin(self, device: Json) -> None:
         """Write which device the next results are from. Raises BatchRefused if its class differs."""
-        new_class, old_class = ([each[name] for name in ALIKE] for each in (device, self._device or device))
+        old_device = self._device or device
+        new_class = [device[name] for name in ALIKE]
+        old_class = [old_device[name] for name in ALIKE]
         if new_class != old_class:
             raise BatchRefused(
                 f"the batch was begun on {old_class}, and this is {new_class}: their times do not compare"
@@ -241,7 +237,14 @@ class ChildSession:
             status = self.end()
             if status is None and (_stopping or time.monotonic() >= end_sec):
                 return None
-            result = _failure(status, call["timeout_sec"])
+            if status is None or status == -signal.SIGALRM:
+                words = f"did not return in time ({call['timeout_sec']:g} s)"
+                result = {"outcome": "run_timeout", "error": words}
+            else:
+                name = signal.Signals(-status).name if status < 0 else f"status {status}"
+                # SIGKILL comes from the host, perhaps not because of the candidate.
+                outcome = "worker_lost" if status == -signal.SIGKILL else "run_error"
+                result = {"outcome": outcome, "error": f"its process ended by {name}"}
         else:
             result = json.loads(line)
             if result["outcome"] not in ("ok", "wrong_result"):
@@ -300,15 +303,6 @@ def longest_sec(call: Json) -> float:
     return float(call["timeout_sec"] + patience_sec(call))
 
 
-def _failure(status: int | None, timeout_sec: float) -> Json:
-    """Return a candidate's result by its process's exit status; None: it was killed on timeout."""
-    if status is None or status == -signal.SIGALRM:
-        return {"outcome": "run_timeout", "error": f"did not return in time ({timeout_sec:g} s)"}
-    name = signal.Signals(-status).name if status < 0 else f"status {status}"
-    killed = status == -signal.SIGKILL  # the host killed it, perhaps not because of the candidate
-    return {"outcome": "worker_lost" if killed else "run_error", "error": f"its process ended by {name}"}
-
-
 def serve(folder: Path) -> int:
     """Answer calls, one JSON object per line, in a process of its own that has the device."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -338,7 +332,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """This machine's device, with TVM's runtime. Raises BatchRefused if it does not fit the batch."""
+    """The device of this machine, in TVM's runtime. Raises BatchRefused if it does not fit the batch."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -393,7 +387,10 @@ class TargetDevice:
                 return {**result, "outcome": "wrong_result", "error": wrong}
         if call.get("evaluator"):
             signal.setitimer(signal.ITIMER_REAL, longest_sec(call) + GRACE_SEC)
-            tensors = self._timed_tensors(call["args"])
+            if self._arguments[0] != call["args"]:  # else reuse those of the last call
+                self._arguments = None, []
+                self._arguments = call["args"], [self._copy(value) for value in timed_values(call["args"])]
+            tensors = self._arguments[1]
             signal.setitimer(signal.ITIMER_REAL, longest_sec(call))
             result |= self._time(library, tensors, call)
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -401,13 +398,6 @@ class TargetDevice:
 
     def _copy(self, value: Any) -> Any:
         return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
-
-    def _timed_tensors(self, args: Json) -> list[Any]:
-        """Return the arguments of timings; reuse those of the last call if they are the same."""
-        if self._arguments[0] != args:
-            self._arguments = None, []
-            self._arguments = args, [self._copy(value) for value in timed_values(args)]
-        return self._arguments[1]
 
     def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
         """Return the run times that count, and how other programs disturbed the device meanwhile."""
@@ -433,9 +423,9 @@ class TargetDevice:
         """
         import numpy as np
 
-        drawn = check["args"], check["seed"]
-        if self._checked[0] != drawn:
-            self._checked = drawn, drawn_values(*drawn)
+        draws, seed = check["args"], check["seed"]
+        if self._checked[0] != (draws, seed):
+            self._checked = (draws, seed), drawn_values(draws, seed)
         values = list(self._checked[1])
         if fingerprint(values, check["outputs"]) != check["inputs"]:
             raise ValueError("numpy draws other random numbers here: the answers cannot be compared")
@@ -447,17 +437,17 @@ class TargetDevice:
         library["main"](*tensors)
         self._device.sync()
         worst, wrong = 0.0, ""
-        with np.load(folder / check["expected"]) as expected:
-            for index, allowed in zip(check["outputs"], check["tolerance"], strict=True):
-                ours = np.asarray(tensors[index].numpy(), "float64").reshape(-1)
+        with np.load(folder / check["expected"]) as references:
+            for index, tolerance in zip(check["outputs"], check["tolerance"], strict=True):
+                output = np.asarray(tensors[index].numpy(), "float64").reshape(-1)
                 places = f"places_{index}"
-                if places in expected.files:
-                    ours = ours[expected[places]]
+                if places in references.files:
+                    output = output[references[places]]
                 error_of = rounded_error if check.get("rounds") else relative_error
-                error = error_of(ours, expected[f"values_{index}"])
+                error = error_of(output, references[f"values_{index}"])
                 worst = max(worst, error)
-                if not error <= allowed:
-                    wrong = f"relative error {error:.2g}, allowed {allowed:.2g}"
+                if not error <= tolerance:
+                    wrong = f"relative error {error:.2g}, allowed {tolerance:.2g}"
         return (worst if worst < inf else 1e30), wrong
 
 
@@ -468,8 +458,10 @@ def _check_processor(needs: Json, cores: int) -> None:
         raise BatchRefused(f"the batch is for {needs['cores']} cores, and this process may use {cores}")
     cpu = _processor()
     flags = set((cpu.get("flags") or cpu.get("Features") or "").split())
-    if missing := sorted(set(needs["flags"]) - flags):
-        raise BatchRefused(f"the batch is for a CPU that has {', '.join(missing[:4])}, and this one has not")
+    if absent_flags := sorted(set(needs["flags"]) - flags):
+        raise BatchRefused(
+            f"the batch is for a CPU that has {', '.join(absent_flags[:4])}, and this one has not"
+        )
 
 
 def _take_gpu(needs: Json) -> tuple[Any, str]:
@@ -504,13 +496,16 @@ def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = 
     facts: dict[str, str] = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     facts.update(cores=str(cores), governor=governor())
     text = ";".join(f"{name}={facts[name]}" for name in sorted(facts))
-    letters = "".join(each if each.isascii() and each.isalnum() else " " for each in model.lower())
+    letters = "".join(char if char.isascii() and char.isalnum() else " " for char in model.lower())
     slug = "-".join(letters.split())[:40]
     host_class = f"{slug}-{cores}c-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
     host_class += limits()
     if accelerator:
         host_class += f"+{accelerator.replace(' ', '-')}{gpu}"
-    boot_id = _word("/proc/sys/kernel/random/boot_id") + os.uname().nodename
+    boot_id = ""
+    with suppress(OSError):
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    boot_id += os.uname().nodename
     return {
         "name": f"{os.uname().nodename}-batch",
         "host_id": hashlib.sha256(boot_id.encode()).hexdigest()[:16],
@@ -536,13 +531,6 @@ def _processor() -> dict[str, str]:
     first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
     pairs = (line.partition(":") for line in first.splitlines())
     return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _word(file: str) -> str:
-    try:
-        return Path(file).read_text().strip()
-    except OSError:
-        return ""
 
 
 def timed_values(args: Json) -> list[Any]:
@@ -578,29 +566,29 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
     return total
 
 
-def relative_error(ours: Any, theirs: Any) -> float:
+def relative_error(outputs: Any, references: Any) -> float:
     """Return the largest difference over the largest value; infinite if non-finite values differ."""
     import numpy as np
 
-    finite = np.isfinite(theirs)
-    if ours.shape != theirs.shape or not np.array_equal(np.isfinite(ours), finite):
+    finite = np.isfinite(references)
+    if outputs.shape != references.shape or not np.array_equal(np.isfinite(outputs), finite):
         return inf
-    if not np.array_equal(ours[~finite], theirs[~finite], equal_nan=True):
+    if not np.array_equal(outputs[~finite], references[~finite], equal_nan=True):
         return inf
-    difference = np.abs(ours[finite] - theirs[finite]).max(initial=0.0)
-    return float(difference / max(np.abs(theirs[finite]).max(initial=0.0), 1e-30))
+    difference = np.abs(outputs[finite] - references[finite]).max(initial=0.0)
+    return float(difference / max(np.abs(references[finite]).max(initial=0.0), 1e-30))
 
 
-def rounded_error(ours: Any, theirs: Any) -> float:
+def rounded_error(outputs: Any, references: Any) -> float:
     """Return the relative error, without the largest 1 % if none exceeds a rounding step."""
     import numpy as np
 
-    error = relative_error(ours, theirs)
-    if not np.isfinite(error) or not ours.size:
+    error = relative_error(outputs, references)
+    if not np.isfinite(error) or not outputs.size:
         return error
-    differences, largest = np.abs(ours - theirs), float(np.abs(theirs).max())
+    differences, largest = np.abs(outputs - references), float(np.abs(references).max())
     outliers = max(1, int(len(differences) * 0.01))
-    values, places = np.unique(theirs, return_inverse=True)
+    values, places = np.unique(references, return_inverse=True)
     if 1 < len(values) <= 256:
         gaps = np.diff(values)
         steps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))[places.reshape(-1)]
@@ -622,54 +610,15 @@ class Timing(NamedTuple):
 def next_timing(
     stopping: str, evaluator: Timing, run_us: list[float], best_us: float | None
 ) -> Timing | None:
-    """Return the next timing by a rule as in workers/measure/stopping; None if the times suffice."""
+    """Return the next timing by a rule of workers/measure/stopping; None if the times suffice."""
+    from workers.measure.stopping.slices import BEHIND, is_known_slower, next_slice
+
     if stopping == "fixed" or best_us is None:
         return None if run_us else evaluator
-    if run_us:
-        mean_us, half_us = _interval(run_us)
-        low_us = max(0.0, mean_us - half_us)
-        behind_us = run_us[0] / 2.0 if len(run_us) == 1 else low_us
-        if stopping == "racing" and behind_us > 1.1 * best_us:
-            return None
-        if len(run_us) >= 3 and half_us <= 0.02 * mean_us and low_us > best_us:
-            return None
-    total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
-    count = min(max(10, evaluator.repeat), total_ms // 5)
-    if count < max(2, evaluator.repeat):
-        return None if run_us else evaluator
-    probe = Timing(ceil(runs / count), 1, ceil(total_ms / count))
-    if not run_us:
-        return probe
-    if probe.number >= 8 or probe.min_repeat_ms * 1e3 >= 8 * run_us[0]:
-        return probe if len(run_us) < count else None
-    if len(run_us) > 3:
+    behind = BEHIND if stopping == "racing" else None
+    if run_us and is_known_slower(run_us, best_us, behind=behind):
         return None
-    counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
-    spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
-    rest, rest_ms = runs - sum(counts), ceil(total_ms - spent_ms)
-    if rest <= 0 and rest_ms <= 0:
-        return None
-    if len(run_us) < 3:
-        return probe
-    rest, rest_ms = max(1, rest), max(0, rest_ms)
-    repeat = max(1, ceil(rest / 1000), ceil(rest_ms / 10_000))
-    return Timing(ceil(rest / repeat), repeat, ceil(rest_ms / repeat))
-
-
-def _interval(run_us: list[float]) -> tuple[float, float]:
-    """Return the mean of the undisturbed slices and the half width of its 95 % confidence interval."""
-    quantiles = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-    quiet = list(run_us)
-    if len(run_us) >= 4:
-        middle = median(run_us)
-        typical = max(median(abs(each - middle) for each in run_us), 0.003 * middle)
-        quiet = [each for each in run_us if abs(each - middle) <= 8.0 * typical]
-    mean = fmean(quiet)
-    if len(quiet) < 2:
-        return mean, inf
-    freedom = len(quiet) - 1
-    quantile = quantiles[freedom - 1] if freedom <= len(quantiles) else 2.0
-    return mean, quantile * max(stdev(quiet), 0.003 * mean) / sqrt(len(quiet))
+    return next_slice(evaluator, run_us, Timing)
 
 
 if __name__ == "__main__":

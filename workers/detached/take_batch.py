@@ -24,13 +24,13 @@ from workers.detached.batch_record import (
     SentBatch,
     SentCall,
     SentRound,
-    forget,
+    delete_batch,
     holder_of,
-    kept,
     known_calls,
+    load_batch,
 )
 from workers.device.device_class import Endpoint, none_like
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.finish.run import finish_stage
 from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.detached_measurer import DetachedMeasurer
@@ -42,7 +42,7 @@ from workers.process.match_devices_and_builder import class_of_job
 from workers.process.time_slice import TimeSliceOver
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import ranked
+from workers.round.ranking_evidence import ranked
 from workers.round.round_context import load_round
 from workers.round.run import close_round
 from workers.round.store_referenced_rows import context_of
@@ -66,36 +66,53 @@ class Taken:
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
     """Commit results. Raises InvalidRequest for an unknown or changed batch, NoDevice if the device's
     class is not the job's, Conflict if the batch no longer holds the job's finish."""
-    batch = kept(runtime.settings.artifacts, results.batch)
+    batch = load_batch(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device
     runtime.name, runtime.carries_batches = holder_of(batch.id), True
-    _bind_context(runtime, batch.job_id, endpoint)
-    new, refused = 0, 0
-    for sent in batch.rounds:
-        answers = {slot: calls[key] for slot in sent.build_ms if (key := f"{sent.round_id}-{slot}") in calls}
-        added = _take_round(runtime, batch, sent, answers, endpoint) if answers else 0
-        new, refused = (new, refused + len(answers)) if added is None else (new + added, refused)
+    with runtime.database.transaction() as session:
+        Jobs(session).lock_job(batch.job_id)
+        job = Jobs(session).get(batch.job_id, None)
+        device_class = class_of_job(session, job)
+        if device_class is None:  # bind the job to the context of its first results
+            options = KeptOptions.model_validate(job.options)
+            context = context_of(session, job.target_id, options, endpoint)
+            Jobs(session).bind_context(batch.job_id, context.id)
+        elif device_class != endpoint.device_class:
+            raise none_like(device_class)
+    new, cancelled = 0, 0
+    for sent_round in batch.rounds:
+        answers = {
+            slot: calls[key]
+            for slot in sent_round.build_ms
+            if (key := f"{sent_round.round_id}-{slot}") in calls
+        }
+        committed = _take_round(runtime, batch, sent_round, answers, endpoint) if answers else 0
+        if committed is None:
+            cancelled += len(answers)
+        else:
+            new += committed
     remaining = len(batch.keys) - len(calls)
     if batch.passes and not remaining:
         new += _take_finish(runtime, batch, calls, endpoint)
     if not remaining:
         with runtime.database.transaction() as session:
             Jobs(session).say(batch.job_id, "")
-    return Taken(batch.job_id, new, remaining, refused)
+    return Taken(batch.job_id, new, remaining, cancelled)
 
 
 def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
     """Give up a batch whose results will not come, and free its work. Raises InvalidRequest."""
-    batch = kept(runtime.settings.artifacts, batch_id)
+    batch = load_batch(runtime.settings.artifacts, batch_id)
     with runtime.database.transaction() as session:
-        for sent in batch.rounds:
-            if (hold := _lease_of(Leases(session), WorkItem.round(sent.round_id), batch)) is not None:
-                Rounds(session).close(sent.round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
+        for sent_round in batch.rounds:
+            round_id = sent_round.round_id
+            if (hold := _lease_of(Leases(session), WorkItem.round(round_id), batch)) is not None:
+                Rounds(session).close(round_id, hold.token, RoundState.CANCELLED, error=DROPPED)
         finish = WorkItem(WorkKind.FINISH, batch.job_id)
         if batch.passes and (hold := _lease_of(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
         Jobs(session).say(batch.job_id, "")
-    forget(runtime.settings.artifacts, batch)
+    delete_batch(runtime.settings.artifacts, batch)
     return batch
 
 
@@ -106,53 +123,44 @@ def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | 
     return LeaseToken(item, Token(row.attempt, holder_of(batch.id))) if is_held else None
 
 
-def _bind_context(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
-    """Bind the job to the context of its first results. Raises NoDevice if its class is another."""
-    with runtime.database.transaction() as session:
-        Jobs(session).lock_job(job_id)
-        job = Jobs(session).get(job_id, None)
-        like = class_of_job(session, job)
-        if like is None:
-            options = KeptOptions.model_validate(job.options)
-            Jobs(session).bind_context(job_id, context_of(session, job.target_id, options, endpoint).id)
-        elif like != endpoint.device_class:
-            raise none_like(like)
-
-
 def _take_round(
-    runtime: Runtime, batch: SentBatch, sent: SentRound, results: dict[int, CallResult], endpoint: Endpoint
+    runtime: Runtime,
+    batch: SentBatch,
+    sent_round: SentRound,
+    results: dict[int, CallResult],
+    endpoint: Endpoint,
 ) -> int | None:
     """Commit results of a round, and close it after the last; return the number of new results, or
     None if the round was cancelled."""
-    item, database = WorkItem.round(sent.round_id), runtime.database
+    item, database = WorkItem.round(sent_round.round_id), runtime.database
     with database.transaction() as session:
-        row = Rounds(session).get(sent.round_id)
+        row = Rounds(session).get(sent_round.round_id)
         if row.state == RoundState.QUEUED:  # the batch's lease has expired
-            Rounds(session).claim(sent.round_id, holder_of(batch.id), LEASE_SEC)
+            Rounds(session).claim(sent_round.round_id, holder_of(batch.id), LEASE_SEC)
         hold = _lease_of(Leases(session), item, batch)
         if hold is None:
             return 0 if row.state == RoundState.DONE and row.worker == holder_of(batch.id) else None
-        context = load_round(session, sent.round_id)
-        sketches = Sketches(session).by_key({each.candidate.sketch for each in sent.proposals})
+        context = load_round(session, sent_round.round_id)
+        sketches = Sketches(session).by_key({proposal.candidate.sketch for proposal in sent_round.proposals})
     slots = [
-        MeasureInput(number, each.candidate, sketches[each.candidate.sketch])
-        for number, each in enumerate(sent.proposals)
+        MeasureInput(number, proposal.candidate, sketches[proposal.candidate.sketch])
+        for number, proposal in enumerate(sent_round.proposals)
     ]
-    commits = Commits(database, context, hold.token, slots, sent.proposals)
+    commits = Commits(database, context, hold.token, slots, sent_round.proposals)
     least_us = least_believed_us(context.program, context.machine)
     new_slots = sorted(results.keys() - context.done_slots)
     for slot in new_slots:
-        result = _result(slot, slots[slot].candidate, results[slot], endpoint, sent.build_ms[slot])
+        result = _result(slot, slots[slot].candidate, results[slot], endpoint, sent_round.build_ms[slot])
         commits.add(reject_implausible(result, least_us))
-    commits.settle()
+    commits.commit_all()
     if len(context.done_slots) + len(new_slots) == len(slots):
         stats = {
-            "measure_sec": round(sum(each.run_ms for each in results.values()) / 1e3, 3),
+            "measure_sec": round(sum(result.run_ms for result in results.values()) / 1e3, 3),
             "candidates": len(new_slots),
             "cost_model": context.model_name,
             "disturbance": commits.disturbance,
         }
-        state = None if sent.state is None else base64.b64decode(sent.state)
+        state = None if sent_round.state is None else base64.b64decode(sent_round.state)
         close_round(runtime, context, hold.token, ranked(runtime, context).model_copy(update=stats), state)
         train(runtime, batch.job_id, context.row.task_id)
     return len(new_slots)
@@ -198,8 +206,10 @@ def _take_finish(
 class CarriedTimes(DetachedMeasurer):
     """Provides the times of a contest from a batch's results."""
 
-    def __init__(self, sent: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint) -> None:
-        self._sent, self._calls, self._endpoint = sent, calls, endpoint
+    def __init__(
+        self, sent_calls: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint
+    ) -> None:
+        self._sent_calls, self._calls, self._endpoint = sent_calls, calls, endpoint
 
     def compare(
         self,
@@ -211,14 +221,13 @@ class CarriedTimes(DetachedMeasurer):
     ) -> list[MeasureResult]:
         results = []
         for slot in slots:
-            contender = program.key, slot.candidate.key
-            answers = [
-                self._calls[each.key] for each in self._sent if (each.workload, each.candidate) == contender
-            ]
-            results += [_result(slot.slot, slot.candidate, each, self._endpoint) for each in answers]
-            if not answers:
-                missing = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)
-                results.append(MeasureResult(slot.slot, missing))
+            key = program.key, slot.candidate.key
+            sent_calls = [call for call in self._sent_calls if (call.workload, call.candidate) == key]
+            for call in sent_calls:
+                results.append(_result(slot.slot, slot.candidate, self._calls[call.key], self._endpoint))
+            if not sent_calls:
+                lost_trial = Trial(slot.candidate, Outcome.WORKER_LOST, error=NOT_SENT)
+                results.append(MeasureResult(slot.slot, lost_trial))
         return results
 
 
@@ -226,10 +235,14 @@ class CarriedChecks(Checker):
     """Provides the numeric checks of candidates from a batch's results."""
 
     def __init__(
-        self, runtime: Runtime, target: Target, sent: Sequence[SentCall], calls: Mapping[str, CallResult]
+        self,
+        runtime: Runtime,
+        target: Target,
+        sent_calls: Sequence[SentCall],
+        calls: Mapping[str, CallResult],
     ) -> None:
         super().__init__(runtime, target)
-        self._results = {(each.workload, each.candidate): calls[each.key] for each in sent}
+        self._results = {(call.workload, call.candidate): calls[call.key] for call in sent_calls}
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
         result = self._results.get((program.key, slot.candidate.key))

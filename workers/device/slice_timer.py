@@ -13,8 +13,7 @@ from tvm.runtime import Module
 from workers.device.cuda_clock import CudaClock
 from workers.device.gpu_meter import GpuLoad, GpuMeter
 from workers.device.slice_timing_result import Slice, SliceTimes
-from workers.host.load_meter import LoadMeter
-from workers.host.processor_contention import ContentionReading
+from workers.host.load_meter import ContentionReading, LoadMeter
 
 #: The function that TVM calls before every slice.
 NEXT_SLICE: Final = "mallorn.next_slice"

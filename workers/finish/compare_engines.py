@@ -11,12 +11,13 @@ from math import inf, isfinite
 from typing import Final
 
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.finish_report import Conditions, FinishReport, PointTimes
-from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, placed
-from workers.finish.step_log import StepLog
+from mallorn.core.values.finish_report import Conditions, PointTimes
+from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
+from workers.finish.step_log import ReportDraft, StepLog
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
+from workers.whole_model.interleaved_timing import FairRace
 
 BESIDE = "Other work of this service went on while the points were timed."
 BESIDE_IT: Final = "time onnxruntime beside it"
@@ -25,96 +26,100 @@ CHECK: Final = "check the tuned model"
 HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
-def compare_points(model: JobModel, tuned: TunedModel, undone: StepLog, dynamic: Dynamic) -> FinishReport:
-    """Return the report section on a range's points; points with wrong outputs are not timed."""
-    with model.alone() as held:
-        points = [_at(model, tuned, undone, dynamic, point) for point in dynamic.points]
-    errors = [point.error for point in points if point.error is not None]
-    return FinishReport(
-        points=points,
-        latency_us=points[-1].latency_us,
-        error_vs_onnxruntime=max(errors, default=None),
-        conditions=Conditions(steady=held, note="" if held else BESIDE),
-    )
-
-
-def _at(
-    model: JobModel, tuned: TunedModel, step_log: StepLog, dynamic: Dynamic, point: dict[str, int]
-) -> PointTimes:
-    model.claimed.lease.check()
-    # Dimensions that grow (caches) are half full at the smallest point, and empty at the
-    # others.
-    is_step = point == dynamic.points[0]
-    point = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
-    name = " ".join(f"{dim}={size}" for dim, size in point.items())
-    whole_model = replace(model.whole, input_shapes=dynamic.shapes(point))
-    with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
-        engines.load({TUNED: tuned.library})
-        errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, engines, step_log):
-            engines.leave_out(TUNED)
-        _leave_out_onnxruntime(model, engines, step_log)
-        latency_us = step_log.attempt(f"time the model at {name}", engines.latencies) or {}
-    error = errors.get(ONNXRUNTIME)
-    return PointTimes(
-        sizes=point,
-        latency_us=dict(latency_us),
-        error=error if error is not None and isfinite(error) else None,
-    )
-
-
-def compare(model: JobModel, tuned: TunedModel, undone: StepLog) -> FinishReport:
-    """Return the report section on the comparison; log steps that cannot be done in `undone`.
+def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
+    """Fill `report` with latencies and errors; log steps that cannot be done in `step_log`.
 
     A tuned model with wrong outputs is not timed.
     """
-    placed_model = undone.attempt(TIME, partial(placed, model))
+    placed_model = step_log.attempt(TIME, partial(place_or_fail, model))
     if placed_model is None:
-        return FinishReport()
-    dynamic = model.claimed.graph.dynamic
-    found = undone.attempt(
-        TIME,
-        partial(compare_points, placed_model, tuned, undone, dynamic)
-        if dynamic is not None
-        else partial(_compare, placed_model, tuned, undone),
-    )
-    return found or FinishReport()
+        return
+    dynamic = model.stage.graph.dynamic
+    if dynamic is None:
+        step_log.attempt(TIME, partial(_compare_engines, placed_model, tuned_model, step_log, report))
+    else:
+        step_log.attempt(TIME, partial(_compare_points, placed_model, tuned_model, step_log, report, dynamic))
 
 
-def _compare(model: JobModel, tuned: TunedModel, step_log: StepLog) -> FinishReport:
-    with Engines(model.whole, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
-        if tuned.is_large:
+def _compare_points(
+    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
+) -> None:
+    """Compare the engines at each point of a range; points with wrong outputs are not timed."""
+    points = []
+    with model.alone() as is_alone:
+        for point in dynamic.points:
+            model.stage.lease.check()
+            # Dimensions that grow (caches) are half full at the smallest point, and empty at
+            # the others.
+            is_step = point == dynamic.points[0]
+            sizes = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
+            size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
+            whole_model = replace(model.whole_model, input_shapes=dynamic.shapes(sizes))
+            with Engines(whole_model, (TUNED, ONNXRUNTIME), step_log.attempt) as engines:
+                engines.load({TUNED: tuned_model.library})
+                errors = _check_outputs(model, engines, step_log)
+                latency_us = step_log.attempt(f"time the model at {size_text}", engines.latencies) or {}
+            error = _finite(errors.get(ONNXRUNTIME, inf))
+            points.append(PointTimes(sizes=sizes, latency_us=dict(latency_us), error=error))
+    report.points, report.latency_us = points, points[-1].latency_us
+    errors_of_points = [point.error for point in points if point.error is not None]
+    report.error_vs_onnxruntime = max(errors_of_points, default=None)
+    report.conditions = Conditions(steady=is_alone, note="" if is_alone else BESIDE)
+
+
+def _compare_engines(
+    model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft
+) -> None:
+    with Engines(model.whole_model, (UNTUNED, TUNED, ONNXRUNTIME), step_log.attempt) as engines:
+        if tuned_model.is_large:
             engines.leave_out(UNTUNED)
-        elif model.claimed.job.trials == 0:
+        elif model.stage.job.trials == 0:
             # Skip the untuned build if onnxruntime confirms the outputs: compiling it may take
             # longer than everything else.
-            engines.load({TUNED: tuned.library}, (TUNED, ONNXRUNTIME))
+            engines.load({TUNED: tuned_model.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)
-        untuned = model.whole.folder / "untuned.so"
+        untuned = model.whole_model.folder / "untuned.so"
         if UNTUNED in engines:  # the engines start while it compiles
-            compiling = partial(twice, partial(model.whole.compile_untuned, untuned))
+            compiling = partial(twice, partial(model.whole_model.compile_untuned, untuned))
             if step_log.attempt("compile the untuned model", compiling) is None:
                 engines.leave_out(UNTUNED)
-        engines.load({UNTUNED: untuned, TUNED: tuned.library})
-        errors = engines.errors(TUNED)
-        if TUNED in engines and not _computes_the_same(errors, engines, step_log):
-            engines.leave_out(TUNED)
+        engines.load({UNTUNED: untuned, TUNED: tuned_model.library})
+        errors = _check_outputs(model, engines, step_log)
         if TUNED not in engines:
-            model.libraries.forget(tuned.winners)
-        _leave_out_onnxruntime(model, engines, step_log)
-        timed = step_log.attempt(TIME, partial(_timed, model, engines)) or FinishReport()
-        return timed.model_copy(
-            update={f"error_vs_{name}": e if isfinite(e) else None for name, e in errors.items()}
-        )
+            model.libraries.forget(tuned_model.winners)
+        race = step_log.attempt(TIME, partial(_race, model, engines))
+    if race is not None and race.latency_us:
+        report.latency_us, report.conditions = dict(race.latency_us), race.conditions
+    if UNTUNED in errors:
+        report.error_vs_untuned = _finite(errors[UNTUNED])
+    if ONNXRUNTIME in errors:
+        report.error_vs_onnxruntime = _finite(errors[ONNXRUNTIME])
 
 
-def _timed(model: JobModel, engines: Engines) -> FinishReport:
-    with model.alone() as held:
-        race = engines.race(held)
-    if not race.latency_us:
-        return FinishReport()
-    return FinishReport(latency_us=race.latency_us, conditions=race.conditions)
+def _race(model: JobModel, engines: Engines) -> FairRace:
+    with model.alone() as is_alone:
+        return engines.race(is_alone)
+
+
+def _finite(error: float) -> float | None:
+    return error if isfinite(error) else None
+
+
+def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
+    """Return the tuned model's errors, and leave out engines that must not be timed.
+
+    These are the tuned model if its outputs are wrong, and onnxruntime on this host if the
+    model runs on a device of another host.
+    """
+    errors = engines.errors(TUNED)
+    if TUNED in engines and not _computes_the_same(errors, engines, step_log):
+        engines.leave_out(TUNED)
+    if model.whole_model.seat is not None and ONNXRUNTIME in engines:
+        engines.leave_out(ONNXRUNTIME)
+        if all(entry.step != BESIDE_IT for entry in step_log.entries):
+            step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)
+    return errors
 
 
 def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
@@ -145,12 +150,3 @@ def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: 
 
 def _error_text(name: str, errors: Mapping[str, float], limit: float) -> str:
     return f"{title(name)}: relative error {errors[name]:.1e}, allowed {limit:.0e}; its time is left out"
-
-
-def _leave_out_onnxruntime(model: JobModel, engines: Engines, step_log: StepLog) -> None:
-    """Do not time onnxruntime on this host if the model runs on a device of another host."""
-    if model.whole.seat is None or ONNXRUNTIME not in engines:
-        return
-    engines.leave_out(ONNXRUNTIME)
-    if all(entry.step != BESIDE_IT for entry in step_log.entries):
-        step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)

@@ -57,28 +57,31 @@ class Contest:
     means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
 
 
-def contest_of(claimed: StageContext, task: Task, workload: Workload, inside: int | None = None) -> Contest:
+def contest_of(
+    stage: StageContext, task: Task, workload: Workload, inside_context_id: int | None = None
+) -> Contest:
     """Return the contest of one of the job's tasks.
 
-    If the task has no trials, use only the schedule decided in context `inside` (times inside
-    the model), if there is one; otherwise defaults, preceded by the fastest schedule inside
-    another model.
+    If the task has no trials, use only the schedule decided in context `inside_context_id`
+    (times inside the model), if there is one; otherwise defaults, preceded by the fastest
+    schedule inside another model.
     """
-    prior = _Measured((), (), {})
-    with claimed.runtime.database.session() as session:
-        measured = _measured(session, claimed, task)
-        if not measured.entries and inside is not None:
-            decided = Trials(session).best(task.workload_id, claimed.job.target_id, 1, inside)
-            measured = _found(session, decided)
-            if not decided:
-                prior = _found(session, _inside_others(session, task, Contexts(session).get(inside), 0))
-    program = program_of(workload)
-    if measured.entries:
-        return Contest(task, workload, program, _number(measured.entries), measured.guesses, measured.means)
-    defaults = _defaults(claimed, workload, TOP)
+    with stage.runtime.database.session() as session:
+        prior = _measured_contest(session, stage, task, workload)
+        if prior.slots:
+            return prior
+        if inside_context_id is not None:
+            best = Trials(session).best(task.workload_id, stage.job.target_id, 1, inside_context_id)
+            if best:
+                return _contest_of_trials(session, task, workload, best)
+            context = Contexts(session).get(inside_context_id)
+            best = _best_inside_other_model(session, task, context, 0)
+            prior = _contest_of_trials(session, task, workload, best)
+    defaults = _defaults(stage, workload, TOP)
     guesses = {candidate: DEFAULT for candidate, _ in defaults}
-    entries = list(dict([*prior.entries, *defaults]).items())[:TOP]
-    return Contest(task, workload, program, _number(entries), tuple(guesses), {**prior.means, **guesses})
+    entries = dict([*((slot.candidate, slot.sketch) for slot in prior.slots), *defaults])
+    slots = _number(list(entries.items())[:TOP])
+    return replace(prior, slots=slots, guesses=tuple(guesses), means={**prior.means, **guesses})
 
 
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
@@ -95,107 +98,126 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     return options.timing_inside(digest[:MODEL_CHARS], programs)
 
 
-def space_of(claimed: StageContext, workload: Workload) -> TvmSpace:
+def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
     """Return the space of a workload.
 
     Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
     host caused the failure.
     """
-    program, compiler = program_of(workload), claimed.runtime.compiler
-    target = claimed.target
+    program, compiler = program_of(workload), stage.runtime.compiler
+    target = stage.target
     try:
         sketches = compiler.design_space(program.tir, target.text)
     except ChildError as error:
         if isinstance(error, HOSTS_DOING):
             raise
         raise Unschedulable(f"TVM fails at the workload: {error.message}") from error
-    facts = target, descriptors_of(workload), compiler, claimed.job.machine
-    viewer = FeatureLookup(claimed.runtime.database, compiler)
+    lookup = FeatureLookup(stage.runtime.database, compiler)
     by_key = {sketch.key: sketch for sketch in sketches}
-    work = work_of(workload, claimed.job.target_id, target.text, by_key)
-    return TvmSpace(sketches, program, *facts, see=lambda view, seen: viewer.rows(view, work, seen))
+    work = work_of(workload, stage.job.target_id, target.text, by_key)
+    return TvmSpace(
+        sketches,
+        program,
+        target,
+        descriptors_of(workload),
+        compiler,
+        stage.job.machine,
+        see=lambda view, candidates: lookup.rows(view, work, candidates),
+    )
 
 
-def second_chance(claimed: StageContext, lost: Contest) -> Contest | None:
-    """Return a contest of the next fastest candidates and defaults; None if all of them lost."""
-    losers = {slot.candidate for slot in lost.slots}
-    with claimed.runtime.database.session() as session:
-        measured = _measured(session, claimed, lost.task, TOP + len(losers))
-    defaults = _defaults(claimed, lost.workload, TOP + len(losers))
-    others = [
-        [entry for entry in entries if entry[0] not in losers] for entries in (measured.entries, defaults)
+def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
+    """Return a contest of the next fastest candidates and defaults, after all of `contest` lost.
+
+    None if there are no others.
+    """
+    losers = {slot.candidate for slot in contest.slots}
+    count = TOP + len(losers)
+    with stage.runtime.database.session() as session:
+        next_contest = _measured_contest(session, stage, contest.task, contest.workload, count)
+    defaults = _defaults(stage, contest.workload, count)
+    next_measured = [
+        (slot.candidate, slot.sketch) for slot in next_contest.slots if slot.candidate not in losers
     ]
-    remaining = dict(others[0][:TOP] + others[1][:TOP])
-    slots = _number(list(remaining.items()))
-    return replace(lost, slots=slots, means=measured.means) if remaining else None
+    next_defaults = [entry for entry in defaults if entry[0] not in losers]
+    entries = list(dict(next_measured[:TOP] + next_defaults[:TOP]).items())
+    return replace(contest, slots=_number(entries), means=next_contest.means) if entries else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """Candidates of a task from the dataset: its likeliest winners, and the first guesses."""
-
-    entries: Sequence[Entry]
-    guesses: Sequence[Candidate]
-    means: Mapping[Candidate, str]
-
-
-def _measured(session: Session, claimed: StageContext, task: Task, count: int = TOP) -> _Measured:
-    job, trials = claimed.job, Trials(session)
+def _measured_contest(
+    session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
+) -> Contest:
+    """Return the contest of a task's likeliest winners in the dataset and its fastest first guess."""
+    job, options, trials = stage.job, stage.options, Trials(session)
     limit = WITHIN
-    if claimed.options.beside_others:
+    if options.beside_others:
         count, limit = max(count, TOP_BESIDE), WITHIN_BESIDE
     best = trials.best(task.workload_id, job.target_id, count, job.context_id)
     best = [row for row in best if (row.latency_us or 0) <= limit * (best[0].latency_us or 0)]
+    best_under_load: Sequence[Trial] = ()
+    if options.beside_others and job.context_id is not None:
+        programs, contexts = stage.target.num_cores, Contexts(session)
+        idle_context = contexts.get(job.context_id)
+        context = contexts.timed_as(idle_context, timing_inside(stage, programs))
+        if context is not None:
+            best_under_load = trials.best(task.workload_id, job.target_id, 1, context.id)
+        if not best_under_load:
+            best_under_load = _best_inside_other_model(session, task, idle_context, programs)
     incomparable = trials.best_incomparable(
         task.workload_id, job.target_id, BROUGHT if best else TOP, job.context_id
     )
-    limits = limits_of(claimed.options)
-    guesses = trials.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits)
-    return _found(session, (*best, *_busy(session, claimed, task), *incomparable, *guesses[:1]), guesses)
+    guesses = trials.first(task.workload_id, job.target_id, job.context_id, DEFAULT, TOP, limits_of(options))
+    trials_to_repeat = (*best, *best_under_load, *incomparable, *guesses[:1])
+    return _contest_of_trials(session, task, workload, trials_to_repeat, guesses)
 
 
-def _found(session: Session, trials: Iterable[Trial], guesses: Sequence[Trial] = ()) -> _Measured:
+def _contest_of_trials(
+    session: Session,
+    task: Task,
+    workload: Workload,
+    trials: Iterable[Trial],
+    guesses: Sequence[Trial] = (),
+) -> Contest:
     means: dict[Candidate, str] = {}
     for trial in trials:
         means.setdefault(trial.candidate, means_of(trial.origin))
     sketches = Sketches(session).by_key({candidate.sketch for candidate in means})
-    entries = [(candidate, sketches[candidate.sketch]) for candidate in means]
-    return _Measured(entries, tuple(guess.candidate for guess in guesses), means)
+    slots = _number([(candidate, sketches[candidate.sketch]) for candidate in means])
+    guess_candidates = tuple(guess.candidate for guess in guesses)
+    return Contest(task, workload, program_of(workload), slots, guess_candidates, means)
 
 
-def _busy(session: Session, claimed: StageContext, task: Task) -> Sequence[Trial]:
-    """Return the fastest trial while other programs run; empty unless the job asks for that."""
-    job, programs = claimed.job, claimed.target.num_cores
-    if not claimed.options.beside_others or job.context_id is None:
-        return ()
-    contexts = Contexts(session)
-    alone = contexts.get(job.context_id)
-    beside = contexts.timed_as(alone, timing_inside(claimed, programs))
-    decided = Trials(session).best(task.workload_id, job.target_id, 1, beside.id) if beside else ()
-    return decided or _inside_others(session, task, alone, programs)
-
-
-def _inside_others(session: Session, task: Task, context: Context, programs: int) -> Sequence[Trial]:
+def _best_inside_other_model(
+    session: Session, task: Task, context: Context, programs: int
+) -> Sequence[Trial]:
     """Return the fastest trial inside another model on a host comparable to that of `context`.
 
-    Contexts of the same builder come first, then the order of `of_workload`. Its time is not
-    valid for this model, so the candidate is timed here like the others.
+    Only contexts with `programs` load programs count. Contexts of the same builder come first,
+    then the order of `of_workload`. Its time is not valid for this model, so the candidate is
+    timed here like the others.
     """
-    key = task.workload_id, context.target_id
-    inside = [each for each in Contexts(session).of_workload(*key) if programs_beside(each) == programs]
-    comparable = [(builder, each) for each in inside for host, builder in [differ(each, context)] if not host]
-    first = min(comparable, key=lambda pair: pair[0], default=None)
-    return () if first is None else Trials(session).best(*key, 1, first[1].id)
+    comparable: list[tuple[bool, Context]] = []
+    for candidate_context in Contexts(session).of_workload(task.workload_id, context.target_id):
+        if programs_beside(candidate_context) == programs:
+            differs_in_host, differs_in_builder = differ(candidate_context, context)
+            if not differs_in_host:
+                comparable.append((differs_in_builder, candidate_context))
+    if not comparable:
+        return ()
+    nearest = min(comparable, key=lambda pair: pair[0])[1]
+    return Trials(session).best(task.workload_id, context.target_id, 1, nearest.id)
 
 
-def _number(candidates: Sequence[Entry]) -> tuple[MeasureInput, ...]:
-    return tuple(MeasureInput(number, *candidate) for number, candidate in enumerate(candidates))
+def _number(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:
+    return tuple(
+        MeasureInput(number, candidate, sketch) for number, (candidate, sketch) in enumerate(entries)
+    )
 
 
-def _defaults(claimed: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
+def _defaults(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
     """Return the likeliest candidates; empty if TVM cannot schedule the program."""
     try:
-        space = space_of(claimed, workload)
+        space = space_of(stage, workload)
     except Unschedulable as error:
         log.warning("no defaults for %s: %s", workload.key, error)
         return ()

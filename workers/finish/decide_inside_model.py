@@ -1,34 +1,51 @@
-"""Decide close contests inside the whole model, where caches are as the model leaves them.
+"""Decide between schedules inside the whole model, where caches are as the model leaves them.
 
 Timed by itself, a kernel finds its weights in the caches from the previous repeat; inside the
 model it often has to fetch them. So close rivals of the winners are compiled into the model,
 for all tasks at once, and every kernel is timed inside it. First guesses (a job without trials
 takes the fastest of three per task) always take part, however slow they were, so that tuning
 never makes a model slower than it would be without trials.
+
+On a busy host other kernels may be fastest (after VELTAIR). If the job asks for it, kernels are
+timed again while one load program per core computes and streams memory. The model with the
+winners under load and the model with the winners on an idle host are then both timed, from no
+load to full load.
 """
 
 import logging
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
 from db.repositories.jobs import Jobs
+from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measuring_contexts import Contexts
 from db.session import read_clock
-from mallorn.core.values.finish_report import BeforeAfter, InsideTheModel, Swap
-from workers.finish.job_model import JobModel, TunedModel
-from workers.finish.numeric_checker import Checker
+from mallorn.core.outcomes import Outcome
+from mallorn.core.values.finish_report import BeforeAfter, BesidePrograms, Contention, InsideTheModel, Swap
+from mallorn.core.values.manifest import DATABASE, Version
+from mallorn.core.values.trial import Trial
+from workers.finish.contenders import timing_inside
+from workers.finish.job_model import JobModel, TunedModel, place_on_device, require_local_device
+from workers.finish.numeric_check import Checker
+from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
+from workers.round.store_referenced_rows import store_sketches
 
 # Limits for compiling the rivals and the first guesses, as shares of the time spent on tuning.
 LARGEST_SHARE: Final = 0.25
 GUESSES_SHARE: Final = 1.0
 # Least relative gain inside the model: more than the noise between two builds of the same
-# kernel.
+# kernel. Under load, two timings of the same kernel differ more.
 WORTH: Final = 0.02
+WORTH_UNDER_LOAD: Final = 0.05
 BEFORE, AFTER, GUESSES = "before", "after", "guesses"
-SAYS: Final = "the closest contests are decided inside the whole model"
+IDLE, LOADED = Version.ALONE.value, Version.LOADED.value
+STEP: Final = "choose schedules for a busy machine"
 log = logging.getLogger(__name__)
 Times = Mapping[str, float]  # microseconds per run in each kernel, by the name of its task
 
@@ -41,123 +58,225 @@ class InsideChoice(NamedTuple):
     error: float = 0.0  # of its outputs against those of the build that was checked
 
 
-def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> InsideChoice:
+def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
     """Return the fastest of three builds: winners, faster rivals, or first guesses.
 
-    Returns the first build without a report if there are no rivals or no time to compile them.
+    Returns the first build without a report if there is no device, the job has a deadline (no
+    time to compile others), the model is large (no memory), the job has no trials (its winners
+    are first guesses already), or there are no rivals.
     """
-    started = time.monotonic()
-    if not (affordable := _affordable_fields(model, first)):
+    placed_model = place_on_device(model)
+    if placed_model is None:
         return InsideChoice(first, None)
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
-    builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(affordable, 1))]
+    model = placed_model
+    started_sec, job = time.monotonic(), model.stage.job
+    if job.minutes is not None or job.trials == 0 or first.is_large:
+        return InsideChoice(first, None)
+    with model.stage.runtime.database.session() as session:
+        tuned_sec = read_clock(session) - job.started_at if job.started_at else 0.0
+    alternatives = alternative_sets(first.winners, [winner.rivals for winner in first.winners])
+    has_guesses = any(winner.guess is not None for winner in first.winners)
+    guesses = [[winner.guess or winner for winner in first.winners]] if has_guesses else []
+    builds_sec = first.compiled.seconds * (len(alternatives + guesses) + 1)
+    if builds_sec <= LARGEST_SHARE * tuned_sec:
+        alternatives += guesses
+    elif first.compiled.seconds * 2 <= GUESSES_SHARE * tuned_sec:
+        alternatives = guesses
+    else:
+        alternatives = []
+    if not alternatives:
+        return InsideChoice(first, None)
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(job.id, "the closest contests are decided inside the whole model")
+
+    builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
-    chosen = verified(first.winners, choose([build.winners for build in builds], times), verifier)
-    swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
+    sets = [build.winners for build in builds]
+    replacements = verify_replacements(first.winners, fastest_inside(sets, times), checker)
+    swaps = list_swaps(first.winners, replacements, sets, times)
     finalists = {BEFORE: first}
     if swaps:
-        finalists[AFTER] = model.build("joined", chosen)
-    if _guesses(first.winners):
+        finalists[AFTER] = model.build("joined", replacements)
+    if has_guesses:
         finalists[GUESSES] = builds[-1]
     latency_us = model.latencies(finalists) if len(finalists) > 1 else {}
-    name, build = _fastest_build(finalists, latency_us, verifier)
+
+    name = AFTER if swaps and latency_us[AFTER] < latency_us[BEFORE] else BEFORE
+    build = finalists[name]
+    # First guesses must be faster by more than noise, and pass the numeric check.
+    if has_guesses and latency_us[GUESSES] < latency_us[name] * (1 - WORTH):
+        guess_build = finalists[GUESSES]
+        checked = verify_replacements(first.winners, guess_build.winners, checker)
+        if [winner.slot for winner in checked] == [winner.slot for winner in guess_build.winners]:
+            name, build = GUESSES, replace(guess_build, winners=tuple(checked))
     report = InsideTheModel(
         tasks=swaps,
         latency_us=BeforeAfter(**latency_us) if latency_us else None,
         taken=name == AFTER,
         guessed=name == GUESSES,
-        seconds=round(time.monotonic() - started, 1),
+        seconds=round(time.monotonic() - started_sec, 1),
     )
     return InsideChoice(build, report)
 
 
-def _affordable_fields(model: JobModel, first: TunedModel) -> list[list[Winner]]:
-    """Return the sets of schedules to compile in addition to the winners.
-
-    Empty if the job has a deadline (no time), the model is large (no memory), or the job has
-    no trials (its winners are first guesses already).
-    """
-    job = model.claimed.job
-    if job.minutes is not None or job.trials == 0 or first.is_large:
-        return []
-    with model.claimed.runtime.database.session() as session:
-        tuned_sec = read_clock(session) - job.started_at if job.started_at else 0.0
-    rivals = fields(first.winners, [winner.rivals for winner in first.winners])
-    guesses = _guesses(first.winners)
-    if first.compiled.seconds * (len(rivals + guesses) + 1) <= LARGEST_SHARE * tuned_sec:
-        return rivals + guesses
-    return guesses if first.compiled.seconds * 2 <= GUESSES_SHARE * tuned_sec else []
-
-
-def _guesses(winners: Sequence[Winner]) -> list[list[Winner]]:
-    """Return the first guess of every task as one set; empty if first guesses won all tasks."""
-    is_beaten = any(winner.guess is not None for winner in winners)
-    return [[winner.guess or winner for winner in winners]] if is_beaten else []
-
-
-def _fastest_build(
-    builds: Mapping[str, TunedModel], latency_us: Mapping[str, float], verifier: Checker
-) -> tuple[str, TunedModel]:
-    """Return the name and build with the lowest model latency.
-
-    First guesses are chosen only if they are faster by more than noise and pass the numeric
-    check.
-    """
-    fastest = min((name for name in builds if name != GUESSES), key=lambda name: latency_us.get(name, 0.0))
-    guessed = builds.get(GUESSES)
-    if guessed is not None and latency_us[GUESSES] < latency_us[fastest] * (1 - WORTH):
-        checked = verified(builds[BEFORE].winners, guessed.winners, verifier)
-        if [each.slot for each in checked] == [each.slot for each in guessed.winners]:
-            return GUESSES, replace(guessed, winners=tuple(checked))
-    return fastest, builds[fastest]
-
-
-def choose(fields: Sequence[Sequence[Winner]], times: Sequence[Times], worth: float = WORTH) -> list[Winner]:
+def fastest_inside(
+    sets: Sequence[Sequence[Winner]], times: Sequence[Times], least_gain: float = WORTH
+) -> list[Winner]:
     """Return the fastest winner per task inside the model, or the first if gains are small."""
-    chosen = []
-    for row in zip(*fields, strict=True):
+    fastest = []
+    for row in zip(*sets, strict=True):
         name = row[0].contest.task.name
-        timed = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
-        best, best_us = min(timed, key=lambda entry: entry[1], default=(row[0], inf))
+        with_times = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
+        best, best_us = min(with_times, key=lambda entry: entry[1], default=(row[0], inf))
         first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
-        chosen.append(best if best_us < first_us * (1 - worth) else row[0])
-    return chosen
+        fastest.append(best if best_us < first_us * (1 - least_gain) else row[0])
+    return fastest
 
 
-def fields(winners: Sequence[Winner], others: Sequence[Sequence[Winner]]) -> list[list[Winner]]:
-    """Return one set per rank n: the nth of each task's others, else its winner."""
-    most = max(map(len, others), default=0)
-    pairs = list(zip(winners, others, strict=True))
-    return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in range(most)]
+def alternative_sets(
+    winners: Sequence[Winner], alternatives: Sequence[Sequence[Winner]]
+) -> list[list[Winner]]:
+    """Return one set per rank n: the nth alternative of each task, else its winner."""
+    pairs = list(zip(winners, alternatives, strict=True))
+    ranks = range(max(map(len, alternatives), default=0))
+    return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in ranks]
 
 
-def verified(winners: Sequence[Winner], others: Sequence[Winner], verifier: Checker) -> list[Winner]:
-    """Return per task the other winner if it passes the numeric check, else the present one."""
-    found = list(winners)
-    for index, (winner, rival) in enumerate(zip(winners, others, strict=True)):
+def verify_replacements(
+    winners: Sequence[Winner], replacements: Sequence[Winner], checker: Checker
+) -> list[Winner]:
+    """Return per task the replacement if it passes the numeric check, else the winner."""
+    checked_winners = list(winners)
+    for index, (winner, rival) in enumerate(zip(winners, replacements, strict=True)):
         if rival is winner:
             continue
-        verdict = verifier.verify(winner.contest.program, winner.contest.slots[rival.slot])
+        verdict = checker.verify(winner.contest.program, winner.contest.slots[rival.slot])
         if verdict.ok:
-            found[index] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
+            checked_winners[index] = replace(rival, trace=verdict.trace, max_error=verdict.max_error)
         else:
             log.warning("a rival of %s is left out: %s", winner.contest.task.name, verdict.words)
-    return found
+    return checked_winners
 
 
-def swapped(
-    before: Sequence[Winner],
-    after: Sequence[Winner],
-    fields: Sequence[Sequence[Winner]],
+def list_swaps(
+    winners: Sequence[Winner],
+    replacements: Sequence[Winner],
+    sets: Sequence[Sequence[Winner]],
     times: Sequence[Times],
 ) -> list[Swap]:
     """Return the tasks whose schedule changed, with times inside the model before and after."""
-    found = []
-    for index, (old, new) in enumerate(zip(before, after, strict=True)):
+    swaps = []
+    for index, (old, new) in enumerate(zip(winners, replacements, strict=True)):
         if old.slot == new.slot:
             continue
         name = old.contest.task.name
-        number = next(n for n, field in enumerate(fields) if field[index].slot == new.slot)
-        found.append(Swap(task=name, before_us=times[0][name], after_us=times[number][name]))
-    return found
+        number = next(n for n, row in enumerate(sets) if row[index].slot == new.slot)
+        swaps.append(Swap(task=name, before_us=times[0][name], after_us=times[number][name]))
+    return swaps
+
+
+def decide_for_busy_host(
+    model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
+) -> Contention | None:
+    """Return the report section on busy hosts; None if not asked for or if a step failed.
+
+    If the version for busy hosts is faster at some load, copy its records into the export.
+    """
+    if not model.stage.options.beside_others:
+        return None
+    if model.stage.graph.dynamic is not None:
+        step_log.leave(STEP, "a job for a range of shapes has one version", "mallorn tune MODEL --contention")
+        return None
+    if build.is_large:
+        step_log.leave(STEP, "this host's memory does not hold several of so large a model", "free -g")
+        return None
+    if not step_log.attempt(STEP, partial(require_local_device, model)):
+        return None
+    return step_log.attempt(STEP, partial(_compare_versions, model, winners, build, checker))
+
+
+def _compare_versions(
+    model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
+) -> Contention:
+    """Build and time a version for busy hosts; copy its records into the export if it wins."""
+    started_sec = time.monotonic()
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, "schedules are timed beside other programs")
+    full_load = model.stage.target.num_cores
+    winner_of = {winner.contest.task.name: winner for winner in winners}
+    alternatives = []
+    for exported in first.winners:
+        task_winner = winner_of[exported.contest.task.name]
+        candidates = (task_winner, *task_winner.rivals, *task_winner.versions)
+        by_slot = {winner.slot: winner for winner in candidates if winner.slot != exported.slot}
+        alternatives.append(list(by_slot.values()))
+    other_sets = alternative_sets(first.winners, alternatives)
+    builds = [first, *(model.build(f"versions-{n}", row) for n, row in enumerate(other_sets, 1))]
+    times = model.kernel_times(builds, full_load) if other_sets else [{}]
+    sets = [build.winners for build in builds]
+    _store_times_under_load(model, sets, times)
+    fastest = fastest_inside(sets, times, WORTH_UNDER_LOAD)
+    under_load = verify_replacements(first.winners, fastest, checker)
+    swaps = list_swaps(first.winners, under_load, sets, times)
+    versions = {IDLE: first} | ({LOADED: model.build(LOADED, under_load)} if swaps else {})
+    loads: list[BesidePrograms] = []
+    for programs in loads_to_time(full_load):
+        us = model.latencies(versions, programs)
+        loads.append(BesidePrograms(programs=programs, alone_us=us[IDLE], loaded_us=us.get(LOADED)))
+    wins_from = crossover(loads)
+    if wins_from is not None:
+        for name in DATABASE:
+            shutil.copyfile(versions[LOADED].directory / name, first.directory / Version.LOADED.file(name))
+    seconds = round(time.monotonic() - started_sec, 1)
+    return Contention(tasks=swaps, loads=loads, wins_from=wins_from, seconds=seconds)
+
+
+def loads_to_time(full_load: int) -> list[int]:
+    """Return the numbers of load programs to time the model with: 0, 1, half and full load."""
+    return sorted({0, 1, full_load // 2, full_load})
+
+
+def crossover(loads: Sequence[BesidePrograms]) -> int | None:
+    """Return the number of programs from which on the version for busy hosts is clearly faster.
+
+    None if it is not clearly faster at the highest load.
+    """
+    programs = None
+    for load in reversed(loads):
+        if load.loaded_us is None or load.loaded_us > load.alone_us * (1 - WORTH_UNDER_LOAD):
+            break
+        programs = load.programs
+    return programs
+
+
+def _store_times_under_load(
+    model: JobModel, sets: Sequence[Sequence[Winner]], times: Sequence[Times]
+) -> None:
+    """Store the times in a measuring context of their own, for later contests of the tasks."""
+    stage = model.stage
+    with stage.runtime.database.transaction() as session:
+        context_id, contexts = Jobs(session).get(stage.job.id, None).context_id, Contexts(session)
+        if context_id is None:
+            return
+        timing = timing_inside(stage, stage.target.num_cores)
+        loaded_context_id = contexts.ensure_timed_as(contexts.get(context_id), timing).id
+        for row in zip(*sets, strict=True):
+            contest = row[0].contest
+            task = contest.task
+            sketches = store_sketches(session, [slot.sketch for slot in contest.slots])
+            timings = {winner.slot: (winner, us) for winner, us in zip(row, times, strict=True)}
+            measurements: list[NewMeasurement] = []
+            for winner, us in timings.values():
+                if us.get(task.name):
+                    candidate = winner.contest.slots[winner.slot].candidate
+                    run_us = (us[task.name] / task.weight,)  # of one call
+                    trial = Trial(candidate, Outcome.OK, origin=f"beside:{winner.means}", run_us=run_us)
+                    sketch_id = sketches[candidate.sketch]
+                    measurements.append(NewMeasurement(winner.slot, trial, sketch_id, loaded_context_id))
+            Measurements(session).add_finish(
+                stage.job.id,
+                stage.hold.token,
+                contest.workload.id,
+                stage.job.target_id,
+                measurements,
+            )

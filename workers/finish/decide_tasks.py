@@ -1,9 +1,13 @@
-"""Decide the winners of all tasks one by one; each decision is stored before the next begins."""
+"""Decide the winners of all tasks one by one; each decision is stored before the next begins.
+
+A job that measures nothing takes its winners from earlier results or models.
+"""
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Self
 
 from sqlalchemy.orm import Session
 
@@ -14,19 +18,27 @@ from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.tables import Task, Workload
+from mallorn.core.errors import Unschedulable
+from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from mallorn.core.values.event import CheckedEvent
-from mallorn.core.values.finish_report import FinishReport
-from workers.finish.contenders import Contest, contest_of, second_chance
-from workers.finish.numeric_checker import Checker
+from mallorn.core.values.finish_report import Answered
+from mallorn.core.values.trial import Trial
+from searchers.roller.rank_candidates import modelled_us
+from workers.finish.contenders import Contest, contest_of, second_chance, space_of
+from workers.finish.final_schedules import FinalSchedules
+from workers.finish.numeric_check import Checker
 from workers.finish.winners import Winner, decide
-from workers.finish.zero_shot import answer
 from workers.measure.base import MeasureInput, Measurer
 from workers.process.leased_stage import StageContext
 from workers.process.time_slice import TimeSlice
 from workers.round.round_context import program_of
 from workers.tvm.code_digest import code_digest
+from workers.tvm.tvm_space import TvmSpace
+from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery, in_order
+from workers.zero_shot.measured_workloads import SameWorkload, SimilarWorkload
+from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine, RankedByModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +54,34 @@ class Decision:
 class StoredDecisions:
     """Decisions stored by earlier attempts to finish the job."""
 
-    claimed: StageContext
+    stage: StageContext
     trials: int
     known: Mapping[int, DecidedTask]
     sketches: Mapping[str, Sketch]
 
     @classmethod
-    def of(cls, claimed: StageContext) -> Self:
+    def of(cls, stage: StageContext) -> Self:
         """Return the decisions still valid: made after as many trials, by the same code."""
-        with claimed.runtime.database.session() as session:
-            trials = progress(session, Jobs(session).get(claimed.job.id, None)).spent
-            decided = FinishSteps(session).of(claimed.job.id, trials, code_digest())
-            keys = {each.sketch for step in decided.values() for each in step.candidates}
-            return cls(claimed, trials, decided, Sketches(session).by_key(keys))
+        with stage.runtime.database.session() as session:
+            trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
+            steps = FinishSteps(session).of(stage.job.id, trials, code_digest())
+            keys = {candidate.sketch for step in steps.values() for candidate in step.candidates}
+            return cls(stage, trials, steps, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
         """Return an earlier attempt's decision; None without one, or without its sketches."""
         step = self.known.get(task.id)
-        if step is None or any(each.sketch not in self.sketches for each in step.candidates):
+        if step is None or any(candidate.sketch not in self.sketches for candidate in step.candidates):
             return None
-        means = {_candidate(each): each.means for each in step.candidates}
+        means = {_unpack(candidate): candidate.means for candidate in step.candidates}
         slots = tuple(
             MeasureInput(number, candidate, self.sketches[candidate.sketch])
             for number, candidate in enumerate(means)
         )
-        guesses = () if step.guess is None else (_candidate(step.guess),)
+        guesses = () if step.guess is None else (_unpack(step.guess),)
         contest = Contest(task, workload, program_of(workload), slots, guesses, means)
-        return Decision(contest, _winner(step.winner, contest) if step.winner else None, step.sec)
+        winner = None if step.winner is None else _unpack_winner(step.winner, contest)
+        return Decision(contest, winner, step.sec)
 
     def keep(self, session: Session, decision: Decision) -> None:
         """Store a decision. Raises LeaseLost if this worker no longer holds the lease."""
@@ -80,23 +93,23 @@ class StoredDecisions:
             sec=decision.sec,
             code=code_digest(),
         )
-        FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
+        FinishSteps(session).keep(self.stage.hold, contest.task.id, self.trials, step)
 
 
-def _candidate(kept: KeptCandidate) -> Candidate:
-    return Candidate(kept.sketch, kept.decisions)
+def _unpack(candidate: KeptCandidate) -> Candidate:
+    return Candidate(candidate.sketch, candidate.decisions)
 
 
-def _winner(kept: DecidedWinner, contest: Contest) -> Winner:
+def _unpack_winner(winner: DecidedWinner, contest: Contest) -> Winner:
     return Winner(
         contest,
-        kept.slot,
-        kept.trial,
-        kept.trace,
-        kept.max_error,
-        rivals=tuple(_winner(each, contest) for each in kept.rivals),
-        guess=None if kept.guess is None else _winner(kept.guess, contest),
-        versions=tuple(_winner(each, contest) for each in kept.versions),
+        winner.slot,
+        winner.trial,
+        winner.trace,
+        winner.max_error,
+        rivals=tuple(_unpack_winner(rival, contest) for rival in winner.rivals),
+        guess=None if winner.guess is None else _unpack_winner(winner.guess, contest),
+        versions=tuple(_unpack_winner(version, contest) for version in winner.versions),
     )
 
 
@@ -118,49 +131,132 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """The winners of a job, contests without one, and sources of answers without a search."""
+class TaskDecisions:
+    """The winners of a job, and the contests without a winner."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
-    answers: FinishReport
+    answers: dict[str, Answered] = field(default_factory=dict)  # by task, for jobs without a search
     earlier_sec: float = 0.0  # seconds spent on decisions of earlier attempts
+    final: FinalSchedules | None = None  # if the winners were decided inside the model
+
+    @property
+    def contests(self) -> list[Contest]:
+        return [*(winner.contest for winner in self.winners), *self.losers]
 
 
-def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Checker) -> Decided:
+def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
     """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
-    if not claimed.options.searches:
-        pairs, losers = answer(claimed, check)
-        answers = {winner.contest.task.name: answered for winner, answered in pairs}
-        return Decided([winner for winner, _ in pairs], losers, FinishReport(answers=answers))
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
-    steps, turn = StoredDecisions.of(claimed), TimeSlice(claimed.runtime.database, claimed.job.id)
-    stored = {task.id: step for task, workload in tasks if (step := steps.before(task, workload)) is not None}
-    decisions = dict(stored)
+    with stage.runtime.database.session() as session:
+        tasks = Tasks(session).programs(stage.job.id)
+    if not stage.options.searches:
+        return _answer_all(stage, tasks, checker)
+    steps, time_slice = StoredDecisions.of(stage), TimeSlice(stage.runtime.database, stage.job.id)
+    decisions: dict[int, Decision] = {}
     for task, workload in tasks:
-        if task.id in stored:
-            continue
-        decisions[task.id] = decision = _decide(claimed, contest_of(claimed, task, workload), measurer, check)
-        words = f"{why}; {len(decisions)} of {len(tasks)} tasks are checked"
-        latency_us = decision.winner.latency_us if decision.winner else None
-        with claimed.runtime.database.transaction() as session:
+        if (stored_decision := steps.before(task, workload)) is not None:
+            decisions[task.id] = stored_decision
+    earlier_sec = sum(decision.sec for decision in decisions.values())
+    undecided = [(task, workload) for task, workload in tasks if task.id not in decisions]
+    for task, workload in undecided:
+        contest = contest_of(stage, task, workload)
+        began_sec = time.monotonic()
+        winner = decide(stage, contest, measurer, checker)
+        if winner is None and (next_contest := second_chance(stage, contest)) is not None:
+            winner = decide(stage, next_contest, measurer, checker)
+        final_contest = contest if winner is None else winner.contest
+        decision = Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))
+        decisions[task.id] = decision
+        words = f"{stage.job.tuning_ended}; {len(decisions)} of {len(tasks)} tasks are checked"
+        latency_us = winner.latency_us if winner else None
+        with stage.runtime.database.transaction() as session:
             steps.keep(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
             Jobs(session).say(task.job_id, words)
         if len(decisions) < len(tasks):
-            turn.offer(words)
+            time_slice.offer(words)
     in_order = [decisions[task.id] for task, _ in tasks]
-    winners = [each.winner for each in in_order if each.winner is not None]
-    losers = [each.contest for each in in_order if each.winner is None]
-    return Decided(winners, losers, FinishReport(), sum(step.sec for step in stored.values()))
+    winners = [decision.winner for decision in in_order if decision.winner is not None]
+    losers = [decision.contest for decision in in_order if decision.winner is None]
+    return TaskDecisions(winners, losers, earlier_sec=earlier_sec)
 
 
-def _decide(claimed: StageContext, contest: Contest, measurer: Measurer, check: Checker) -> Decision:
-    began_sec = time.monotonic()
-    winner = decide(claimed, contest, measurer, check)
-    if winner is None and (next_contest := second_chance(claimed, contest)) is not None:
-        winner = decide(claimed, next_contest, measurer, check)
-    final_contest = contest if winner is None else winner.contest
-    return Decision(final_contest, winner, round(time.monotonic() - began_sec, 1))
+TRIED: Final = 8  # answers tried per task, until one compiles and passes the check
+SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
+    "zero-shot": (
+        SameWorkload(),
+        SimilarWorkload(),
+        RankedByModel((SimilarWorkload(), FromRoller())),
+        FromRoller(),
+    ),
+    "one-shot": (
+        SameWorkload(),
+        RankedByModel((SimilarWorkload(), FromRoller())),
+        SimilarWorkload(),
+        FromRoller(),
+    ),
+}
+
+
+def _answer_all(
+    stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
+) -> TaskDecisions:
+    """Decide every task of a job that measures nothing, from earlier results or models.
+
+    A task's winner is its first answer that passes the checker.
+    """
+    winners: list[Winner] = []
+    losers: list[Contest] = []
+    answers: dict[str, Answered] = {}
+    for task, workload in tasks:
+        stage.lease.check()
+        try:
+            space = space_of(stage, workload)
+        except Unschedulable:  # the task gets no schedule
+            losers.append(Contest(task, workload, program_of(workload), ()))
+            continue
+        for answer in _answers(stage, workload, space):
+            winner = _check_answer(task, workload, answer, space, checker)
+            if winner is not None:
+                winners.append(winner)
+                answers[task.name] = Answered(
+                    source=answer.source,
+                    because=answer.because,
+                    sure=answer.sure,
+                    expected_us=answer.expected_us,
+                    checked=winner.is_checked,
+                )
+                break
+        else:
+            losers.append(Contest(task, workload, program_of(workload), ()))
+    return TaskDecisions(winners, losers, answers)
+
+
+def _check_answer(
+    task: Task, workload: Workload, answer: ZeroShotAnswer, space: TvmSpace, checker: Checker
+) -> Winner | None:
+    """Return the answer as the task's winner; None if it does not pass the checker."""
+    program, candidate = program_of(workload), answer.candidate
+    slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
+    verdict = checker.verify(program, slot)
+    if not verdict.ok:
+        return None
+    contest = Contest(task, workload, program, (slot,), (), {candidate: answer.source})
+    peak_us = workload.flops / (space.machine.core_gflops * space.machine.cores * 1e3)
+    expected_us = answer.expected_us or modelled_us(space, candidate) or peak_us
+    trial = Trial(candidate, Outcome.OK, origin=answer.source)
+    return Winner(contest, 0, trial, verdict.trace, verdict.max_error, expected_us=expected_us)
+
+
+def _answers(stage: StageContext, workload: Workload, space: TvmSpace) -> Iterator[ZeroShotAnswer]:
+    job, options = stage.job, stage.options
+    query = ZeroShotQuery(job.owner, workload, stage.target, job.target_id, job.context_id, space)
+
+    def ask(source: AnswerSource) -> Sequence[ZeroShotAnswer]:
+        with stage.runtime.database.session() as session:
+            return list(islice(source(session, query), TRIED))
+
+    *first_sources, last = SOURCES[options.mode]
+    modelled = RankedByMachine(options.cost_model, options.search)
+    return islice(in_order((*first_sources, modelled, last), ask), TRIED)

@@ -9,8 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.orm import Session
-
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
@@ -57,42 +55,85 @@ class ExportFailed(MallornError):
 
 
 def write_records(
-    claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
+    stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
     """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
-    if skipped := graphs.write_database(str(directory), claimed.target.text, records):
-        raise ExportFailed(f"{len(skipped)} schedules do not rebuild: {skipped[0].error}")
+    if failures := graphs.write_database(str(directory), stage.target.text, records):
+        raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
 
 
-def complete_export(claimed: StageContext, winners: Sequence[Winner], directory: Path) -> None:
+def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
     """Add the manifest, the script, its archive and the requirements to the directory."""
+    job, graph = stage.job, stage.graph
     carried = write_archive(directory)
-    digests = {path.name: sha256(path.read_bytes()).hexdigest() for path in carried}
-    manifest = _manifest(claimed, winners, digests)
+    with stage.runtime.database.session() as session:
+        tasks = [task.name for task in Tasks(session).list(job.id)]
+        context_id = Jobs(session).get(job.id, None).context_id
+        measured_on = MeasuredOn() if context_id is None else Contexts(session).get(context_id).measured_on
+    timing = next((winner.timing for winner in winners if winner.timing is not None), None)
+    if context_id is not None and timing is not None:  # times inside the model
+        measured_on = MeasuredOn.model_validate(measured_on.model_dump() | {"evaluator": timing})
+    workloads = []
+    for winner in winners:
+        low_us, high_us = winner.interval_us
+        workload = TunedWorkload(
+            task=winner.contest.task.name,
+            workload=winner.contest.program.key,
+            weight=winner.contest.task.weight,
+            latency_us=winner.latency_us,
+            low_us=low_us,
+            high_us=high_us,
+            max_error=winner.max_error,
+        )
+        workloads.append(workload)
+    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
+    versions = {name: version(name) for name in packages}
+    with_schedule = {winner.contest.task.name for winner in winners}
+    manifest = Manifest(
+        job=job.id,
+        model=job.model_id,
+        target=stage.target.attrs,
+        tuned_at=time.time(),
+        versions={"mallorn": VERSION} | versions,
+        recipe=graph.recipe,
+        inputs=graph.inputs,
+        outputs=graph.outputs,
+        input_shapes=largest_shapes(stage),
+        dynamic=range_of(stage, winners),
+        input_ranges=graph.input_ranges,
+        workloads=workloads,
+        without_schedule=[name for name in tasks if name not in with_schedule],
+        measured_on=measured_on,
+        mode=stage.options.mode,
+        measured_by=stage.measured_by,
+        carried={path.name: sha256(path.read_bytes()).hexdigest() for path in carried},
+    )
     _write_manifest(directory, manifest)
-    pins = [f"{name}=={found}" for name, found in manifest.versions.items() if name != "mallorn"]
-    pins += CUDA_WHEELS if claimed.target.kind == "cuda" else ()
+    pins = [f"{name}=={number}" for name, number in versions.items()]
+    pins += CUDA_WHEELS if stage.target.kind == "cuda" else ()
     (directory / REQUIREMENTS).write_text("\n".join([REQUIREMENTS_HEAD, *pins]) + "\n")
 
 
-def largest_shapes(claimed: StageContext) -> dict[str, list[int]]:
+def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
     """Return the input shapes that bind free dimensions; for a range, the largest ones."""
-    dynamic = claimed.graph.dynamic
-    return claimed.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
+    dynamic = stage.graph.dynamic
+    return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
-def range_of(claimed: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
+def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
     """Return the job's range of shapes with rules from the winners' latencies, if it has one."""
-    dynamic = claimed.graph.dynamic
+    dynamic = stage.graph.dynamic
     if dynamic is None:
         return None
-    machine = claimed.job.machine or assumed(claimed.target.num_cores, lanes=1)
-    tasks_us = {each.contest.task.name: each.latency_us or each.expected_us or 0.0 for each in winners}
+    machine = stage.job.machine or assumed(stage.target.num_cores, lanes=1)
+    tasks_us = {
+        winner.contest.task.name: winner.latency_us or winner.expected_us or 0.0 for winner in winners
+    }
     return with_rules(dynamic, tasks_us, machine.fork_us)
 
 
-def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
+def replace_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     """Replace an export's rules by ones from the whole model's times, if all points were timed.
 
     The sum of the tasks' times differs from the model's time, since it lacks the time between
@@ -101,8 +142,8 @@ def settle_rules(directory: Path, points: Sequence[PointTimes]) -> None:
     its upper bound.
     """
     manifest = read_manifest(directory / MANIFEST)
-    timed = [point.latency_us.get(TUNED) for point in points]
-    bursts = [latency.bursts or [latency.median] for latency in timed if latency is not None]
+    latencies = [point.latency_us.get(TUNED) for point in points]
+    bursts = [latency.bursts or [latency.median] for latency in latencies if latency is not None]
     if manifest.dynamic is None or not bursts or len(bursts) < len(manifest.dynamic.points):
         return
     rules = rules_of(manifest.dynamic, [*map(min, bursts)], [*map(max, bursts)])
@@ -114,7 +155,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
     (directory / MANIFEST).write_text(manifest.model_dump_json(indent=1, ensure_ascii=True) + "\n")
 
 
-def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
+def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
     """Upload the export and the report to the artifact store; return the URL.
 
     Raises ExportFailed if the script or archive does not match its digest in the manifest.
@@ -122,13 +163,13 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
     (directory / REPORT).write_text(json.dumps(report.stored(), indent=1) + "\n")
     for name, digest in read_manifest(directory / MANIFEST).carried.items():
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
-            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {claimed.job.id}")
-    url = export_uri(claimed.runtime.settings.artifacts, claimed.job.id, claimed.target.key)
+            raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
+    url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
     # Record it as deleted first, so that the files are cleaned up if this worker dies before
     # the end.
-    with claimed.runtime.database.transaction() as session:
-        if Jobs(session).get(claimed.job.id, None).export_uri is None:
-            Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=read_clock(session))
+    with stage.runtime.database.transaction() as session:
+        if Jobs(session).get(stage.job.id, None).export_uri is None:
+            Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=read_clock(session))
     with reaching(url) as (store, root):
         store.makedirs(root, exist_ok=True)
         for path in sorted(path for path in directory.iterdir() if path.name in EXPORTED):
@@ -137,64 +178,14 @@ def upload(claimed: StageContext, directory: Path, report: FinishReport) -> str:
 
 
 def export_first(
-    claimed: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
+    stage: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
     """Export a version checked as a whole before refining it, in case the job is cancelled."""
-    complete_export(claimed, winners, directory)
-    url = upload(claimed, directory, report)
-    with claimed.runtime.database.transaction() as session:
-        Jobs(session).record(claimed.job.id, export_uri=url, export_deleted_at=None)
-        sec = round(read_clock(session) - claimed.job.created_at, 1)
+    complete_export(stage, winners, directory)
+    url = upload(stage, directory, report)
+    with stage.runtime.database.transaction() as session:
+        Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=None)
+        sec = round(read_clock(session) - stage.job.created_at, 1)
         race = raced(report.latency_us)
         ratio = None if race is None else round(1 / race.times, 3)
-        Events(session).append(claimed.job.id, ExportedEvent(sec=sec, ratio=ratio))
-
-
-def _manifest(claimed: StageContext, winners: Sequence[Winner], carried: dict[str, str]) -> Manifest:
-    graph, tuned = claimed.graph, {winner.contest.task.name for winner in winners}
-    with claimed.runtime.database.session() as session:
-        tasks = [task.name for task in Tasks(session).list(claimed.job.id)]
-        measured_on = _measured_on(session, claimed.job.id, winners)
-    packages = (*PACKAGES, CHECKER) if find_spec(CHECKER) else PACKAGES
-    return Manifest(
-        job=claimed.job.id,
-        model=claimed.job.model_id,
-        target=claimed.target.attrs,
-        tuned_at=time.time(),
-        versions={"mallorn": VERSION} | {name: version(name) for name in packages},
-        recipe=graph.recipe,
-        inputs=graph.inputs,
-        outputs=graph.outputs,
-        input_shapes=largest_shapes(claimed),
-        dynamic=range_of(claimed, winners),
-        input_ranges=graph.input_ranges,
-        workloads=[_workload(winner) for winner in winners],
-        without_schedule=[name for name in tasks if name not in tuned],
-        measured_on=measured_on,
-        mode=claimed.options.mode,
-        measured_by=claimed.measured_by,
-        carried=carried,
-    )
-
-
-def _workload(winner: Winner) -> TunedWorkload:
-    low_us, high_us = winner.interval_us
-    return TunedWorkload(
-        task=winner.contest.task.name,
-        workload=winner.contest.program.key,
-        weight=winner.contest.task.weight,
-        latency_us=winner.latency_us,
-        low_us=low_us,
-        high_us=high_us,
-        max_error=winner.max_error,
-    )
-
-
-def _measured_on(session: Session, job_id: str, winners: Sequence[Winner]) -> MeasuredOn:
-    """Return the conditions of the winners' times; these differ for times inside the model."""
-    context_id = Jobs(session).get(job_id, None).context_id
-    if context_id is None:
-        return MeasuredOn()
-    alone = Contexts(session).get(context_id).measured_on
-    inside = next((winner.timing for winner in winners if winner.timing is not None), None)
-    return alone if inside is None else alone.model_validate(alone.model_dump() | {"evaluator": inside})
+        Events(session).append(stage.job.id, ExportedEvent(sec=sec, ratio=ratio))

@@ -17,13 +17,13 @@ from db.repositories.jobs import Jobs
 from db.repositories.replaced_code import ReplacedCode
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
-from mallorn.core.values.finish_report import FinishReport, InsideTheModel
-from workers.finish.decide_inside_model import InsideChoice, decide_inside
-from workers.finish.job_model import JobModel, TunedModel, where_it_runs
-from workers.finish.numeric_checker import Checker
+from mallorn.core.values.finish_report import InsideTheModel
+from workers.finish.decide_inside_model import decide_inside
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
-from workers.interfaces.model_compiler import ModelCompiler, Scripts
+from workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from workers.model_import.run import CHECK
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import twice
@@ -45,16 +45,19 @@ class FinalSchedules:
 
     winners: Sequence[Winner]
     directory: Path
-    built: TunedModel | None
-    report: FinishReport
+    built: TunedModel | None = None  # None: not compiled, or no inputs to run it with
+    compiled: Compiled | None = None  # counts the model's workloads; None: not compiled
+    inside: InsideTheModel | None = None  # the report section on contests inside the model
 
 
-def records_alone(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
+def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
     """Write the winners' records without compiling the model."""
-    return FinalSchedules(winners, model.write("export", winners), None, FinishReport())
+    return FinalSchedules(winners, model.write("export", winners))
 
 
-def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: StepLog) -> FinalSchedules:
+def build_final_schedules(
+    model: JobModel, winners: Sequence[Winner], checker: Checker, step_log: StepLog
+) -> FinalSchedules:
     """Write the winners' records, compile the model, and decide close contests inside it.
 
     A step that fails is logged, and the result of the last successful step is returned. Raises
@@ -63,19 +66,25 @@ def choose(model: JobModel, winners: Sequence[Winner], check: Checker, undone: S
     """
     directory = model.write("export", winners)
     compile_model = partial(model.compile, directory, winners)
-    outcome = undone.attempt(COMPILE, partial(_compiled, partial(twice, compile_model)))
+    outcome = step_log.attempt(COMPILE, partial(_build_or_error, partial(twice, compile_model)))
     if isinstance(outcome, MallornError):
         outcome = compile_without_fault(model, winners, outcome)
     if outcome is None:
-        return FinalSchedules(winners, directory, None, FinishReport())
-    if undone.attempt("make inputs for the model", lambda: model.whole.inputs) is None:
-        return FinalSchedules(winners, directory, None, covered(outcome))
-    choice = undone.attempt(INSIDE, partial(_inside, model, outcome, check)) or InsideChoice(outcome, None)
-    chosen = choice.build
-    return FinalSchedules(chosen.winners, chosen.directory, chosen, covered(chosen, choice.report))
+        return FinalSchedules(winners, directory)
+    build = outcome
+    if step_log.attempt("make inputs for the model", lambda: model.whole_model.inputs) is None:
+        return FinalSchedules(winners, directory, compiled=build.compiled)
+    report = None
+    # Times inside the largest shapes of a range say nothing about the other shapes.
+    one_shape, options = model.stage.graph.dynamic is None, model.stage.options
+    if one_shape and options.searches and options.contests == "inside":
+        choice = step_log.attempt(INSIDE, partial(decide_inside, model, build, checker))
+        if choice is not None:
+            build, report = choice.build, choice.report
+    return FinalSchedules(build.winners, build.directory, build, build.compiled, report)
 
 
-def _compiled(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
+def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
     """Return the build, or the error if the model, its schedules or its passes caused it."""
     try:
         return compile_model()
@@ -97,82 +106,58 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     numbers = count(1)
 
     def compiles_without(tasks: Sequence[str]) -> bool:
-        kept = [winner for name, winner in by_task.items() if name not in tasks]
-        build = _compiled(partial(model.build, f"search-{next(numbers)}", kept))
+        remaining = [winner for name, winner in by_task.items() if name not in tasks]
+        build = _build_or_error(partial(model.build, f"search-{next(numbers)}", remaining))
         if isinstance(build, MallornError):
             return False
         builds[frozenset(tasks)] = build
         return True
 
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SEARCHES)
-    why = f"the whole model does not compile with it: {error.headline}"
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, SEARCHES)
+    fault = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
-        _import_without_passes(model, error, why)
-    with model.claimed.runtime.database.transaction() as session:
+        _import_without_passes(model, error, fault)
+    with model.stage.runtime.database.transaction() as session:
         for name in blamed:
-            warning = NewJobWarning(f"schedule of {name}", f"{why}; it is left out")
-            Warnings(session).add(model.claimed.job.id, warning)
+            warning = NewJobWarning(f"schedule of {name}", f"{fault}; it is left out")
+            Warnings(session).add(model.stage.job.id, warning)
     return builds[frozenset(blamed)]
 
 
-def _import_without_passes(model: JobModel, error: MallornError, why: str) -> NoReturn:
-    claimed = model.claimed
-    recipe, bare = claimed.graph.recipe, model.write("bare", ())
+def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> NoReturn:
+    stage = model.stage
+    recipe, bare = stage.graph.recipe, model.write("bare", ())
 
     def compiles_without(names: Sequence[str]) -> bool:
-        whole = replace(model.whole, recipe=leaving_out(recipe, dict.fromkeys(names, why)))
-        build = _compiled(partial(replace(model, whole=whole).compile, bare, ()))
+        whole_model = replace(model.whole_model, recipe=leaving_out(recipe, dict.fromkeys(names, fault)))
+        build = _build_or_error(partial(replace(model, whole_model=whole_model).compile, bare, ()))
         return not isinstance(build, MallornError)
 
     if (blamed := faulty_parts(names_to_leave_out(recipe), compiles_without)) is None:
         raise InvalidModel(f"the whole model does not compile: {error.headline}", hint=CHECK)
-    graph = claimed.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, why))})
+    graph = stage.graph.model_copy(update={"recipe": leaving_out(recipe, dict.fromkeys(blamed, fault))})
     reason = ANEW.format(", ".join(blamed))
-    claimed.lease.check()
-    with claimed.runtime.database.transaction() as session:
-        ReplacedCode(session).import_with(claimed.job.id, graph, reason)
+    stage.lease.check()
+    with stage.runtime.database.transaction() as session:
+        ReplacedCode(session).import_with(stage.job.id, graph, reason)
     raise Unavailable(reason)
 
 
-def covered(built: TunedModel, inside: InsideTheModel | None = None) -> FinishReport:
-    """Return the report section on workloads with a schedule and on swaps inside the model."""
-    compiled = built.compiled
-    report = FinishReport(found=compiled.found, of=compiled.of, missing=compiled.missing)
-    return report if inside is None else report.model_copy(update={"inside_the_model": inside})
-
-
-def _inside(model: JobModel, first: TunedModel, check: Checker) -> InsideChoice:
-    """Decide close contests inside the model; if that is not possible, return the first build.
-
-    It is not possible for a job whose options exclude it, without a device, or with a range of
-    shapes: times inside the largest shapes say nothing about the other shapes.
-    """
-    claimed = model.claimed
-    one_shape = claimed.graph.dynamic is None
-    is_enabled = claimed.options.searches and claimed.options.contests == "inside"
-    placed = where_it_runs(model) if one_shape and is_enabled else None
-    return decide_inside(placed, first, check) if placed is not None else InsideChoice(first, None)
-
-
-def keep_scripts(claimed: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
+def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
     """Store the scripts of each winner; log and skip scripts that cannot be printed."""
     for winner in winners:
-        claimed.lease.check()
+        stage.lease.check()
+        program = winner.contest.program
         try:
-            _keep(claimed, winner, graphs)
+            url = scripts_uri(stage.runtime.settings.artifacts, program.key, winner.trace)
+            with reaching(url) as (store, path):
+                if store.exists(path):
+                    with suppress(ValueError):  # a worker may have been killed while it wrote them
+                        _SCRIPTS.validate_json(store.cat_file(path))
+                        continue
+                scripts = graphs.scripts(program.tir, winner.trace)
+                store.makedirs(store._parent(path), exist_ok=True)
+                store.pipe_file(path, json.dumps(asdict(scripts)).encode())
         except ChildError as error:
             log.warning("no script of %s: %s", winner.contest.task.name, error)
-
-
-def _keep(claimed: StageContext, winner: Winner, graphs: ModelCompiler) -> None:
-    program = winner.contest.program
-    url = scripts_uri(claimed.runtime.settings.artifacts, program.key, winner.trace)
-    with reaching(url) as (store, path):
-        if store.exists(path):
-            with suppress(ValueError):  # a worker may have been killed while it wrote them
-                _SCRIPTS.validate_json(store.cat_file(path))
-                return
-        scripts = graphs.scripts(program.tir, winner.trace)
-        store.makedirs(store._parent(path), exist_ok=True)
-        store.pipe_file(path, json.dumps(asdict(scripts)).encode())

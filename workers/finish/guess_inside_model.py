@@ -28,12 +28,18 @@ from mallorn.core.values.finish_report import BeforeAfter, FinishReport, InsideT
 from mallorn.core.values.trial import Trial
 from workers.device.device_class import none_like
 from workers.finish.contenders import Contest, contest_of, timing_inside
-from workers.finish.decide_inside_model import InsideChoice, Times, choose, fields, swapped
-from workers.finish.decide_tasks import Decided
+from workers.finish.decide_inside_model import (
+    InsideChoice,
+    Times,
+    alternative_sets,
+    fastest_inside,
+    list_swaps,
+)
+from workers.finish.decide_tasks import TaskDecisions
 from workers.finish.export_directory import ExportFailed, export_first
-from workers.finish.final_schedules import FinalSchedules, covered
-from workers.finish.job_model import JobModel, TunedModel, where_it_runs
-from workers.finish.numeric_checker import Checker
+from workers.finish.final_schedules import FinalSchedules
+from workers.finish.job_model import JobModel, TunedModel, place_on_device
+from workers.finish.numeric_check import Checker
 from workers.finish.step_log import StepLog
 from workers.finish.winners import Winner
 from workers.measure.tracked_devices import of_class
@@ -47,7 +53,6 @@ from workers.whole_model.engines import TUNED, Engines
 CHOOSE: Final = "choose among first guesses inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
-SAYS: Final = "first guesses are timed inside the whole model"
 LIGHT: Final = 0.05  # share of a run: the lightest tasks up to it keep their likeliest guess
 KERNELS_SEC: Final = 0.4
 FIRST, JOINED = "guess-1", "joined"
@@ -57,209 +62,210 @@ FIRST, JOINED = "guess-1", "joined"
 class CheckedModel:
     """The model with the likeliest guesses, whose error against onnxruntime is allowed."""
 
-    built: TunedModel  # its winners have the times below
+    build: TunedModel  # its winners have the times below
     error: float
-    allowed: float
+    largest_error: float  # that is allowed
     times: Times  # of its kernels
     latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
 
 
 def guess_inside(
-    claimed: StageContext, model: JobModel, check: Checker, undone: StepLog
-) -> tuple[Decided, FinalSchedules] | None:
+    stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
+) -> TaskDecisions | None:
     """Return the guesses that are fastest inside the model; None to decide each task separately.
 
     Returns None for a job with trials or a range of shapes, if no device can time the whole
     model, and if the model with the likeliest guesses does not compile or has wrong outputs.
     """
-    options, one_shape = claimed.options, claimed.graph.dynamic is None
+    options, one_shape = stage.options, stage.graph.dynamic is None
     decides_inside = options.searches and options.contests == "inside" and not options.beside_others
-    if claimed.job.trials != 0 or not (decides_inside and one_shape):
+    if stage.job.trials != 0 or not (decides_inside and one_shape):
         return None
-    if (placed := where_it_runs(model)) is None:
+    if (placed_model := place_on_device(model)) is None:
         return None
-    with undone.step("propose"):
-        reading = None if model.libraries else placed.whole.begin_reading()
-        context_id = _context(claimed)
-        guesses, losers = _guesses(claimed, check, context_id)
-    if not guesses or (checked := _checked(placed, guesses, reading, undone)) is None:
-        return None
-    first = checked.built
-    with undone.step("export"):
-        report_so_far = covered(first).model_copy(update={"latency_us": checked.latency_us})
-        export_first(claimed, first.winners, first.directory, report_so_far)
-    chosen, report, error = undone.attempt(
-        CHOOSE, partial(choose_guesses, placed, checked, guesses, undone)
-    ) or InsideChoice(first, None)
-    winners = [replace(each, max_error=checked.error + error) for each in chosen.winners]
-    _promote(claimed, winners, context_id)
-    is_first = chosen.directory == first.directory  # written before it was timed
-    directory = model.write("export", winners) if is_first else chosen.directory
-    if not options.is_private:
-        model.libraries.put(winners, chosen.library, chosen.compiled)
-    built = replace(chosen, winners=tuple(winners), directory=directory)
-    handout = FinalSchedules(winners, directory, built, covered(built, report))
-    return Decided(winners, losers, FinishReport()), handout
-
-
-def _guesses(
-    claimed: StageContext, check: Checker, context_id: int
-) -> tuple[list[list[Winner]], list[Contest]]:
-    """Return the guesses of each task, the likeliest first, and the contests without a guess."""
-    with claimed.runtime.database.session() as session:
-        tasks = Tasks(session).programs(claimed.job.id)
-    timing = timing_inside(claimed)
-    found: list[list[Winner]] = []
+    guesses: list[list[Winner]] = []  # of each task, the likeliest first
     losers: list[Contest] = []
-    for task, workload in tasks:
-        claimed.lease.check()
-        contest = contest_of(claimed, task, workload, context_id)
-        row = [
-            Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
-            for slot in contest.slots
-            if (trace := check.trace(contest.program, slot))
-        ]
-        if row:
-            found.append(row)
-        else:
-            losers.append(contest)
-    return found, losers
+    with step_log.step("propose"):
+        reading = None if model.libraries else placed_model.whole_model.begin_reading()
+        context_id = _ensure_context(stage)
+        with stage.runtime.database.session() as session:
+            tasks = Tasks(session).programs(stage.job.id)
+        timing = timing_inside(stage)
+        for task, workload in tasks:
+            stage.lease.check()
+            contest = contest_of(stage, task, workload, context_id)
+            row = [
+                Winner(contest, slot.slot, Trial(slot.candidate, Outcome.OK), trace, None, timing=timing)
+                for slot in contest.slots
+                if (trace := checker.trace(contest.program, slot))
+            ]
+            if row:
+                guesses.append(row)
+            else:
+                losers.append(contest)
+    if not guesses or (checked := _build_and_check(placed_model, guesses, reading, step_log)) is None:
+        return None
+    first = checked.build
+    with step_log.step("export"):
+        report_so_far = FinishReport(
+            found=first.compiled.found,
+            of=first.compiled.of,
+            missing=first.compiled.missing,
+            latency_us=checked.latency_us,
+        )
+        export_first(stage, first.winners, first.directory, report_so_far)
+    choosing = partial(choose_guesses, placed_model, checked, guesses, step_log)
+    build, report, error = step_log.attempt(CHOOSE, choosing) or InsideChoice(first, None)
+    winners = [replace(winner, max_error=checked.error + error) for winner in build.winners]
+    _store_schedules(stage, winners, context_id)
+    is_first = build.directory == first.directory  # written before it was timed
+    directory = model.write("export", winners) if is_first else build.directory
+    if not options.is_private:
+        model.libraries.put(winners, build.library, build.compiled)
+    build = replace(build, winners=tuple(winners), directory=directory)
+    final = FinalSchedules(winners, directory, build, build.compiled, report)
+    return TaskDecisions(winners, losers, final=final)
 
 
-def _checked(
+def _build_and_check(
     model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, step_log: StepLog
 ) -> CheckedModel | None:
     """Build, check and time the model; None if it fails or onnxruntime does not confirm it."""
+    likeliest = [row[0] for row in guesses]
     try:
-        with Engines(model.whole, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
+        with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
             with step_log.step("build"):
                 if reading is not None:
                     reading.wait()
-                built = model.build(FIRST, [row[0] for row in guesses])
+                build = model.build(FIRST, likeliest)
             with step_log.step("check"):
-                engines.load({TUNED: built.library})
-                error, allowed = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
-                if error > allowed:
+                engines.load({TUNED: build.library})
+                error, largest_error = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
+                if error > largest_error:
                     raise InvalidModel(f"relative error {error:.1e}")
-                goes_on = model.whole.seat is None and any(row[1:] for row in guesses)
-                with model.alone() as alone:
-                    latency_us = engines.latencies(FEW) if goes_on else {}
+                has_rivals = any(row[1:] for row in guesses)
+                with model.alone() as is_alone:
+                    latency_us = {}
+                    if has_rivals and model.whole_model.seat is None:
+                        latency_us = engines.latencies(FEW)
                     engines.leave_out(ONNXRUNTIME)
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]
-    except (ChildError, ExportFailed, InvalidModel, Unavailable) as failed:
-        log.warning("first guesses are decided task by task: %s", failed.headline)
-        if not isinstance(failed, Unavailable):
-            model.libraries.forget([row[0] for row in guesses])
+    except (ChildError, ExportFailed, InvalidModel, Unavailable) as failure:
+        log.warning("first guesses are decided task by task: %s", failure.headline)
+        if not isinstance(failure, Unavailable):
+            model.libraries.forget(likeliest)
         return None
-    built = replace(built, winners=tuple(timed_inside(built.winners, times, alone)))
-    return CheckedModel(built, error, allowed, times, latency_us)
+    build = replace(build, winners=tuple(timed_inside(build.winners, times, is_alone)))
+    return CheckedModel(build, error, largest_error, times, latency_us)
 
 
-def _context(claimed: StageContext) -> int:
+def _ensure_context(stage: StageContext) -> int:
     """Return the context id for times inside the model, preferring a device of this host.
 
     Raises NoDevice if the job's device class has no device.
     """
-    devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
+    devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
-        raise none_like(claimed.like)
-    endpoint = next(
-        (each.endpoint for each in devices if each.endpoint.host_id == host_id()), devices[0].endpoint
-    )
-    with claimed.runtime.database.transaction() as session:
-        alone = context_of(session, claimed.job.target_id, claimed.options, endpoint)
-        return Contexts(session).ensure_timed_as(alone, timing_inside(claimed)).id
+        raise none_like(stage.like)
+    endpoints = [device.endpoint for device in devices]
+    local_endpoints = [endpoint for endpoint in endpoints if endpoint.host_id == host_id()]
+    with stage.runtime.database.transaction() as session:
+        endpoint = [*local_endpoints, *endpoints][0]
+        context = context_of(session, stage.job.target_id, stage.options, endpoint)
+        return Contexts(session).ensure_timed_as(context, timing_inside(stage)).id
 
 
-def _promote(claimed: StageContext, winners: Sequence[Winner], context_id: int) -> None:
+def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id: int) -> None:
     """Store and promote the schedules that were timed inside the model."""
-    job, winners = claimed.job, [winner for winner in winners if winner.latency_us is not None]
-    with claimed.runtime.database.transaction() as session:
+    job, winners = stage.job, [winner for winner in winners if winner.latency_us is not None]
+    with stage.runtime.database.transaction() as session:
         slots = [winner.contest.slots[winner.slot] for winner in winners]
         sketches = store_sketches(session, [slot.sketch for slot in slots])
         for winner, slot in zip(winners, slots, strict=True):
             trial = replace(winner.trial, origin=f"inside:{winner.means}")
             row = NewMeasurement(winner.slot, trial, sketches[slot.candidate.sketch], context_id)
-            owner = job.id, claimed.hold.token, winner.contest.workload.id, job.target_id
-            (measurement_id,) = Measurements(session).add_finish(*owner, [row])
+            (measurement_id,) = Measurements(session).add_finish(
+                job.id, stage.hold.token, winner.contest.workload.id, job.target_id, [row]
+            )
             Schedules(session).promote(winner.schedule(job, context_id, measurement_id))
 
 
 def choose_guesses(
-    model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], undone: StepLog
+    model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], step_log: StepLog
 ) -> InsideChoice:
     """Return a build with the fastest guess of each heavy task, if it beats the first build."""
-    started = time.monotonic()
-    first = checked.built
-    heavy = _heavy(checked.times)
-    rivals = [row[1:] if row[0].contest.task.name in heavy else [] for row in guesses]
-    others = [] if first.is_large else fields(first.winners, rivals)
-    if not others:
+    started_sec = time.monotonic()
+    first = checked.build
+    # Guesses for the lightest tasks gain nothing.
+    heavy_tasks, left_us = set[str](), sum(checked.times.values())
+    light_us = left_us * LIGHT
+    for name, us in sorted(checked.times.items(), key=lambda item: -item[1]):
+        if left_us <= light_us:
+            break
+        heavy_tasks.add(name)
+        left_us -= us
+    rivals = [row[1:] if row[0].contest.task.name in heavy_tasks else [] for row in guesses]
+    other_sets = [] if first.is_large else alternative_sets(first.winners, rivals)
+    if not other_sets:
         return InsideChoice(first, None)
-    with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
-    names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
-    with Engines(model.whole, [FIRST, *names]) as engines:  # they start during the builds
-        with undone.step("build"):
-            builds = [first, *map(model.build, names, others)]
-        with undone.step("time"):
+    with model.stage.runtime.database.transaction() as session:
+        Jobs(session).say(model.stage.job.id, "first guesses are timed inside the whole model")
+    names = [f"guess-{n}" for n, _ in enumerate(other_sets, 2)]
+    with Engines(model.whole_model, [FIRST, *names]) as engines:  # they start during the builds
+        with step_log.step("build"):
+            builds = [first, *map(model.build, names, other_sets)]
+        with step_log.step("time"):
             engines.load({build.directory.name: build.library for build in builds})
-            with model.alone() as alone:
+            with model.alone() as is_alone:
                 times = list(engines.kernel_times(KERNELS_SEC).values())
-    pairs = zip(builds, times, strict=True)
-    chosen = choose([timed_inside(build.winners, task_us, alone) for build, task_us in pairs], times)
-    swaps = swapped(first.winners, chosen, [build.winners for build in builds], times)
+    sets = [
+        timed_inside(build.winners, task_us, is_alone) for build, task_us in zip(builds, times, strict=True)
+    ]
+    fastest = fastest_inside(sets, times)
+    swaps = list_swaps(first.winners, fastest, sets, times)
     build, latency_us, error = first, None, 0.0
     if swaps:
-        build, latency_us, error = _faster(model, first, chosen, checked.allowed, undone)
-    seconds = round(time.monotonic() - started, 1)
+        build, latency_us, error = _faster_build(model, checked, fastest, step_log)
+    seconds = round(time.monotonic() - started_sec, 1)
     report = InsideTheModel(tasks=swaps, latency_us=latency_us, taken=build is not first, seconds=seconds)
     return InsideChoice(build, report, error)
 
 
-def _heavy(times: Times) -> set[str]:
-    """Return the tasks that take nearly all of a run; guesses for the rest gain nothing."""
-    total_us, found = sum(times.values()), set[str]()
-    left_us = total_us
-    for name, us in sorted(times.items(), key=lambda each: -each[1]):
-        if left_us <= total_us * LIGHT:
-            break
-        found.add(name)
-        left_us -= us
-    return found
-
-
-def _faster(
-    model: JobModel, first: TunedModel, chosen: Sequence[Winner], allowed: float, step_log: StepLog
+def _faster_build(
+    model: JobModel, checked: CheckedModel, winners: Sequence[Winner], step_log: StepLog
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
-    """Return the faster build, both latencies, and its output error against `first`.
+    """Return the faster of the checked build and one with `winners`, both latencies, and its error.
 
-    If the build with the chosen guesses has wrong outputs, it is not timed and `first` is
-    returned.
+    The error is relative to the checked build. If the build with `winners` exceeds the largest
+    error, it is not timed and the checked build is returned.
     """
+    first = checked.build
     with step_log.step("build"):
-        joined = model.build(JOINED, chosen)
-    libraries = {JOINED: joined.library, FIRST: first.library}
-    with step_log.step("time"), Engines(model.whole, libraries) as engines:
+        joined_build = model.build(JOINED, winners)
+    libraries = {JOINED: joined_build.library, FIRST: first.library}
+    with step_log.step("time"), Engines(model.whole_model, libraries) as engines:
         engines.load(libraries)
-        if (error := engines.errors(JOINED).get(FIRST, inf)) > allowed:
+        if (error := engines.errors(JOINED).get(FIRST, inf)) > checked.largest_error:
             return first, None, 0.0
         with model.alone():
-            latency_us = {name: each.median for name, each in engines.latencies().items()}
-    timed = BeforeAfter(before=latency_us[FIRST], after=latency_us[JOINED])
-    return (joined, timed, error) if latency_us[JOINED] < latency_us[FIRST] else (first, timed, 0.0)
+            latency_us = {name: latency.median for name, latency in engines.latencies().items()}
+    before_after = BeforeAfter(before=latency_us[FIRST], after=latency_us[JOINED])
+    if latency_us[JOINED] < latency_us[FIRST]:
+        return joined_build, before_after, error
+    return first, before_after, 0.0
 
 
-def timed_inside(winners: Sequence[Winner], seen: Times, alone: bool) -> list[Winner]:
+def timed_inside(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
     """Return winners with the time of one call inside the model, if its kernel was observed.
 
-    If other work of this service ran meanwhile (`alone` is False), times are upper bounds.
+    If other work of this service ran meanwhile, times are upper bounds.
     """
-    found, disturbed = [], None if alone else 1.0
+    with_times = []
     for winner in winners:
         task = winner.contest.task
-        call_us = seen.get(task.name, 0.0) / task.weight
+        call_us = times.get(task.name, 0.0) / task.weight
         run_us = (call_us,) if call_us > 0 else ()
+        disturbed = None if is_alone else 1.0
         trial = replace(winner.trial, latency_us=None, run_us=run_us, disturbed=disturbed)
-        found.append(replace(winner, trial=trial))
-    return found
+        with_times.append(replace(winner, trial=trial))
+    return with_times

@@ -51,28 +51,28 @@ class TunedModel:
 class JobModel:
     """The model of a job whose finish this worker has leased."""
 
-    claimed: StageContext
-    whole: WholeModel
+    stage: StageContext
+    whole_model: WholeModel
     libraries: KnownLibraries
     folder: StageFolder
     shares_locks: bool = True  # whether this host's devices use this worker's locks
 
     @classmethod
-    def of(cls, claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
+    def of(cls, stage: StageContext, graphs: ModelCompiler, folder: StageFolder, idle: IdleEngines) -> Self:
         """Return the job's model as it was imported, with its files in `folder`."""
-        whole = WholeModel(
-            path=claimed.model_file(folder.path),
-            target=claimed.target,
-            recipe=claimed.graph.recipe,
-            input_shapes=largest_shapes(claimed),
-            input_ranges=claimed.graph.input_ranges,
+        whole_model = WholeModel(
+            path=stage.model_file(folder.path),
+            target=stage.target,
+            recipe=stage.graph.recipe,
+            input_shapes=largest_shapes(stage),
+            input_ranges=stage.graph.input_ranges,
             graphs=graphs,
             folder=folder.graphs,
             room=folder.path,
-            threads=claimed.target.num_cores,
+            threads=stage.target.num_cores,
             idle=idle,
         )
-        return cls(claimed, whole, KnownLibraries.of(claimed), folder)
+        return cls(stage, whole_model, KnownLibraries.of(stage), folder)
 
     def build(self, name: str, winners: Sequence[Winner]) -> TunedModel:
         """Write the schedules as tuning records, and compile the model with them."""
@@ -84,12 +84,12 @@ class JobModel:
         Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files than
         records.
         """
-        self.claimed.lease.check()
-        written, directory = self.whole.folder / name, self.folder.path / "exports" / name
-        write_records(self.claimed, winners, self.whole.graphs, written)
+        self.stage.lease.check()
+        child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
+        write_records(self.stage, winners, self.whole_model.graphs, child_directory)
         directory.mkdir(parents=True, exist_ok=True)
         for file in DATABASE:
-            copy_out(self.whole.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
+            copy_out(self.whole_model.folder, f"{name}/{file}", directory / file, LARGEST_RECORDS)
         return directory
 
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
@@ -100,15 +100,15 @@ class JobModel:
         naive loops.
         """
         library = directory.with_suffix(".so")
-        if (compiled := self.libraries.take(winners, library)) is None:
-            dynamic = self.claimed.graph.dynamic
-            whole = replace(self.whole, dynamic=to_next(dynamic) if dynamic else None)
-            written = self.whole.folder / directory.name
-            library = written.with_suffix(".so")
-            compiled = whole.compile(written, library)
-        if unmatched := {winner.contest.task.name for winner in winners} & set(compiled.missing):
+        if (description := self.libraries.take(winners, library)) is None:
+            dynamic = self.stage.graph.dynamic
+            whole_model = replace(self.whole_model, dynamic=to_next(dynamic) if dynamic else None)
+            child_directory = self.whole_model.folder / directory.name
+            library = child_directory.with_suffix(".so")
+            description = whole_model.compile(child_directory, library)
+        if unmatched := {winner.contest.task.name for winner in winners} & set(description.missing):
             raise ExportFailed(f"{LOST}: {', '.join(sorted(unmatched))}", hint=TUNE_AGAIN)
-        return TunedModel(tuple(winners), directory, library, compiled)
+        return TunedModel(tuple(winners), directory, library, description)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
@@ -117,38 +117,38 @@ class JobModel:
         The device is released first, since other workers may wait for it. If a device times
         the model, it locks its own host for each run, so nothing is locked here.
         """
-        if self.whole.seat is not None:
+        if self.whole_model.seat is not None:
             yield True
             return
-        self.claimed.runtime.release_device()
-        with HostLock().alone() as held:
-            yield held and self.shares_locks
+        self.stage.runtime.release_device()
+        with HostLock().alone() as is_alone:
+            yield is_alone and self.shares_locks
 
-    def kernel_times(self, builds: Sequence[TunedModel], beside: int = 0) -> list[dict[str, float]]:
-        """Return each build's microseconds per run and kernel, while `beside` programs run."""
+    def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
+        """Return each build's microseconds per run and kernel, while `programs` programs run."""
         by_name = {build.directory.name: build for build in builds}
-        with self._engines(by_name) as engines, self.alone(), stress(beside):
+        with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
-    def latencies(self, builds: Mapping[str, TunedModel], beside: int = 0) -> dict[str, float]:
-        """Return the model's latency in microseconds per build, while `beside` programs run."""
-        with self._engines(builds) as engines, self.alone(), stress(beside):
+    def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
+        """Return the model's latency in microseconds per build, while `programs` programs run."""
+        with self._engines(builds) as engines, self.alone(), stress(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
     @contextmanager
     def _engines(self, builds: Mapping[str, TunedModel]) -> Iterator[Engines]:
-        with Engines(self.whole, builds) as engines:
+        with Engines(self.whole_model, builds) as engines:
             engines.load({name: build.library for name, build in builds.items()})
             yield engines
 
 
-def where_it_runs(model: JobModel) -> JobModel | None:
+def place_on_device(model: JobModel) -> JobModel | None:
     """Return the model to run on this host if a device is here, else on the device by RPC.
 
     None if there is no device. Raises Unavailable if the tracker does not answer.
     """
-    runtime, target = model.claimed.runtime, model.claimed.target
-    like = model.claimed.like
+    runtime, target = model.stage.runtime, model.stage.target
+    like = model.stage.like
     devices = of_class(runtime.fleet.devices(target), like)
     local_endpoints = [device.endpoint for device in devices if device.endpoint.host_id == host_id()]
     if target.is_cpu and local_endpoints:
@@ -156,19 +156,19 @@ def where_it_runs(model: JobModel) -> JobModel | None:
     if not devices:
         return None
     seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
-    return replace(model, whole=replace(model.whole, seat=seat))
+    return replace(model, whole_model=replace(model.whole_model, seat=seat))
 
 
-def placed(model: JobModel) -> JobModel:
+def place_or_fail(model: JobModel) -> JobModel:
     """Return the model set up for timing. Raises MallornError if the job has no device."""
-    found = where_it_runs(model)
-    if found is None:
-        raise MallornError("no device of the target is there any more", hint="mallorn devices")
-    return found
+    placed_model = place_on_device(model)
+    if placed_model is None:
+        raise MallornError("no device of the target is available any more", hint="mallorn devices")
+    return placed_model
 
 
-def be_here(model: JobModel) -> bool:
+def require_local_device(model: JobModel) -> bool:
     """Return True. Raises MallornError if the job's device is on another host, or missing."""
-    if placed(model).whole.seat is not None:
+    if place_or_fail(model).whole_model.seat is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

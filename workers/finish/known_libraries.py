@@ -44,12 +44,12 @@ class KnownLibraries:
     made_for: str  # target and builder, as a digest
 
     @classmethod
-    def of(cls, claimed: StageContext) -> Self:
-        job = claimed.job
-        graph = claimed.graph.model_dump(mode="json", include={"recipe", "dynamic"})
-        target_and_shapes = claimed.target.text, claimed.options.input_shapes
+    def of(cls, stage: StageContext) -> Self:
+        job = stage.job
+        graph = stage.graph.model_dump(mode="json", include={"recipe", "dynamic"})
+        target_and_shapes = stage.target.text, stage.options.input_shapes
         made_for = _digest_of(graph, target_and_shapes, builder())
-        root = claimed.runtime.settings.data_dir / LIBRARIES
+        root = stage.runtime.settings.data_dir / LIBRARIES
         return cls(root / _folder_name(job.model_id, job.owner), made_for)
 
     def __bool__(self) -> bool:
@@ -60,21 +60,21 @@ class KnownLibraries:
         entry = self._entry(winners)
         try:
             digest, compiled = _ABOUT.validate_json((entry / ABOUT).read_bytes())
-            stored = (entry / LIBRARY).open("rb")
+            library_file = (entry / LIBRARY).open("rb")
         except (FileNotFoundError, NotADirectoryError, ValueError):
             self.forget(winners)  # a power cut may have truncated it
             return None
         except OSError as error:
-            log.warning("the kept library %s is not read: %s", entry, error)
+            log.warning("the cached library %s could not be read: %s", entry, error)
             return None
         try:
-            with stored, library.open("w+b") as copy:
-                copyfileobj(stored, copy, CHUNK_BYTES)
+            with library_file, library.open("w+b") as copy:
+                copyfileobj(library_file, copy, CHUNK_BYTES)
                 copy.seek(0)
                 is_intact = file_digest(copy, "sha256").hexdigest() == digest
             os.utime(entry)
         except OSError as error:  # the host's fault: keep the entry
-            log.warning("the kept library %s is not copied: %s", entry, error)
+            log.warning("the cached library %s could not be copied: %s", entry, error)
             return None
         if is_intact:
             return compiled
@@ -95,9 +95,18 @@ class KnownLibraries:
                 digest = copy_out(library.parent, library.name, entry_draft / LIBRARY, MOST_BYTES)
                 (entry_draft / ABOUT).write_bytes(_ABOUT.dump_json((digest, compiled)))
                 entry_draft.rename(entry)
-            _forget_oldest(root)
+            entries: list[tuple[float, int, Path]] = []
+            for path in root.glob("*/*-*"):
+                with suppress(OSError):  # another worker just removed it
+                    entries.append((path.stat().st_mtime, (path / LIBRARY).stat().st_size, path))
+            excess = sum(size for _, size, _ in entries) - MOST_BYTES
+            for _, size, oldest in sorted(entries):
+                if excess <= 0:
+                    break
+                _remove(oldest)
+                excess -= size
         except (OSError, TamperedFile) as error:
-            log.warning("the library is not kept: %s", error)
+            log.warning("the library was not added to the cache: %s", error)
 
     def forget(self, winners: Sequence[Winner]) -> None:
         """Remove the entry with these schedules, which is damaged or computes wrong results."""
@@ -117,9 +126,9 @@ def forget_deleted(data_dir: Path, database: Database) -> None:
     folders = [folder for folder in root.iterdir() if not folder.name.startswith(DRAFT)]
     models = {folder.name.partition("-")[0] for folder in folders}
     with database.session() as session:
-        kept = {_folder_name(*each) for each in Models(session).owners(models)}
+        folder_names = {_folder_name(model, owner) for model, owner in Models(session).owners(models)}
     for folder in folders:
-        if folder.name not in kept:
+        if folder.name not in folder_names:
             remove_tree(folder)
 
 
@@ -141,16 +150,3 @@ def _remove(entry: Path) -> None:
     """Remove an entry atomically; do nothing if another worker has removed it already."""
     with suppress(OSError), locked_folder(entry.parent.parent, DRAFT) as trash:
         entry.rename(trash / "entry")
-
-
-def _forget_oldest(root: Path) -> None:
-    found: list[tuple[float, int, Path]] = []
-    for entry in root.glob("*/*-*"):
-        with suppress(OSError):  # another worker just removed it
-            found.append((entry.stat().st_mtime, (entry / LIBRARY).stat().st_size, entry))
-    excess = sum(size for _, size, _ in found) - MOST_BYTES
-    for _, size, entry in sorted(found):
-        if excess <= 0:
-            return
-        _remove(entry)
-        excess -= size

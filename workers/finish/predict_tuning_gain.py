@@ -15,13 +15,12 @@ import numpy as np
 
 from db.repositories.jobs import Jobs
 from mallorn.core.values.expected_gain import GapClosed, TuningGain
-from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine, limit_us
+from workers.finish.step_log import ReportDraft
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import known_machine
 from workers.interfaces.tensor_arguments import unpack_arguments
 from workers.process.leased_stage import StageContext
-from workers.whole_model.engines import TUNED
 
 # One entry per network and machine: docs/results/tuning_gain.json, by `python -m
 # benchmarks.tuning_gain`.
@@ -67,26 +66,33 @@ class GuessedTask:
         return self.us * (1 - exp(-share * self.gap.open))
 
 
-def what_trials_win(claimed: StageContext, winners: Sequence[Winner], timed: FinishReport) -> FinishReport:
-    """Return the report section on trials: gaps closed or, without trials, the predicted gain.
+def fill_trials_gain(
+    stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
+) -> None:
+    """Set the gaps that trials closed or, without trials, the gain predicted from trials.
 
-    Empty if tasks, model or machine were not timed, or the machine's probe was disturbed.
+    Set neither if tasks or machine were not timed, or the machine's probe was disturbed.
     """
-    tuned, machine = timed.latency_us.get(TUNED), known_machine(claimed.runtime, claimed.job.id)
-    if not (tuned and machine and winners and claimed.options.searches) or machine.disturbed:
-        return FinishReport()
+    machine = known_machine(stage.runtime, stage.job.id)
+    if machine is None or machine.disturbed or not stage.options.searches:
+        return
     tasks = [task for winner in winners if (task := GuessedTask.of(winner, machine)) is not None]
     if not tasks:
-        return FinishReport()
-    if claimed.job.trials != 0:
-        return FinishReport(gaps=[task.gap for task in tasks])
-    with claimed.runtime.database.session() as session:
-        reports = Jobs(session).reports(claimed.job.context_id)
-    tuned_reports = [report for report, _ in reports if (report.trials or 0) >= FEWEST * len(report.gaps)]
-    gaps = [gap for report in tuned_reports for gap in report.gaps]
-    paces = [took_sec / report.trials for report, took_sec in reports if report.trials]
+        return
+    if stage.job.trials != 0:
+        report.gaps = [task.gap for task in tasks]
+        return
+    with stage.runtime.database.session() as session:
+        reports = Jobs(session).reports(stage.job.context_id)
+    gaps = [
+        gap
+        for job_report, _ in reports
+        if (job_report.trials or 0) >= FEWEST * len(job_report.gaps)
+        for gap in job_report.gaps
+    ]
+    paces = [job_sec / job_report.trials for job_report, job_sec in reports if job_report.trials]
     trial_sec = median(paces) if paces else TRIAL_SEC
-    return FinishReport(tuning_gain=predict_tuning_gain(tasks, gaps, tuned.median, trial_sec))
+    report.tuning_gain = predict_tuning_gain(tasks, gaps, tuned_us, trial_sec)
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
@@ -111,16 +117,16 @@ def predict_tuning_gain(
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
     won_us = {task.name: [task.won_us(share) for share in shares[task.gap.op]] for task in tasks}
     total_us = max(whole_us, sum(task.us for task in tasks))
-    low, gain, high = (sum(each) / total_us for each in zip(*won_us.values(), strict=True))
-    most = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]
+    low, gain, high = (sum(column) / total_us for column in zip(*won_us.values(), strict=True))
+    best_tasks = sorted(tasks, key=lambda task: -won_us[task.name][1])[:NAMED]
     return TuningGain(
         gain=gain,
         low=low,
         high=high,
         trials=TRIALS,
         seconds=TRIALS * trial_sec,
-        tasks=[task.name for task in most],
-        unseen=sorted({task.gap.op for task in most} - {gap.op for gap in seen}),
+        tasks=[task.name for task in best_tasks],
+        unseen=sorted({task.gap.op for task in best_tasks} - {gap.op for gap in seen}),
     )
 
 

@@ -2,9 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -19,26 +19,30 @@ from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind
 from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.event import DoneEvent, FinishingEvent
-from mallorn.core.values.finish_report import Conditions, FinishReport, Limits, StepSeconds
+from mallorn.core.values.finish_report import Conditions, Limits, StepSeconds
 from workers.finish.compare_engines import compare
 from workers.finish.contenders import Contest
-from workers.finish.decide_tasks import Decided, decide_all
-from workers.finish.export_directory import complete_export, settle_rules, upload
-from workers.finish.final_schedules import FinalSchedules, choose, keep_scripts, records_alone
+from workers.finish.decide_inside_model import decide_for_busy_host
+from workers.finish.decide_tasks import TaskDecisions, decide_all
+from workers.finish.export_directory import complete_export, replace_rules, upload
+from workers.finish.final_schedules import (
+    FinalSchedules,
+    build_final_schedules,
+    store_scripts,
+    write_records_only,
+)
 from workers.finish.guess_inside_model import guess_inside
-from workers.finish.job_model import JobModel
-from workers.finish.numeric_checker import Checker, Unchecked
-from workers.finish.predict_tuning_gain import what_trials_win
-from workers.finish.schedules_for_busy_hosts import beside_others
-from workers.finish.step_log import StepLog
-from workers.finish.verifier import verifier
+from workers.finish.job_model import JobModel, TunedModel
+from workers.finish.numeric_check import Checker, Unchecked, Verifier
+from workers.finish.predict_tuning_gain import fill_trials_gain
+from workers.finish.step_log import ReportDraft, StepLog
 from workers.finish.winners import Winner
 from workers.hardware_probe.run import PROBES_SEC, ensure_machine, known_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
 from workers.model_import.run import settle_import
 from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
-from workers.process.match_devices_and_builder import settle_builder
+from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.subprocesses.errors import ChildError
 from workers.whole_model.compiled_model import IdleEngines
@@ -49,203 +53,214 @@ RESTORED: Final = "the database was restored: what was decided since then is dec
 
 def finish(runtime: Runtime, job_id: str) -> None:
     """Lease a FINISHING job and finish it; if its import is stale, send it back to import."""
-    with leased_stage(runtime, job_id, JobState.FINISHING) as claimed:
-        if claimed is not None:
-            finish_stage(claimed)
+    with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
+        if stage is not None:
+            finish_stage(stage)
 
 
-def finish_stage(claimed: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
+def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
     """Finish a leased job; `answers` stand in for a detached device's measurements."""
-    job_id = claimed.job.id
-    with claimed.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
-        step_log = StepLog(claimed)
+    job_id = stage.job.id
+    with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
+        step_log = StepLog(stage)
         with step_log.step("probe"):
-            settle_builder(claimed.runtime, job_id)
-            settle_import(claimed.runtime, job_id)
-            measuring = claimed.options.mode != ZERO_SHOT and not claimed.options.is_detached
+            ensure_builder(stage.runtime, job_id)
+            settle_import(stage.runtime, job_id)
+            measuring = stage.options.mode != ZERO_SHOT and not stage.options.is_detached
             # A job without trials has no machine probe yet. Go on if the compiler fails at it.
             with suppress(ChildError, Unschedulable):
-                ensure_machine(claimed.runtime, job_id, PROBES_SEC, measuring)
-            with claimed.runtime.database.session() as session:
-                claimed = replace(claimed, job=Jobs(session).get(job_id, None))
-        _finish(claimed, step_log, answers)
+                ensure_machine(stage.runtime, job_id, PROBES_SEC, measuring)
+            with stage.runtime.database.session() as session:
+                stage = replace(stage, job=Jobs(session).get(job_id, None))
+        started_sec = time.monotonic()
+        with (
+            stage_folder(stage.runtime, "finish-") as folder,
+            stage.graphs(folder) as graphs,
+            IdleEngines() as idle,
+        ):
+            measurer = answers[0] if answers else stage.runtime.measurer(stage.options, stage.like)
+            with (
+                nullcontext(answers[1]) if answers else _checking(stage, graphs, folder, measurer, step_log)
+            ) as checker:
+                model = JobModel.of(stage, graphs, folder, idle)
+                run = FinishRun(model, measurer, checker, step_log)
+                decisions, final = run.build(run.decide())
+            run.export(decisions, final)
+            if final.built is not None:
+                run.compare(decisions, final, final.built)
+            run.store(decisions, final, started_sec)
 
 
-def _finish(claimed: StageContext, step_log: StepLog, answers: tuple[Measurer, Checker] | None) -> None:
-    started = time.monotonic()
-    reason = claimed.job.tuning_ended
-    with (
-        stage_folder(claimed.runtime, "finish-") as folder,
-        claimed.graphs(folder) as graphs,
-        IdleEngines() as idle,
-    ):
-        measurer = answers[0] if answers else claimed.runtime.measurer(claimed.options, claimed.like)
-        checker = (
-            nullcontext(answers[1]) if answers else _checker(claimed, graphs, folder, measurer, step_log)
-        )
-        with checker as check:
-            model = JobModel.of(claimed, graphs, folder, idle)
-            guessed = _guess(claimed, model, measurer, check, step_log)
-            if guessed is not None:
-                decided, handout = guessed
-            else:
-                with step_log.step("decide"):
-                    decided = decide_all(claimed, reason, measurer, check)
-                    handout = _hand_out(model, decided.winners, measurer, check, step_log)
-        # A schedule that was left out, so that the model compiles, counts as no schedule.
-        names = {winner.contest.task.name for winner in handout.winners}
-        exported = [each for each in decided.winners if each.contest.task.name in names]
-        dropped = [each.contest for each in decided.winners if each.contest.task.name not in names]
-        decided = replace(decided, winners=exported, losers=[*decided.losers, *dropped])
-        with step_log.step("export"):
-            complete_export(claimed, handout.winners, handout.directory)
-            # Include the promoted winners, since rivals may be exported in their place.
-            checked = [winner for winner in (*decided.winners, *handout.winners) if winner.is_checked]
-            keep_scripts(claimed, checked, graphs)
-        measured_by = FinishReport(measured_by=claimed.measured_by)
-        tasks_and_answers = _tasks(claimed, handout.winners, decided.losers), decided.answers
-        parts = [measured_by, _expected(claimed), *tasks_and_answers, handout.report]
-        if handout.built is not None:
-            with step_log.step("compare"):
-                timed = compare(model, handout.built, step_log)
-            parts.append(timed)
-            settle_rules(handout.directory, timed.points)
-            if claimed.graph.dynamic is None:  # a range's tasks belong to different runs
-                parts.append(limits(claimed, _contests(decided), timed))
-                parts.append(what_trials_win(claimed, decided.winners, timed))
-            parts.append(beside_others(model, decided.winners, handout, check, step_log))
-        claimed.lease.check()
-        finish_sec = round(decided.earlier_sec + time.monotonic() - started, 1)
-        seconds = _seconds(claimed, step_log.seconds)
-        ended = FinishReport(finish_sec=finish_sec, seconds=seconds, not_done=step_log.entries)
-        with claimed.runtime.database.session() as session:
-            job_progress = progress(session, Jobs(session).get(claimed.job.id, None))
-        trials = FinishReport(trials=job_progress.spent, outcomes=job_progress.outcomes)
-        report = _together(*parts, trials, ended)
-        report = _together(report, conditions(claimed, report, decided.winners))
-        steps = len(_contests(decided)) if claimed.options.searches and guessed is None else 0
-        _store(claimed, reason, report, upload(claimed, handout.directory, report), steps)
-
-
-def _guess(
-    claimed: StageContext, model: JobModel, measurer: Measurer, check: Checker, step_log: StepLog
-) -> tuple[Decided, FinalSchedules] | None:
-    """Decide inside the model (`guess_inside`); None if the measurer cannot time it."""
+@contextmanager
+def _checking(
+    stage: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
+) -> Iterator[Checker]:
+    """Yield a verifier if the job checks outputs on a device, else `Unchecked`; release the device."""
+    runtime, target = stage.runtime, stage.target
+    require_check = partial(measurer.require, Need.CHECK)
+    if stage.options.mode == ZERO_SHOT or not step_log.attempt(Need.CHECK, require_check):
+        yield Unchecked(runtime, target)
+        return
     try:
-        measurer.require(Need.TIME)
-    except MallornError:
-        return None
-    return guess_inside(claimed, model, check, step_log)
+        yield Verifier(runtime, target, graphs, folder, stage.like)
+    finally:
+        runtime.release_device()
 
 
-def _checker(
-    claimed: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
-) -> AbstractContextManager[Checker]:
-    """Return a verifier if the job checks outputs on a device, else `Unchecked`."""
-    runtime, target, is_required = claimed.runtime, claimed.target, claimed.options.mode != ZERO_SHOT
-    if is_required and step_log.attempt(Need.CHECK, partial(measurer.require, Need.CHECK)):
-        return verifier(runtime, target, graphs, folder, claimed.like)
-    return nullcontext(Unchecked(runtime, target))
+@dataclass(frozen=True, slots=True)
+class FinishRun:
+    """The steps of one job's finish, in order; each sets its own fields of `report`."""
+
+    model: JobModel
+    measurer: Measurer
+    checker: Checker
+    step_log: StepLog
+    report: ReportDraft = field(default_factory=ReportDraft)
+
+    @property
+    def stage(self) -> StageContext:
+        return self.model.stage
+
+    def decide(self) -> TaskDecisions:
+        """Decide the winner of every task: all inside the model if possible, else one by one."""
+        try:
+            self.measurer.require(Need.TIME)
+        except MallornError:
+            decisions = None  # the measurer cannot time the model
+        else:
+            decisions = guess_inside(self.stage, self.model, self.checker, self.step_log)
+        if decisions is None:
+            with self.step_log.step("decide"):
+                decisions = decide_all(self.stage, self.measurer, self.checker)
+        if not self.stage.options.searches:
+            self.report.answers = decisions.answers
+        return decisions
+
+    def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
+        """Write the schedules as records, and compile the model with them if it can be timed.
+
+        A winner that was left out, so that the model compiles, counts as a contest without one.
+        """
+        final = decisions.final
+        if final is None:
+            with self.step_log.step("decide"):
+                require_timing = partial(self.measurer.require, Need.TIME)
+                if self.stage.options.mode != ZERO_SHOT and self.step_log.attempt(Need.TIME, require_timing):
+                    final = build_final_schedules(self.model, decisions.winners, self.checker, self.step_log)
+                else:
+                    final = write_records_only(self.model, decisions.winners)
+        names = {winner.contest.task.name for winner in final.winners}
+        exported = [winner for winner in decisions.winners if winner.contest.task.name in names]
+        left_out = [winner.contest for winner in decisions.winners if winner.contest.task.name not in names]
+        decisions = replace(decisions, winners=exported, losers=[*decisions.losers, *left_out])
+
+        without_schedule = [contest.task.name for contest in decisions.losers]
+        tasks_us = {winner.contest.task.name: winner.latency_us for winner in final.winners}
+        report = self.report
+        report.tasks_us = {name: us for name, us in tasks_us.items() if us is not None}
+        untimed = [name for name, us in tasks_us.items() if us is None]
+        report.without_time = untimed if self.stage.options.searches else []
+        report.without_schedule = without_schedule
+        report.found_by = dict(Counter(winner.means for winner in final.winners))
+        if final.compiled is None:
+            report.found, report.missing = len(final.winners), without_schedule
+            report.of = len(final.winners) + len(without_schedule)
+        else:  # workloads of the compiled model
+            report.found, report.missing = final.compiled.found, final.compiled.missing
+            report.of = final.compiled.of
+        if final.inside is not None:
+            report.inside_the_model = final.inside
+        return decisions, final
+
+    def export(self, decisions: TaskDecisions, final: FinalSchedules) -> None:
+        """Complete the export's directory, and store the scripts of checked winners."""
+        with self.step_log.step("export"):
+            complete_export(self.stage, final.winners, final.directory)
+            # Include the promoted winners, since rivals may be exported in their place.
+            checked = [winner for winner in (*decisions.winners, *final.winners) if winner.is_checked]
+            store_scripts(self.stage, checked, self.model.whole_model.graphs)
+
+    def compare(self, decisions: TaskDecisions, final: FinalSchedules, built: TunedModel) -> None:
+        """Compare the built model with other engines, the hardware's limits and a busy host."""
+        stage, report = self.stage, self.report
+        with self.step_log.step("compare"):
+            compare(self.model, built, self.step_log, report)
+        replace_rules(final.directory, report.points)
+        if stage.graph.dynamic is None:  # a range's tasks belong to different runs
+            tuned_latency = report.latency_us.get(TUNED)
+            if tuned_latency is not None:
+                report.limits = limits(stage, decisions.contests, tuned_latency.median, report.steady)
+                fill_trials_gain(stage, decisions.winners, tuned_latency.median, report)
+        contention = decide_for_busy_host(self.model, decisions.winners, built, self.checker, self.step_log)
+        if contention is not None:
+            report.contention = contention
+
+    def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
+        """Upload the export, store the report and end the job.
+
+        Raises Unavailable if a restore of the database lost decisions.
+        """
+        stage, report, step_log = self.stage, self.report, self.step_log
+        stage.lease.check()
+        report.measured_by = stage.measured_by
+        report.finish_sec = round(decisions.earlier_sec + time.monotonic() - started_sec, 1)
+        with stage.runtime.database.session() as session:
+            import_sec = StageRuns(session).seconds(stage.job.id, StageKind.IMPORT)
+            total_sec = read_clock(session) - stage.job.created_at
+            finishing = Events(session).newest(stage.job.id, FinishingEvent)
+            job_progress = progress(session, Jobs(session).get(stage.job.id, None))
+        # The import's CPU time is not recorded.
+        seconds = {"import": StepSeconds(wall=round(import_sec, 2)), **step_log.seconds}
+        if stage.job.trials == 0:
+            rest_sec = total_sec - sum(step.wall for step in seconds.values())
+            seconds["rest"] = StepSeconds(wall=round(max(0.0, rest_sec), 2))
+        report.seconds, report.not_done = seconds, step_log.entries
+        if finishing is not None and finishing.outlook is not None:
+            report.outlook = finishing.outlook
+        report.trials, report.outcomes = job_progress.spent, job_progress.outcomes
+        timing_conditions = conditions(stage, report.conditions, decisions.winners)
+        if timing_conditions is not None:
+            report.conditions = timing_conditions
+
+        url = upload(stage, final.directory, report)
+        decided_one_by_one = stage.options.searches and decisions.final is None
+        stored_steps = len(decisions.contests) if decided_one_by_one else 0
+        with stage.runtime.database.transaction() as session:
+            Jobs(session).record(stage.job.id, report=report, export_uri=url, export_deleted_at=None)
+            if FinishSteps(session).forget(stage.job.id) < stored_steps:
+                raise Unavailable(RESTORED)
+            stage.end(session, JobState.DONE, stage.job.tuning_ended, DoneEvent(report=report))
 
 
-def _hand_out(
-    model: JobModel, winners: Sequence[Winner], measurer: Measurer, check: Checker, step_log: StepLog
-) -> FinalSchedules:
-    """Choose the final schedules; without compiling the model if it cannot be timed."""
-    is_required = model.claimed.options.mode != ZERO_SHOT
-    if is_required and step_log.attempt(Need.TIME, partial(measurer.require, Need.TIME)):
-        return choose(model, winners, check, step_log)
-    return records_alone(model, winners)
-
-
-def _contests(decided: Decided) -> list[Contest]:
-    return [*(winner.contest for winner in decided.winners), *decided.losers]
-
-
-def _tasks(claimed: StageContext, winners: Sequence[Winner], losers: Sequence[Contest]) -> FinishReport:
-    """Return the report section on tasks; a compiled model's counts replace these."""
-    tasks_us = {winner.contest.task.name: winner.latency_us for winner in winners}
-    untimed = [name for name, us in tasks_us.items() if us is None] if claimed.options.searches else []
-    missing = [contest.task.name for contest in losers]
-    return FinishReport(
-        found=len(winners),
-        of=len(winners) + len(missing),
-        missing=missing,
-        tasks_us={name: us for name, us in tasks_us.items() if us is not None},
-        without_time=untimed,
-        found_by=dict(Counter(winner.means for winner in winners)),
-        without_schedule=missing,
-    )
-
-
-def _together(*parts: FinishReport) -> FinishReport:
-    """Merge the parts into one report; if two set the same field, the later one wins."""
-    values = {name: getattr(part, name) for part in parts for name in part.model_fields_set}
-    return FinishReport.model_validate(values)
-
-
-def _expected(claimed: StageContext) -> FinishReport:
-    """Return the report section on the planner's forecast of the gain from more trials."""
-    with claimed.runtime.database.session() as session:
-        ended = Events(session).newest(claimed.job.id, FinishingEvent)
-    return FinishReport(outlook=ended.outlook) if ended and ended.outlook else FinishReport()
-
-
-def _seconds(claimed: StageContext, spent: dict[str, StepSeconds]) -> dict[str, StepSeconds]:
-    """Return the seconds per step, with the import's wall time; its CPU time is not recorded."""
-    with claimed.runtime.database.session() as session:
-        took_sec = StageRuns(session).seconds(claimed.job.id, StageKind.IMPORT)
-        total_sec = read_clock(session) - claimed.job.created_at
-    found = {"import": StepSeconds(wall=round(took_sec, 2)), **spent}
-    if claimed.job.trials == 0:
-        rest_sec = total_sec - sum(step.wall for step in found.values())
-        found["rest"] = StepSeconds(wall=round(max(0.0, rest_sec), 2))
-    return found
-
-
-def _store(claimed: StageContext, reason: str, report: FinishReport, url: str, steps: int) -> None:
-    """Store the report and end the job. Raises Unavailable if a restore lost decisions."""
-    with claimed.runtime.database.transaction() as session:
-        Jobs(session).record(claimed.job.id, report=report, export_uri=url, export_deleted_at=None)
-        if FinishSteps(session).forget(claimed.job.id) < steps:
-            raise Unavailable(RESTORED)
-        claimed.end(session, JobState.DONE, reason, DoneEvent(report=report))
-
-
-def conditions(claimed: StageContext, report: FinishReport, winners: Sequence[Winner]) -> FinishReport:
-    """Return the conditions of model, trials and winners; empty if nothing was timed."""
-    with claimed.runtime.database.session() as session:
-        parts = [stats.disturbance for stats in Rounds(session).stats(claimed.job.id)]
+def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
+    """Combine the conditions of the model with those of trials and winners; None if untimed."""
+    with stage.runtime.database.session() as session:
+        parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
-    model = report.conditions
     bounds = sum(winner.trial.is_bound for winner in winners)
     if not trials.timed and not bounds:
-        return FinishReport(conditions=model) if model else FinishReport()
+        return model
     notes = [model.note] if model and model.note else []
     if trials.past_words:
         notes.append(f"While candidates were timed, {trials.past_words}.")
     if bounds:
         notes.append(f"The times of {bounds} of {len(winners)} winners were only upper bounds.")
     steady = not trials.is_uncertain and not bounds and (model is None or model.steady)
-    combined = Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
-    return FinishReport(conditions=combined)
+    return Conditions(steady=steady, note=" ".join(notes), trials=trials if trials.timed else None)
 
 
-def limits(claimed: StageContext, tasks: Sequence[Contest], timed: FinishReport) -> FinishReport:
-    """Return the report section on hardware limits; empty if the tuned model was not timed.
+def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_steady: bool) -> Limits:
+    """Return the report section on hardware limits for a run of `tuned_us`.
 
     The peak is left out if it was not measured, or if timing was disturbed, since the share of
     the peak would then be too low.
     """
-    latency = timed.latency_us.get(TUNED)
-    if latency is None:
-        return FinishReport()
     flop = sum(task.workload.flops * task.task.weight for task in tasks)
-    machine = known_machine(claimed.runtime, claimed.job.id)
-    if machine is None or not timed.steady:
-        return FinishReport(limits=Limits(flop=flop))
+    machine = known_machine(stage.runtime, stage.job.id)
+    if machine is None or not is_steady:
+        return Limits(flop=flop)
     peak_gflops = machine.gflops.get("float32", machine.core_gflops)
-    return FinishReport(limits=share_of_peak(flop, latency.median, peak_gflops, claimed.options.precision))
+    return share_of_peak(flop, tuned_us, peak_gflops, stage.options.precision)
 
 
 def share_of_peak(flop: float, tuned_us: float, peak_gflops: float, precision: str) -> Limits:

@@ -28,7 +28,7 @@ def to_next(dynamic: Dynamic) -> Dynamic:
     """Return the range with one rule per point, so that each is timed with its own kernels."""
     rules = [
         Rule(upto=dict(point), point=index)
-        for index, point in sorted(enumerate(dynamic.points), key=lambda each: prod(each[1].values()))
+        for index, point in sorted(enumerate(dynamic.points), key=lambda pair: prod(pair[1].values()))
     ]
     return dynamic.model_copy(update={"rules": rules})
 
@@ -44,12 +44,13 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
     names = [name for name in dynamic.ranges if name not in dynamic.grows]
     spreads = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
     parted = max(spreads, key=lambda name: spreads[name], default="")
-    others = {name: sorted({point[name] for point in dynamic.points}) for name in names if name != parted}
+    undivided = [name for name in names if name != parted]
+    tuned_sizes = [sorted({point[name] for point in dynamic.points}) for name in undivided]
     rules: list[Rule] = []
-    for sizes in product(*others.values()):
-        upto = dict(zip(others, sizes, strict=True))
+    for sizes in product(*tuned_sizes):
+        upto = dict(zip(undivided, sizes, strict=True))
         if parted:
-            rules += _along(dynamic, costs, at_most or costs, upto, parted)
+            rules += _rules_along(dynamic, costs, at_most or costs, upto, parted)
         else:
             point_costs = _point_costs(dynamic, costs, at_most or costs, _with_room(dynamic, upto))
             rules.append(Rule(upto=upto, point=min(point_costs, key=lambda index: point_costs[index])))
@@ -70,24 +71,27 @@ def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
     ]
 
 
-def _along(dynamic: Dynamic, costs: Costs, at_most: Costs, others: dict[str, int], name: str) -> list[Rule]:
-    """Return the rules for a divisible dimension, with the other sizes bounded by `others`."""
-    room = {index: dynamic.points[index][name] for index in reversed(_with_room(dynamic, others))}
-    best: list[float] = [0.0]  # lowest cost of each size
-    found: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part
+def _rules_along(
+    dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str
+) -> list[Rule]:
+    """Return the rules for a divisible dimension, with the other sizes bounded by `upto`."""
+    extents = {index: dynamic.points[index][name] for index in reversed(_with_room(dynamic, upto))}
+    best_costs: list[float] = [0.0]  # by size
+    choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part
     for size in range(1, dynamic.ranges[name][1] + 1):
-        with_room = [index for index, extent in room.items() if extent >= size]
+        with_room = [index for index, extent in extents.items() if extent >= size]
         point_costs = _point_costs(dynamic, costs, at_most, with_room)
         undivided = [(point_costs[index], index, "") for index in with_room]
         parts = [
-            ((costs[index] + best[size - extent]) * IN_PARTS, index, name)
-            for index, extent in room.items()
+            ((costs[index] + best_costs[size - extent]) * IN_PARTS, index, name)
+            for index, extent in extents.items()
             if extent < size
         ]
         cost, index, first = min(undivided + parts, key=lambda entry: entry[0])
-        best.append(cost)
-        found.append((index, first))
-    ends = [size for size, after in enumerate(found[1:], 1) if after != found[size - 1]] + [len(found)]
-    return [
-        Rule(upto=others | {name: size}, point=found[size - 1][0], first=found[size - 1][1]) for size in ends
-    ]
+        best_costs.append(cost)
+        choices.append((index, first))
+    rules = []
+    for size, (point, first) in enumerate(choices, 1):
+        if size == len(choices) or choices[size] != (point, first):
+            rules.append(Rule(upto=upto | {name: size}, point=point, first=first))
+    return rules

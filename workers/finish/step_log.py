@@ -1,4 +1,4 @@
-"""Log of a job's finish: the steps that were not done, and the seconds that each step took.
+"""Records of a running finish: its report so far, steps that were not done, seconds per step.
 
 Verified schedules are exported even if other steps fail; the report lists the failed steps.
 """
@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from pydantic import ConfigDict
+
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
-from mallorn.core.values.finish_report import NotDone, StepSeconds
+from mallorn.core.values.finish_report import FinishReport, NotDone, StepSeconds
 from workers.process.leased_stage import StageContext
 from workers.subprocesses.crash_retry_and_advice import advice
 from workers.subprocesses.errors import ChildCrashed
@@ -22,24 +24,30 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class ReportDraft(FinishReport):
+    """A report whose fields a finish sets step by step; fields that no step sets are not stored."""
+
+    model_config = ConfigDict(frozen=False)
+
+
 @dataclass(frozen=True, slots=True)
 class StepLog:
     """Steps that were not done, each with its reason and a hint; and seconds per step."""
 
-    claimed: StageContext
+    stage: StageContext
     entries: list[NotDone] = field(default_factory=list)
     spent: dict[str, list[float]] = field(default_factory=lambda: defaultdict(lambda: [0.0, 0.0]))
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Add the wall and CPU seconds of the `with` block to a step. Steps must not nest."""
-        began = time.monotonic(), STOP.processor_sec() + time.process_time()
+        start = time.monotonic(), STOP.processor_sec() + time.process_time()
         try:
             yield
         finally:
-            ended = time.monotonic(), STOP.processor_sec() + time.process_time()
+            end = time.monotonic(), STOP.processor_sec() + time.process_time()
             for clock in range(2):
-                self.spent[name][clock] += ended[clock] - began[clock]
+                self.spent[name][clock] += end[clock] - start[clock]
 
     @property
     def seconds(self) -> dict[str, StepSeconds]:
@@ -58,13 +66,13 @@ class StepLog:
         except (LeaseLost, StorageFull):
             raise
         except MallornError as error:
-            config = self.claimed.runtime.settings
+            config = self.stage.runtime.settings
             hint = advice(error, config) if isinstance(error, ChildCrashed) else error.hint
             self.leave(step, error.headline, hint)
         return None
 
     def leave(self, step: str, why: str, hint: str = "") -> None:
         """Record that a step was not done. The default hint is to resume the job."""
-        log.warning("job %s, not done: %s: %s", self.claimed.job.id, step, why)
-        resume_command = f"mallorn resume {self.claimed.job.id}"
+        log.warning("job %s, not done: %s: %s", self.stage.job.id, step, why)
+        resume_command = f"mallorn resume {self.stage.job.id}"
         self.entries.append(NotDone(step=step, why=why, hint=hint or resume_command))

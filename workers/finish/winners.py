@@ -19,7 +19,7 @@ from mallorn.core.values.trial import Trial
 from mallorn.results.speedup import interval
 from searchers.base import DEFAULT
 from workers.finish.contenders import Contest
-from workers.finish.numeric_checker import Checker, NumericCheck
+from workers.finish.numeric_check import Checker, NumericCheck
 from workers.measure.base import MeasureInput, Measurer, MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.process.leased_stage import StageContext
@@ -49,31 +49,32 @@ class ContestEntry:
     @property
     def failure(self) -> Trial | None:
         """First failed pass, if any: a candidate that fails now and then must not win."""
-        failed = [each.trial for each in self.results if each.trial.outcome.failed]
-        devices = {each.endpoint.name for each in self.results if each.endpoint is not None}
-        overruled = (len(devices) - 1) // 2
-        return failed[0] if len(failed) > overruled else None
+        failures = [result.trial for result in self.results if result.trial.outcome.failed]
+        devices = {result.endpoint.name for result in self.results if result.endpoint is not None}
+        most_ignored = (len(devices) - 1) // 2
+        return failures[0] if len(failures) > most_ignored else None
 
     def trial(self, verdict: NumericCheck | None) -> Trial:
         """Merge all passes into one trial, without a time if a pass or the check failed."""
         first = self.results[0].trial
-        passed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
+        untimed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
         if self.failure is not None:
-            return replace(passed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
+            return replace(untimed, outcome=self.failure.outcome, error=self.failure.error[-ERROR_CHARS:])
         if verdict is not None and not verdict.ok:
-            return replace(passed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
-        shares = [each.trial.disturbed for each in self._valid_results if each.trial.disturbed is not None]
-        return replace(passed, run_us=self.times, disturbed=fmean(shares) if shares else None)
+            return replace(untimed, outcome=verdict.outcome, error=verdict.words[-ERROR_CHARS:])
+        trials = [result.trial for result in self._valid_results]
+        shares = [trial.disturbed for trial in trials if trial.disturbed is not None]
+        return replace(untimed, run_us=self.times, disturbed=fmean(shares) if shares else None)
 
     @property
     def times(self) -> tuple[float, ...]:
-        return tuple(us for each in self._valid_results for us in each.trial.run_us)
+        return tuple(us for result in self._valid_results for us in result.trial.run_us)
 
     @property
     def _valid_results(self) -> tuple[MeasureResult, ...]:
         """Undisturbed passes, if any has times; otherwise all, whose times are upper bounds."""
-        quiet = tuple(each for each in self.results if not each.trial.is_bound)
-        return quiet if any(each.trial.run_us for each in quiet) else self.results
+        quiet = tuple(result for result in self.results if not result.trial.is_bound)
+        return quiet if any(result.trial.run_us for result in quiet) else self.results
 
     def latency(self) -> float:
         return median(self.times)
@@ -90,7 +91,9 @@ def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
     """
     is_odd_by_device: dict[str, list[bool]] = defaultdict(list)
     for entry in entries:
-        by_device = {each.endpoint.name: each.trial for each in entry.results if each.endpoint is not None}
+        by_device = {
+            result.endpoint.name: result.trial for result in entry.results if result.endpoint is not None
+        }
         if len(by_device) < 3 or entry.failure is not None:
             continue
         least_us, most_us = entry.latency() / OTHERWISE, entry.latency() * OTHERWISE
@@ -158,36 +161,46 @@ class Winner:
         )
 
 
-def decide(claimed: StageContext, contest: Contest, measurer: Measurer, verifier: Checker) -> Winner | None:
+def decide(stage: StageContext, contest: Contest, measurer: Measurer, checker: Checker) -> Winner | None:
     """Measure and check the candidates, store the results, and return the winner.
 
     None if no candidate runs and passes the numeric check.
     """
-    measured = measurer.compare(contest.program, claimed.target, contest.slots, claimed.options, PASSES)
-    least_us = least_believed_us(contest.program, claimed.job.machine)
-    results = [reject_implausible(each, least_us) for each in measured]
+    results = measurer.compare(contest.program, stage.target, contest.slots, stage.options, PASSES)
+    least_us = least_believed_us(contest.program, stage.job.machine)
+    results = [reject_implausible(result, least_us) for result in results]
     entries = [ContestEntry(slot, tuple(r for r in results if r.slot == slot.slot)) for slot in contest.slots]
-    ranked = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.rank)
+    ranking = sorted((entry for entry in entries if entry.failure is None), key=ContestEntry.rank)
     verdicts: dict[int, NumericCheck] = {}
     winner = None
-    for place, entry in enumerate(ranked):
-        claimed.lease.check()
-        verdicts[entry.slot.slot] = verdict = verifier.verify(contest.program, entry.slot)
+    for place, entry in enumerate(ranking):
+        stage.lease.check()
+        verdicts[entry.slot.slot] = verdict = checker.verify(contest.program, entry.slot)
         if verdict.ok:
             winner = _winner(contest, entry, verdict)
-            others = ranked[place + 1 :]
-            guess = _guess(contest, entry, others, verifier)
-            rivals = _rivals(contest, entry, others, guess, verifier)
-            winner = replace(winner, rivals=rivals, guess=guess)
-            if claimed.options.beside_others:
-                winner = replace(winner, versions=tuple(_unchecked(contest, others[:VERSIONS], verifier)))
+            slower = ranking[place + 1 :]
+            guess = None  # the fastest first guess, if it lost: it may be faster inside the model
+            if entry.slot.candidate not in contest.guesses:
+                guesses = [loser for loser in slower if loser.slot.candidate in contest.guesses]
+                guess = next(_unchecked(contest, guesses, checker), None)
+            rivals = [
+                rival
+                for rival in slower
+                if (guess is None or rival.slot.slot != guess.slot)
+                and len(rival.results) == len(entry.results)
+                and rival.latency() <= CLOSE * entry.latency()
+            ]
+            winner = replace(winner, rivals=tuple(_unchecked(contest, rivals[:RIVALS], checker)), guess=guess)
+            if stage.options.beside_others:
+                versions = _unchecked(contest, slower[:VERSIONS], checker)
+                winner = replace(winner, versions=tuple(versions))
             break
-    claimed.lease.check()
-    with claimed.runtime.database.transaction() as session:
-        _store(session, claimed, contest, entries, verdicts, winner)
+    stage.lease.check()
+    with stage.runtime.database.transaction() as session:
+        _store(session, stage, contest, entries, verdicts, winner)
         for name in odd_devices(entries):
-            warn = NewJobWarning(f"device {name}", ODD, f"mallorn devices withdraw {name}")
-            Warnings(session).add(claimed.job.id, warn)
+            warning = NewJobWarning(f"device {name}", ODD, f"mallorn devices withdraw {name}")
+            Warnings(session).add(stage.job.id, warning)
     return winner
 
 
@@ -195,58 +208,31 @@ def _winner(contest: Contest, entry: ContestEntry, verdict: NumericCheck) -> Win
     return Winner(contest, entry.slot.slot, entry.trial(verdict), verdict.trace, verdict.max_error)
 
 
-def _rivals(
-    contest: Contest,
-    winner: ContestEntry,
-    others: Sequence[ContestEntry],
-    guess: Winner | None,
-    verifier: Checker,
-) -> tuple[Winner, ...]:
-    close = [
-        entry
-        for entry in others
-        if (guess is None or entry.slot.slot != guess.slot)
-        and len(entry.results) == len(winner.results)
-        and entry.latency() <= CLOSE * winner.latency()
-    ]
-    return tuple(_unchecked(contest, close[:RIVALS], verifier))
-
-
-def _guess(
-    contest: Contest, winner: ContestEntry, others: Sequence[ContestEntry], verifier: Checker
-) -> Winner | None:
-    """Return the fastest first guess if it lost: it may still be faster inside the model."""
-    if winner.slot.candidate in contest.guesses:
-        return None
-    lost = [entry for entry in others if entry.slot.candidate in contest.guesses]
-    return next(_unchecked(contest, lost, verifier), None)
-
-
-def _unchecked(contest: Contest, entries: Sequence[ContestEntry], verifier: Checker) -> Iterator[Winner]:
+def _unchecked(contest: Contest, entries: Sequence[ContestEntry], checker: Checker) -> Iterator[Winner]:
     for entry in entries:
-        if trace := verifier.trace(contest.program, entry.slot):
+        if trace := checker.trace(contest.program, entry.slot):
             yield _winner(contest, entry, NumericCheck(Outcome.OK, trace))
 
 
 def _store(
     session: Session,
-    claimed: StageContext,
+    stage: StageContext,
     contest: Contest,
     entries: Sequence[ContestEntry],
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
-    job = claimed.job
+    """Store the trials of all entries, and promote the winner if it was checked."""
+    job = stage.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]
-    sites = store_sites(session, job.target_id, claimed.options, endpoints)
+    sites = store_sites(session, job.target_id, stage.options, endpoints)
     rows = []
     for entry, site in zip(entries, sites, strict=True):
         trial = entry.trial(verdicts.get(entry.slot.slot))
         sketch_id = sketches[entry.slot.candidate.sketch]
         rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
-    program = contest.workload.id, job.target_id
-    ids = Measurements(session).add_finish(job.id, claimed.hold.token, *program, rows)
+    ids = Measurements(session).add_finish(job.id, stage.hold.token, contest.workload.id, job.target_id, rows)
     if winner is None or winner.max_error is None:  # a schedule is one that was checked
         return
     id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))

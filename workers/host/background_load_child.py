@@ -16,15 +16,15 @@ COMPUTINGS: Final = 64
 
 def keep_busy() -> None:
     """Start the work in a thread and return once it has begun."""
-    begun = threading.Event()
-    threading.Thread(target=_work, args=(begun,), daemon=True).start()
-    begun.wait()
+    started = threading.Event()
+    threading.Thread(target=_work, args=(started,), daemon=True).start()
+    started.wait()
 
 
-def _work(begun: threading.Event) -> None:
+def _work(started: threading.Event) -> None:
     source, target = np.ones(STREAMED, "float32"), np.ones(STREAMED, "float32")
     small = np.ones(COMPUTED, "float32")
-    begun.set()
+    started.set()
     while True:
         np.add(source, 1.0, out=target)
         source, target = target, source

@@ -57,14 +57,14 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """This process's lock on its host's cores. While one waits to time, no other begins to share."""
+    """Lock on the host's cores. While a process waits to time, no other process begins to share."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
         self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, if we have not; return False if others kept them too long."""
+        """Lock the cores exclusively, unless locked already; return False if that took too long."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.give_back)

@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 class HostShare:
     """A share of the host, held by this process."""
 
-    def __init__(self, host: "HostLock", place: int) -> None:
+    def __init__(self, host: "HostLock", host_fd: int) -> None:
         self._host = host
-        self._host_fd = place
+        self._host_fd = host_fd
 
     def make_way(self, pause: Callable[[], None], go_on: Callable[[], None]) -> None:
-        """If a process asks to be alone, call `pause`, wait until it is done, and call `go_on`."""
+        """Pause for a process that asks to be alone: call `pause`, wait until it is done, call `go_on`."""
         if self._host.gate_is_open():
             return
         pause()
@@ -83,18 +83,20 @@ class HostLock:
             cores = CoreLock(self._folder / LOCK_NAME)
             is_alone = is_alone and cores.take(until_sec - time.monotonic())
             if not is_alone:
-                log.warning("others worked on this host for %g s: not alone", self._alone_patience_sec)
+                log.warning(
+                    "other processes worked on this host for %g s: not alone", self._alone_patience_sec
+                )
             try:
                 yield is_alone
             finally:
                 cores.give_back()
 
-    def enter(self, place: int) -> None:
+    def enter(self, host_fd: int) -> None:
         """Lock a share, after waiting for the gate to open; on timeout, warn and go on."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
-            if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(place, fcntl.LOCK_SH, until_sec)):
-                log.warning("somebody was alone on this host for %g s: going on", self._shared_patience_sec)
+            if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(host_fd, fcntl.LOCK_SH, until_sec)):
+                log.warning("a process was alone on this host for %g s: going on", self._shared_patience_sec)
 
     def gate_is_open(self) -> bool:
         """Return whether no process is alone or waits to be."""

@@ -1,6 +1,12 @@
-"""Measures from the kernel's counters how busy this host was with other work than the timed one.
+"""Measures from the kernel's counters how other work on this host disturbs a timing.
 
-The load average is of no use here: a minute after our builders stopped, it still includes them.
+`LoadMeter` measures the load of other programs in intervals of seconds. The load average is of no
+use here: a minute after our builders stopped, it still includes them.
+
+`ContentionReading` reads how long this process's threads waited for a processor, and how many others
+compete for one. The kernel counts the wait of each thread precisely enough for intervals of ten
+milliseconds. The time that other programs used is counted in hundredths of a second, and is short
+while they wait.
 """
 
 import os
@@ -66,16 +72,16 @@ class LoadMeter:
 
     def look(self) -> Load:
         """Return the load since the last look."""
-        before, self._last = self._last, self._read()
+        previous, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
-        ticks = max(1, self._last.total - before.total)
-        other_ticks = max(0, (self._last.busy - before.busy) - (self._last.ours - before.ours))
-        elapsed_sec = max(1e-9, self._last.clock_sec - before.clock_sec)
+        ticks = max(1, self._last.total - previous.total)
+        other_ticks = max(0, (self._last.busy - previous.busy) - (self._last.ours - previous.ours))
+        elapsed_sec = max(1e-9, self._last.clock_sec - previous.clock_sec)
         return Load(
             cores,
             other_ticks * cores / ticks,
-            (self._last.stolen - before.stolen) / ticks,
-            (self._last.waited_sec - before.waited_sec) / elapsed_sec,
+            (self._last.stolen - previous.stolen) / ticks,
+            (self._last.waited_sec - previous.waited_sec) / elapsed_sec,
         )
 
     def wait_for_quiet(self, patience_sec: float) -> None:
@@ -113,3 +119,41 @@ def _ticks(stat: Path) -> int:
     except (FileNotFoundError, ProcessLookupError):
         return 0
     return int(fields[11]) + int(fields[12])
+
+
+RUNNING: Final = "R"
+
+
+@dataclass(frozen=True, slots=True)
+class ContentionReading:
+    """The values of the kernel's counters at one time."""
+
+    clock_sec: float
+    waited_sec: dict[str, float]  # by thread: seconds in which it was ready to run but did not
+    rivals: int  # threads of other processes that run or are ready to
+
+    @classmethod
+    def look(cls, proc: Path = PROC) -> "ContentionReading":
+        """Read the counters; those of threads are missing if the kernel lacks CONFIG_SCHED_INFO."""
+        waited, running = {}, 0
+        for thread in (proc / "self" / "task").iterdir():
+            try:
+                waited_sec = int((thread / "schedstat").read_bytes().split()[1]) / 1e9
+                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            except (OSError, IndexError):  # the thread ended, or the kernel does not count
+                continue
+            waited[thread.name] = waited_sec
+            running += state == RUNNING
+        runnable = int((proc / "loadavg").read_text().split()[3].partition("/")[0])
+        return cls(time.monotonic(), waited, max(0, runnable - max(1, running)))
+
+    def waited_since(self, previous: "ContentionReading") -> float | None:
+        """Return the share of the time since `previous` that the longest waiting thread waited.
+
+        None if it is not counted. Threads that compute together are as late as the latest of them.
+        Throttling by a quota counts as waiting.
+        """
+        if not self.waited_sec:
+            return None
+        waited = (sec - previous.waited_sec.get(name, 0.0) for name, sec in self.waited_sec.items())
+        return min(1.0, max(waited) / max(1e-9, self.clock_sec - previous.clock_sec))

@@ -24,29 +24,29 @@ def paused_while_timing(
     """
     cores = cores or CoreLock()
     cores.files()
-    over = threading.Event()
-    arguments = (child, cores, slice_sec, over)
+    finished = threading.Event()
+    arguments = (child, cores, slice_sec, finished)
     threading.Thread(target=_run_in_slices, args=arguments, name="giving-way", daemon=True).start()
     try:
         yield
     finally:
         # The thread is not joined: it may wait for a process that times, and ends by itself.
-        over.set()
+        finished.set()
 
 
-def _run_in_slices(child: Child, cores: CoreLock, slice_sec: float, over: threading.Event) -> None:
+def _run_in_slices(child: Child, cores: CoreLock, slice_sec: float, finished: threading.Event) -> None:
     try:
-        while not over.is_set():
+        while not finished.is_set():
             child.suspend()
             cores.share()
             try:
                 child.resume()
-                over.wait(slice_sec)
+                finished.wait(slice_sec)
             finally:
-                if not over.is_set():
+                if not finished.is_set():
                     child.suspend()
                 cores.give_back()
     except (OSError, HostFault) as error:
-        log.warning("an import goes on beside those who time: %s", error)
+        log.warning("an import goes on while other processes time: %s", error)
     finally:
         child.resume()

@@ -18,25 +18,18 @@ def raise_priority(group: Path = GROUP, real_time: Path = REAL_TIME) -> bool:
     """Raise the priority of this process and of threads it starts later; return whether that worked.
 
     Timed code needs processors as soon as it is ready; with equal priority for others, times are wrong.
+    The process becomes real-time unless the kernel would leave no time for others, or a CPU quota is
+    set, which would not bind the process.
     """
-    if _make_real_time(real_time):
-        return True
+    with suppress(OSError, ValueError):
+        if int(real_time.read_text()) >= 0 and cpu_quota() is None:
+            priority = os.sched_param(os.sched_get_priority_min(os.SCHED_RR))
+            os.sched_setscheduler(0, os.SCHED_RR, priority)
+            return True
     try:
         os.setpriority(os.PRIO_PROCESS, 0, HIGHEST)
     except PermissionError:
         return False
     with suppress(OSError):  # this kernel does not group processes
         group.write_text(str(HIGHEST))
-    return True
-
-
-def _make_real_time(real_time: Path) -> bool:
-    """Make this process real-time, so that others wait for it; return whether that worked. Do not if
-    the kernel would leave no time for others, or under a quota, which would not bind the process."""
-    try:
-        if int(real_time.read_text()) < 0 or cpu_quota() is not None:
-            return False
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(os.sched_get_priority_min(os.SCHED_RR)))
-    except (OSError, ValueError):
-        return False
     return True

@@ -32,7 +32,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class MeasureInput:
-    """One candidate to measure and its place in the round."""
+    """A candidate to measure, and its number in the round."""
 
     slot: int
     candidate: Candidate
@@ -60,7 +60,7 @@ class VirtualDevice:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a worker keeps between rounds for measuring; child processes start when first used."""
+    """Resources that a worker keeps between rounds; child processes start when first used."""
 
     settings: Settings
     builders: ChildPool[Library]
@@ -70,7 +70,7 @@ class Tools:
 
 
 class Need(StrEnum):
-    """What a finish needs besides times; the values name these steps in its report."""
+    """Steps of a finish that a measurer may not support; the values name them in its report."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"

@@ -32,7 +32,7 @@ def shorten(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltCandidate:
     """A candidate whose library is ready to be timed."""
 
     slot: MeasureInput
@@ -75,19 +75,20 @@ class Builds:
         Candidates whose builder the host ended come last, one at a time.
         """
         for place in self._builders.idle[: len(self._waiting)]:
-            homes = ((home(each.candidate.decisions, self._builders.size), each) for each in self._waiting)
-            slot = next((each for builder, each in homes if builder == place), self._waiting[0])
+            size = self._builders.size
+            preferred = (slot for slot in self._waiting if home(slot.candidate.decisions, size) == place)
+            slot = next(preferred, self._waiting[0])
             self._waiting.remove(slot)
             self._submit(slot, place)
         if self._retries and not self._builders.tags:
             self._submit(self._retries.popleft(), self._builders.idle[0])
 
-    def poll(self, timeout_sec: float) -> list[Built | MeasureResult]:
+    def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         """Return finished builds and failures, waiting up to `timeout_sec` for the first."""
         self.feed()
-        finished = self._builders.poll(timeout_sec)
+        calls = self._builders.poll(timeout_sec)
         self.feed()
-        return [end for each in finished if (end := self._judge(each)) is not None]
+        return [end for call in calls if (end := self._judge(call)) is not None]
 
     def pause(self) -> None:
         """Suspend the builders, so that the device has the cores."""
@@ -117,11 +118,11 @@ class Builds:
     def _artifact(self, slot: MeasureInput) -> Path:
         return self._folder / f"{slot.slot}.so"
 
-    def _judge(self, finished: Finished[Library]) -> Built | MeasureResult | None:
+    def _judge(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
         """Return a build's result; None if it is built again. Raises HostFault, StorageFull."""
-        slot, end = self._slots[int(str(finished.tag))], finished.end
+        slot, end = self._slots[int(str(call.tag))], call.end
         if isinstance(end, Library):
-            return Built(slot, self._artifact(slot), end.args, end.build_ms)
+            return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms)
         if isinstance(end, HostFault | StorageFull):
             raise end  # this host failed: no candidate is to blame
         if isinstance(end, HOSTS_DOING) and slot.slot not in self._retried:

@@ -16,7 +16,7 @@ from workers.device.device_class import DeviceClass, Endpoint
 from workers.interfaces.device_runner import DEVICE_WAIT_SEC, LibraryRun, Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureResult, Program
-from workers.measure.build_candidates import Builds, Built, shorten
+from workers.measure.build_candidates import Builds, BuiltCandidate, shorten
 from workers.measure.run_timeout_and_retakes import Retakes
 from workers.subprocesses.errors import HOSTS_DOING, ChildError, ChildNotStarted, ChildTimeout
 from workers.subprocesses.pending_call import PendingCall
@@ -63,10 +63,10 @@ class DeviceRuns:
         self._retakes = Retakes(options.evaluator, WAIT_SEC if options.waits_for_quiet else 0.0)
         self._like = like
         self._purpose = purpose  # marks repeats in the device's own log
-        self.fastest: tuple[Built, float] | None = None  # of the undisturbed times taken here
-        self.latest: tuple[Built, float] | None = None
+        self.fastest: tuple[BuiltCandidate, float] | None = None  # of the undisturbed times taken here
+        self.latest: tuple[BuiltCandidate, float] | None = None
         self._is_drift_check = False
-        self._built: Built | None = None
+        self._candidate: BuiltCandidate | None = None
         self._taking: PendingCall[Endpoint] | None = None
         self._running: PendingCall[LibraryRun] | None = None
         self._endpoint: Endpoint | None = None
@@ -82,50 +82,60 @@ class DeviceRuns:
             self.wait()
             self.poll()
 
-    def take_another(self, than: Collection[str]) -> str:
-        """Take a device that is not in `than`, if one is free; return the taken device's name."""
-        for _ in range(len(than) + 1):
+    def take_another(self, used_devices: Collection[str]) -> str:
+        """Take a device that is not in `used_devices`, if one is free; return its name."""
+        for _ in range(len(used_devices) + 1):
             self.give_back()  # the tracker offers the other free devices first
             self.take()
-            if self._endpoint is not None and self._endpoint.name not in than:
+            if self._endpoint is not None and self._endpoint.name not in used_devices:
                 break
         return self._endpoint.name if self._endpoint is not None else ""
 
-    def measure(self, built: Built) -> MeasureResult:
+    def measure(self, candidate: BuiltCandidate) -> MeasureResult:
         """Time a candidate and wait for its result."""
-        self.begin(built)
+        self.begin(candidate)
         while (result := self.poll()) is None:
             self.wait()
         return result
 
-    def measure_again(self, built: Built) -> MeasureResult:
+    def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
         """Time a candidate briefly, to check a time that is known."""
         self._is_drift_check = True
         try:
-            return self.measure(built)
+            return self.measure(candidate)
         finally:
             self._is_drift_check = False
 
-    def begin(self, built: Built) -> None:
+    def begin(self, candidate: BuiltCandidate) -> None:
         """Start timing a candidate; first take a device if the last candidate lost it."""
-        self._built = built
+        self._candidate = candidate
         self._take(hold=True)
 
     def poll(self) -> MeasureResult | None:
         """Return the result of the candidate on the device; None while there is none.
 
-        Raises HostFault or Unavailable if no device could be taken, or if the host must be quiet.
+        After an error the candidate is to blame unless the host ended the runner. Raises HostFault
+        or Unavailable if no device could be taken, or if the host must be quiet.
         """
         try:
             if self._taking is not None and self._taking.poll():
                 self._endpoint, self._taking = self._taking.result(), None
-                if self._built is not None:
-                    self._running = self._run(self._built)
-            elif self._running is not None and self._built is not None and self._running.poll():
-                return self._finish(self._built, self._running.result())
+                if self._candidate is not None:
+                    self._running = self._run(self._candidate)
+            elif self._running is not None and self._candidate is not None and self._running.poll():
+                return self._finish(self._candidate, self._running.result())
             return None
         except ChildError as error:
-            return self._failed(error)
+            candidate = self._candidate
+            if candidate is None or self._running is None:
+                self._taking = self._candidate = None
+                kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
+                raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
+            # The device itself ends slow candidates in time: silence means that it or the network
+            # failed.
+            is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
+            outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
+            return self._finish(candidate, LibraryRun(outcome, error=error.message))
 
     def wait(self) -> None:
         """Sleep until `poll` may have news or the pending call is overdue."""
@@ -143,49 +153,35 @@ class DeviceRuns:
             self._runner.kill()
 
     def _take(self, hold: bool) -> None:
-        arguments = self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
-        self._taking = self._runner.identity.begin(*arguments)
+        self._taking = self._runner.identity.begin(
+            self._tracker, self._target.text, DEVICE_WAIT_SEC, hold, self._like
+        )
 
-    def _run(self, built: Built) -> PendingCall[LibraryRun]:
+    def _run(self, candidate: BuiltCandidate) -> PendingCall[LibraryRun]:
         mark = DRIFT if self._is_drift_check else self._purpose  # for the device's log
-        args = self._program.args.of(built.args)
+        args = self._program.args.of(candidate.args)
         flush_l2 = "on" if empties_cache(self._options.evaluator, args, self._target) else "off"
         evaluator = MOMENT if self._is_drift_check else self._options.evaluator
         return self._runner.measure.begin(
             tracker=self._tracker,
             target=self._target.text,
-            artifact=str(built.artifact),
+            artifact=str(candidate.artifact),
             args=args,
             evaluator=evaluator.model_copy(update={"flush_l2": flush_l2}),
             stopping="fixed" if self._is_drift_check else self._options.stopping,
-            candidate_key=f"{self._program.key[:KEY_CHARS]}/{built.slot.candidate.key}{mark}",
+            candidate_key=f"{self._program.key[:KEY_CHARS]}/{candidate.slot.candidate.key}{mark}",
             timeout_sec=self._timeout_sec,
             patience_sec=self._retakes.left_sec(),
             best_us=self._best_us,
         )
 
-    def _failed(self, error: ChildError) -> MeasureResult:
-        """Return a failed result: the candidate is to blame unless the host ended the runner.
-
-        Raises HostFault or Unavailable if the runner failed before it had a device.
-        """
-        built = self._built
-        if built is None or self._running is None:
-            self._taking = self._built = None
-            kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
-            raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
-        # The device itself ends slow candidates in time: silence means that it or the network failed.
-        is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
-        outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
-        return self._finish(built, LibraryRun(outcome, error=error.message))
-
-    def _finish(self, built: Built, run: LibraryRun) -> MeasureResult:
-        self._built = self._running = None
+    def _finish(self, candidate: BuiltCandidate, run: LibraryRun) -> MeasureResult:
+        self._candidate = self._running = None
         self._retakes.lose(run.disturbance.lost_sec if run.disturbance else 0.0)
         trial = Trial(
-            built.slot.candidate,
+            candidate.slot.candidate,
             run.outcome,
-            build_ms=built.build_ms,
+            build_ms=candidate.build_ms,
             run_us=run.run_us,
             run_ms=run.run_ms,
             error=shorten(run.error),
@@ -197,9 +193,9 @@ class DeviceRuns:
             self._best_us = min(trial.time_us, self._best_us or inf)
             kept_ms = 0.0 if run.disturbance is None else run.disturbance.kept_sec * 1e3
             if kept_ms >= MOMENT.min_repeat_ms:
-                self.latest = built, trial.time_us
-                self.fastest = min(self.fastest or self.latest, self.latest, key=lambda each: each[1])
-        return MeasureResult(built.slot.slot, trial, self._endpoint, run.disturbance)
+                self.latest = candidate, trial.time_us
+                self.fastest = min(self.fastest or self.latest, self.latest, key=lambda entry: entry[1])
+        return MeasureResult(candidate.slot.slot, trial, self._endpoint, run.disturbance)
 
 
 def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) -> bool:
@@ -246,14 +242,14 @@ class TimingDriftDetector:
             disturbance = (result.disturbance or Disturbance(timed=1)).model_copy(update={"bounds": 1})
             yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=disturbance)
 
-    def _drift_of(self, reference: tuple[Built, float] | None) -> float:
+    def _drift_of(self, reference: tuple[BuiltCandidate, float] | None) -> float:
         """Return by what share of the longer time a new timing differs; 0 if there is none."""
         if reference is None:
             return 0.0
-        built, known_us = reference
+        candidate, known_us = reference
         self._builds.pause()
         try:
-            now_us = self._timing.measure_again(built).trial.time_us
+            now_us = self._timing.measure_again(candidate).trial.time_us
         except MallornError:  # the device is lost: its next use reports it
             return 0.0
         finally:

@@ -64,7 +64,7 @@ class SimulatedMeasurer(Measurer):
             while (left_sec := until_sec - time.monotonic()) > 0:
                 STOP.check()
                 time.sleep(min(left_sec, LOOK_SEC))
-            yield _result(program, target, slot, options, endpoint)
+            yield simulate_run(program, target, slot, options, endpoint)
 
     def compare(
         self,
@@ -90,20 +90,17 @@ def latency_us(program: Program, target: Target, slot: MeasureInput, seed: int) 
     sketch = f"{seed}/{program.key}/{slot.sketch.key}"
     distances: list[float] = []
     for place, (columns, choice) in enumerate(slot.sketch.places):
-        part, name = slot.candidate.decisions[columns], f"{sketch}/{place}"
-        is_tile = choice.kind is ChoiceKind.TILE
-        distances.append(_distance_from_favourite(name, part) if is_tile else _number(f"{name}/{part[0]}"))
+        factors, name = slot.candidate.decisions[columns], f"{sketch}/{place}"
+        if choice.kind is not ChoiceKind.TILE:
+            distances.append(_number(f"{name}/{factors[0]}"))
+        elif (log_extent := log(prod(factors))) == 0:
+            distances.append(0.0)
+        else:
+            favourites = [_number(f"{name}/{number}") for number in range(len(factors))]
+            shares = zip((log(factor) / log_extent for factor in factors), favourites, strict=True)
+            distances.append(sum(abs(share - favourite / sum(favourites)) for share, favourite in shares) / 2)
     mean = sum(distances) / len(distances) if distances else 0.0
     return float(floor_us * (1 + _number(sketch)) * SPREAD**mean)
-
-
-def _distance_from_favourite(name: str, factors: Sequence[int]) -> float:
-    """Return half the distance of a tile's shares from their favourites; 0 for an extent of 1."""
-    if (log_extent := log(prod(factors))) == 0:
-        return 0.0
-    favourites = [_number(f"{name}/{factor}") for factor in range(len(factors))]
-    shares = zip((log(factor) / log_extent for factor in factors), favourites, strict=True)
-    return sum(abs(share - favourite / sum(favourites)) for share, favourite in shares) / 2
 
 
 def _number(name: str) -> float:
@@ -111,9 +108,10 @@ def _number(name: str) -> float:
     return int.from_bytes(sha256(name.encode()).digest()[:6]) / 2**48
 
 
-def _result(
+def simulate_run(
     program: Program, target: Target, slot: MeasureInput, options: JobOptions, endpoint: Endpoint
 ) -> MeasureResult:
+    """Return a candidate's result by the formula of SimulatedMeasurer."""
     simulation = options.simulated
     name = f"{simulation.seed}/{program.key}/{slot.candidate.key}"
     trial = Trial(slot.candidate, Outcome.OK, build_ms=0.0, run_ms=simulation.device_sec * 1e3)

@@ -3,7 +3,7 @@
 import logging
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from mallorn.core.errors import MallornError, NoDevice
 from mallorn.core.host_id import host_id
@@ -34,11 +34,27 @@ class Fleet:
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """Return a target's devices, or all, by name; only those started by `mallorn device`."""
+        """Return a target's devices, or all, by name; only those started by `mallorn device`.
+
+        Devices with an implausible description are left out, with a warning.
+        """
         with TrackerClient(self._tracker, key=self._key) as client:
             servers = client.summary()["server_info"]
-        described = (self._device(server) for server in servers if "mallorn" in server)
-        devices = [device for device in described if device is not None]
+        devices: list[TrackedDevice] = []
+        for server in servers:
+            if "mallorn" not in server:
+                continue
+            try:
+                identity, server_key = server["mallorn"], str(server["key"]).removeprefix("server:")
+                endpoint, device_target = endpoint_of(identity), parse_target(str(identity["target"]))
+                is_busy = bool(server["busy"])
+                devices.append(TrackedDevice(server_key, device_target.text, is_busy, endpoint))
+            except (MallornError, KeyError, TypeError, ValueError) as error:
+                address, reason = told(server.get("addr")), " ".join(str(error).split())
+                words = f"the device at {address} is left out: {reason}"
+                if words not in self._left_out:
+                    self._left_out.append(words)
+                    log.warning(words)
         key = device_key(target) if target is not None else None
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
@@ -48,19 +64,6 @@ class Fleet:
         if not devices:
             raise NoDevice
         return devices[0].endpoint
-
-    def _device(self, server: dict[str, Any]) -> TrackedDevice | None:
-        """Return the device, or None, with a warning, if its description is not plausible."""
-        try:
-            identity, key = server["mallorn"], str(server["key"]).removeprefix("server:")
-            endpoint, target = endpoint_of(identity), parse_target(str(identity["target"]))
-            return TrackedDevice(key, target.text, bool(server["busy"]), endpoint)
-        except (MallornError, KeyError, TypeError, ValueError) as error:
-            words = f"the device at {told(server.get('addr'))} is left out: {' '.join(str(error).split())}"
-            if words not in self._left_out:
-                self._left_out.append(words)
-                log.warning(words)
-        return None
 
 
 def shares_locks(endpoint: Endpoint) -> bool:
@@ -73,4 +76,6 @@ def shares_locks(endpoint: Endpoint) -> bool:
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:
     """Return the devices of class `like`; all devices if it is None."""
-    return devices if like is None else [each for each in devices if each.endpoint.device_class == like]
+    if like is None:
+        return devices
+    return [device for device in devices if device.endpoint.device_class == like]

@@ -17,7 +17,7 @@ from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
 from workers.measure.base import MeasureInput, Measurer, MeasureResult, Program, Tools
-from workers.measure.build_candidates import Builds, Built
+from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
 from workers.measure.tracked_devices import Fleet, TrackedDevice, of_class, shares_locks
@@ -25,11 +25,11 @@ from workers.sandbox.untrusted_files import untrusted_folder
 from workers.subprocesses.process_pool import ChildPool
 
 BUILD_POLL_SEC = 0.5
-# Longest time until we notice that a library is ready, or that a device on another host is idle.
+# Longest delay in noticing that a library is ready, or that a device on another host is idle.
 OVERLAP_POLL_SEC = 0.005
 # A candidate this much slower than the fastest of one pass does not take part in the next.
 FAR_BEHIND = 1.05
-# Fewest devices over which passes are spread: if two disagree, nobody knows which is right.
+# Fewest devices over which passes are spread: if two disagree, neither is known to be right.
 LEAST_SPREAD = 3
 
 
@@ -66,7 +66,7 @@ class TvmMeasurer(Measurer):
         """Measure every slot once, as soon as it is built."""
         hosts = {device.endpoint.host_id for device in self._devices(target)}
         # Builds on this host disturb a CPU that times here; a GPU is timed by its own clock.
-        measure_all = alternate if target.is_cpu and host_id() in hosts else overlap
+        measure_all = time_between_builds if target.is_cpu and host_id() in hosts else time_during_builds
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec)
@@ -84,7 +84,7 @@ class TvmMeasurer(Measurer):
             try:
                 results = measure_all(builds, timing, HostLock())
                 for result in TimingDriftDetector(timing, builds).watch(results):
-                    yield marked(result, target)
+                    yield mark_if_builders_ran(result, target)
             finally:
                 builds.abort()
                 timing.give_back()
@@ -99,7 +99,7 @@ class TvmMeasurer(Measurer):
     ) -> list[MeasureResult]:
         """Build every slot once and time all in turn, up to `passes` times. A slot that falls far
         behind or fails has fewer results. With enough devices of one class, each pass uses another."""
-        spread = alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
+        spread = count_alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
             builds = Builds(self._builders, slots, program, target, folder, limit_sec, any_size=True)
@@ -115,8 +115,8 @@ class TvmMeasurer(Measurer):
                 like=self._like,
             )
             try:
-                results = in_turn(builds, timing, passes, HostLock(), spread)
-                return [marked(result, target) for result in results]
+                results = time_in_passes(builds, timing, passes, HostLock(), spread)
+                return [mark_if_builders_ran(result, target) for result in results]
             finally:
                 builds.abort()
                 timing.give_back()
@@ -128,7 +128,7 @@ class TvmMeasurer(Measurer):
         return devices
 
 
-def marked(result: MeasureResult, target: Target) -> MeasureResult:
+def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult:
     """Return `result`, as an upper bound if builders on the device's host may have run meanwhile."""
     endpoint, trial = result.endpoint, result.trial
     if not trial.run_us or not target.is_cpu or endpoint is None or shares_locks(endpoint):
@@ -138,7 +138,7 @@ def marked(result: MeasureResult, target: Target) -> MeasureResult:
     return replace(result, trial=replace(trial, disturbed=1.0), disturbance=disturbance)
 
 
-def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
+def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """Take the device, which shares cores with the builders, and stop them whenever it times."""
     timing.take()
     with host.shared() as turn:
@@ -146,28 +146,26 @@ def alternate(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[Me
             turn.make_way(builds.pause, builds.go_on)
             ends = builds.poll(BUILD_POLL_SEC)
             yield from (end for end in ends if isinstance(end, MeasureResult))
-            if ready := [end for end in ends if isinstance(end, Built)]:
-                yield from _timed(ready, builds, timing)
+            candidates = [end for end in ends if isinstance(end, BuiltCandidate)]
+            if not candidates:
+                continue
+            builds.pause()
+            results: list[MeasureResult] = []
+            try:
+                for candidate in candidates:
+                    results.append(timing.measure(candidate))
+            finally:
+                builds.go_on()
+                yield from results  # also those timed before the device was lost
 
 
-def _timed(ready: Sequence[Built], builds: Builds, timing: DeviceRuns) -> Iterator[MeasureResult]:
-    """Time candidates while the builders are suspended."""
-    builds.pause()
-    results: list[MeasureResult] = []
-    try:
-        for built in ready:
-            results.append(timing.measure(built))
-    finally:
-        builds.go_on()
-        yield from results  # also those timed before the device was lost
-
-
-def alike(devices: Sequence[TrackedDevice]) -> int:
+def count_alike(devices: Sequence[TrackedDevice]) -> int:
     """Return the number of devices if their times are comparable, otherwise 0."""
-    return len(devices) if len({each.endpoint.device_class for each in devices}) == 1 else 0
+    classes = {device.endpoint.device_class for device in devices}
+    return len(devices) if len(classes) == 1 else 0
 
 
-def in_turn(
+def time_in_passes(
     builds: Builds, timing: DeviceRuns, passes: int, host: HostLock, spread: bool = False
 ) -> list[MeasureResult]:
     """Build all candidates, then time them in passes, so that all see the same conditions.
@@ -175,13 +173,13 @@ def in_turn(
     With `spread`, each pass uses another device and times all candidates: a device that lies or is
     broken cannot exclude a candidate.
     """
-    ends: list[Built | MeasureResult] = []
+    ends: list[BuiltCandidate | MeasureResult] = []
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
             ends += builds.poll(BUILD_POLL_SEC)
     results = [end for end in ends if isinstance(end, MeasureResult)]
-    rivals = [end for end in ends if isinstance(end, Built)]
+    rivals = [end for end in ends if isinstance(end, BuiltCandidate)]
     used_devices: set[str] = set()
     for _ in range(passes):
         if spread:
@@ -194,15 +192,15 @@ def in_turn(
         results += latest
         if not spread:
             # A candidate that failed, or is far behind the fastest of the pass, cannot win any more.
-            times_us = [each.trial.latency_us or inf for each in latest]
+            times_us = [result.trial.latency_us or inf for result in latest]
             limit_us = min((us for us in times_us if us < inf), default=0.0) * FAR_BEHIND
             rivals = [rival for rival, us in zip(rivals, times_us, strict=True) if us <= limit_us]
     return results
 
 
-def overlap(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
+def time_during_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
     """Build while the device, which shares no cores with the builders, times or is busy."""
-    ready: deque[Built] = deque()
+    ready: deque[BuiltCandidate] = deque()
     with host.shared() as turn:
         while builds.unfinished:
             turn.make_way(builds.pause, builds.go_on)
@@ -211,7 +209,7 @@ def overlap(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[Meas
         yield from _advance(builds, timing, ready)
 
 
-def _advance(builds: Builds, timing: DeviceRuns, ready: deque[Built]) -> Iterator[MeasureResult]:
+def _advance(builds: Builds, timing: DeviceRuns, ready: deque[BuiltCandidate]) -> Iterator[MeasureResult]:
     if ready and timing.idle:
         timing.begin(ready.popleft())
     if not builds.unfinished and not timing.idle:

@@ -32,7 +32,7 @@ def validate(builders: ChildPool[list[bool]], tir: str, target: str, candidates:
         builders.submit(call, place, place)
     ends: dict[Hashable, list[bool] | MallornError] = {}
     while builders.tags:  # wait for all tasks, so that a failure leaves none behind
-        ends |= {finished.tag: finished.end for finished in builders.poll(POLL_SEC)}
+        ends |= {call.tag: call.end for call in builders.poll(POLL_SEC)}
     answers: dict[int, bool] = {}
     for place, share in shares.items():
         end = ends[place]

@@ -1,1 +1,1 @@
-"""One worker process: its long-lived resources and the leases on its rounds and stages."""
+"""A worker process: its long-lived resources and the leases on its rounds and stages."""

@@ -19,7 +19,7 @@ from mallorn.core.surviving_loop import tell
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo
 from workers.host.core_lock import lock_identity
-from workers.measure.tracked_devices import Fleet, TrackedDevice
+from workers.measure.tracked_devices import Fleet
 from workers.tvm.code_digest import TVM_VERSION, builder
 
 log = logging.getLogger(__name__)
@@ -56,18 +56,19 @@ class Heartbeat:
         self,
         sandbox: str,
         tunes: bool = True,
-        met: Callable[[str], object] | None = None,
+        on_unmeasured: Callable[[str], object] | None = None,
         tidy: Callable[[], None] | None = None,
         plan: Callable[[str], object] | None = None,
     ) -> None:
         """Start reporting this worker, as a slot that tunes (`tunes`) or only imports models.
 
-        `sandbox` names the isolation of its child processes. `met` is called with the name of
-        each new device whose machine nobody has measured. `tidy` is called once a minute and
+        `sandbox` names the isolation of its child processes. `on_unmeasured` is called with
+        the name of each new device whose machine was never measured. `tidy` is called once a minute and
         removes deleted data from this host. `plan` is called with the id of one active job for
         the target of each new device, because the job may be waiting for a device.
         """
-        self._on_unmeasured, self._tidy = met or self._on_unmeasured, tidy or self._tidy
+        self._on_unmeasured = on_unmeasured or self._on_unmeasured
+        self._tidy = tidy or self._tidy
         self._request_plan = plan or self._request_plan
         self._frequent_until_sec = time.monotonic() + START_SEC
         self._info = WorkerInfo(
@@ -88,15 +89,15 @@ class Heartbeat:
             self._thread.join()
             self._attempt(self._report_leave)
 
-    def busy_with(self, what: str) -> None:
+    def busy_with(self, task: str) -> None:
         """Report the worker's current task; empty if it has none."""
-        self._busy_with = what
+        self._busy_with = task
         self._wake.set()
 
-    def rests(self, why: str) -> None:
+    def rests(self, reason: str) -> None:
         """Report why the worker takes no work for now; empty if it takes work again."""
-        self._update_info(resting=why)
-        self.busy_with(f"resting: {why}" if why else "")
+        self._update_info(resting=reason)
+        self.busy_with(f"resting: {reason}" if reason else "")
 
     def _run(self) -> None:
         while not self._stopped.is_set():
@@ -146,28 +147,26 @@ class Heartbeat:
             targets, rows = Targets(session), Devices(session)
             texts = {device.target for device in devices}
             ids = {text: targets.ensure(parse_target(text)).id for text in texts}
-            seen = {each.endpoint.name: _row_of(each, ids[each.target]) for each in devices}
-            rows.seen_all(seen.values(), ENOUGH_SEC)
-            rows.missed(seen, MISSED_SEC)
-            keys = {name: (name, like_of(device)) for name, device in seen.items()}
+            row_of: dict[str, SeenDevice] = {}
+            for device in devices:
+                endpoint = device.endpoint
+                row_of[endpoint.name] = SeenDevice(
+                    name=endpoint.name,
+                    target_id=ids[device.target],
+                    host_id=endpoint.host_id,
+                    host_class=endpoint.host_class,
+                    threads=endpoint.threads,
+                    tvm_version=endpoint.tvm_version,
+                    info=endpoint.info.model_copy(update={"busy": device.busy}),
+                )
+            rows.seen_all(row_of.values(), ENOUGH_SEC)
+            rows.missed(row_of, MISSED_SEC)
+            keys = {name: (name, like_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)
-            waiting = JobsWaitingForDevice(session).one_of_each({seen[name].target_id for name in new})
+            waiting = JobsWaitingForDevice(session).one_of_each({row_of[name].target_id for name in new})
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)
         for job_id in waiting:
             self._request_plan(job_id)
-
-
-def _row_of(device: TrackedDevice, target_id: int) -> SeenDevice:
-    endpoint = device.endpoint
-    return SeenDevice(
-        name=endpoint.name,
-        target_id=target_id,
-        host_id=endpoint.host_id,
-        host_class=endpoint.host_class,
-        threads=endpoint.threads,
-        tvm_version=endpoint.tvm_version,
-        info=endpoint.info.model_copy(update={"busy": device.busy}),
-    )

@@ -82,8 +82,8 @@ class StageContext:
         """
         check_room(directory, self._model_bytes)
         uri = model_uri(self.runtime.settings.artifacts, self.job.model_id)
-        with reaching(uri) as (store, path), store.open(path, "rb") as stored:
-            return unpack(stored, directory)
+        with reaching(uri) as (store, path), store.open(path, "rb") as model:
+            return unpack(model, directory)
 
     @property
     def measured_by(self) -> str:
@@ -112,9 +112,9 @@ class StageContext:
         """The graph report of the job's import; an empty report before the import."""
         return self.job.graph or GraphReport()
 
-    def end(self, session: Session, to: JobState, reason: str, event: JobEvent) -> None:
-        """Move the job to state `to`, in the caller's transaction. Raises LeaseLost."""
-        if not Jobs(session).move(self.job.id, [self.state], to, reason, hold=self.hold):
+    def end(self, session: Session, state: JobState, reason: str, event: JobEvent) -> None:
+        """Move the job to another state, in the caller's transaction. Raises LeaseLost."""
+        if not Jobs(session).move(self.job.id, [self.state], state, reason, hold=self.hold):
             raise LeaseLost
         Events(session).append(self.job.id, event)
 
@@ -131,11 +131,11 @@ def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[Sta
         yield None
 
 
-def stage_of(held: LeasedWork, state: JobState) -> StageContext:
+def stage_of(work: LeasedWork, state: JobState) -> StageContext:
     """Return the context of a stage whose lease this process holds."""
     log.info("%s begins", state)
-    with held.runtime.database.session() as session:
-        job = Jobs(session).get(held.job_id, None)
+    with work.runtime.database.session() as session:
+        job = Jobs(session).get(work.job_id, None)
         target = Target(Targets(session).get(job.target_id).text)
     options = KeptOptions.model_validate(job.options)
-    return StageContext(held.runtime, job, state, target, options, held.hold, held.lease)
+    return StageContext(work.runtime, job, state, target, options, work.hold, work.lease)

@@ -111,9 +111,9 @@ def _release(work: LeasedWork, error: MallornError) -> None:
         error.hint = advice(error, work.runtime.settings)
     if isinstance(error, (HostFault, StorageFull)):
         error.message = f"on {gethostname()}: {error.message}"
-        work.runtime.health.fell_ill(error)
+        work.runtime.health.record_fault(error)
     rule = retry_rule_for(error, work.hold.item.kind)
-    log.log(rule.level, "%s %s: %s", work.words, rule.told, error)
+    log.log(rule.level, "%s %s: %s", work.words, rule.words, error)
     if rule.act is not None:
         with work.runtime.database.transaction() as session:
             rule.act(WorkItems(session), work.hold, error)

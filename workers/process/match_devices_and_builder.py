@@ -17,9 +17,9 @@ from workers.process.worker_runtime import Runtime
 from workers.tvm.code_digest import builder
 
 
-def class_of(like: MachineKey) -> DeviceClass:
+def class_of(key: MachineKey) -> DeviceClass:
     """Return the device class (host class, TVM version, threads) of a machine key."""
-    return DeviceClass(like.host_class, like.tvm_version, like.threads)
+    return DeviceClass(key.host_class, key.tvm_version, key.threads)
 
 
 def class_of_job(session: Session, job: Job) -> DeviceClass | None:
@@ -35,20 +35,22 @@ def builder_of(options: JobOptions) -> str | None:
 
 
 def wait_for_builder(
-    session: Session, job_id: str, ours: str, worker: str, tuning: bool = True
+    session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it names a builder other than `ours` that no live worker has.
+    """Return the job's context if it names a builder other than `own_builder` that no live worker has.
 
     Return None if the builder is the same or the job has no context. Raises Unavailable if a
     live worker has the other builder, so that the job waits for that worker.
     """
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
-    if context is None or context.builder == ours:
+    if context is None or context.builder == own_builder:
         return None
     if context.builder in Workers(session).builders(tuning):
-        built = f"job {job_id} is built by TVM {context.builder}"
-        words = f"{built}, and worker {worker} has {ours}; it waits for another"
+        words = (
+            f"job {job_id} is built by TVM {context.builder}, and worker {worker} has {own_builder}; "
+            "it waits for another"
+        )
         raise Unavailable(words, hint="mallorn workers")
     return context
 
@@ -59,7 +61,7 @@ def limits_of(options: JobOptions) -> TrialLimits:
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
-def settle_builder(runtime: Runtime, job_id: str) -> None:
+def ensure_builder(runtime: Runtime, job_id: str) -> None:
     """Ensure that one builder builds all candidates of a job: its context's, or this worker's.
 
     If no live worker has the builder of the job's context, move the job to a context with this
@@ -67,6 +69,9 @@ def settle_builder(runtime: Runtime, job_id: str) -> None:
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
-        ours = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
-        if ours is not None and (old := wait_for_builder(session, job_id, ours, runtime.name)) is not None:
-            ReplacedCode(session).rebind(job_id, old, ours)
+        own_builder = builder_of(KeptOptions.model_validate(Jobs(session).get(job_id, None).options))
+        if own_builder is None:
+            return
+        context = wait_for_builder(session, job_id, own_builder, runtime.name)
+        if context is not None:
+            ReplacedCode(session).rebind(job_id, context, own_builder)

@@ -28,9 +28,9 @@ PROPOSING: Final = ("search", "sampler", "cost_model")
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """What happens to the work after an error, and the words for the log."""
+    """Release of the work after an error, and its description in the log."""
 
-    told: str
+    words: str
     act: Callable[[WorkItems, LeaseToken, MallornError], object] | None
     level: int = logging.ERROR
 

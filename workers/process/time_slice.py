@@ -17,7 +17,7 @@ KINDS: Final = (WorkKind.ROUND, WorkKind.FINISH)
 
 
 class TimeSliceOver(MallornError):
-    """Others wait for this worker: what it holds goes on when they had their turn."""
+    """Raised if other jobs wait for this worker: its work is given back and continues later."""
 
 
 class TimeSlice:

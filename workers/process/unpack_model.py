@@ -23,16 +23,16 @@ MALFORMED: Final = (tarfile.TarError, ArithmeticError, LookupError, RecursionErr
 class _BoundedReader:
     """Reads at most `left` bytes of the file, because tarfile trusts any announced size."""
 
-    def __init__(self, stored: IO[bytes]) -> None:
-        self._stored = stored
-        self.seek, self.tell = stored.seek, stored.tell
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.seek, self.tell = file.seek, file.tell
         self.left = HEADER_BYTES
 
     def read(self, size: int) -> bytes:
         self.left -= size
         if size < 0 or self.left < 0:
             raise tarfile.ReadError("a header is too large")
-        return self._stored.read(size)
+        return self._file.read(size)
 
 
 def check_room(directory: Path, size_bytes: int) -> None:
@@ -45,25 +45,25 @@ def check_room(directory: Path, size_bytes: int) -> None:
         raise StorageFull(words, hint=f"df -h {directory.parent}   (then: mallorn resume JOB)")
 
 
-def unpack(stored: IO[bytes], directory: Path) -> Path:
+def unpack(model: IO[bytes], directory: Path) -> Path:
     """Write a stored model into a directory and return the path of its ONNX file.
 
     The first file of a tar is the model. Raises InvalidModel if the tar is truncated or
     contains anything but plain files: links and paths out of `directory` are never followed.
     """
-    head = stored.read(tarfile.BLOCKSIZE)
-    stored.seek(0)
+    head = model.read(tarfile.BLOCKSIZE)
+    model.seek(0)
     if head[257:262] != b"ustar":
         with (directory / MODEL).open("wb") as copy:
-            shutil.copyfileobj(stored, copy, CHUNK_BYTES)
+            shutil.copyfileobj(model, copy, CHUNK_BYTES)
         return directory / MODEL
     try:
-        reader = _BoundedReader(stored)
+        reader = _BoundedReader(model)
         with tarfile.open(fileobj=cast(Any, reader), mode="r:") as archive:
             return _extract(archive, _members(archive, reader), directory)
     except MALFORMED as error:
-        why = str(error).partition("\n")[0] or type(error).__name__
-        raise InvalidModel(f"the archive of the model cannot be read: {why}", hint=AGAIN) from None
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InvalidModel(f"the archive of the model cannot be read: {reason}", hint=AGAIN) from None
 
 
 def _members(archive: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfile.TarInfo]:
@@ -74,29 +74,26 @@ def _members(archive: tarfile.TarFile, reader: _BoundedReader) -> Iterator[tarfi
 
 
 def _extract(archive: tarfile.TarFile, members: Iterable[tarfile.TarInfo], directory: Path) -> Path:
-    written: dict[PurePosixPath, Path] = {}
+    paths: dict[PurePosixPath, Path] = {}
     for member in members:
         name = PurePosixPath(member.name)
-        clash = name in written or any(parent in written for parent in name.parents)
-        if clash or len(written) == MOST_FILES or not _is_plain(member, name) or (directory / name).exists():
+        parts = name.parts
+        is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(p)) <= LONGEST_NAME for p in parts)
+        is_inside = not name.is_absolute() and ".." not in parts
+        is_plain = member.isreg() and not member.issparse() and member.size >= 0
+        clashes = name in paths or any(parent in paths for parent in name.parents)
+        is_allowed = is_plain and is_short and is_inside and not clashes and len(paths) < MOST_FILES
+        if not is_allowed or (directory / name).exists():
             raise InvalidModel(
                 f"the archive of the model holds {member.name[:TOLD]!r}, which is no plain file of its own",
                 hint=AGAIN,
             )
-        written[name] = path = directory / name
+        paths[name] = path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         content = archive.extractfile(member)
         with path.open("xb") as copy:
             if content is not None:
                 shutil.copyfileobj(content, copy, CHUNK_BYTES)
-    if not written:
+    if not paths:
         raise InvalidModel("the archive of the model is empty", hint=AGAIN)
-    return next(iter(written.values()))
-
-
-def _is_plain(member: tarfile.TarInfo, name: PurePosixPath) -> bool:
-    """Return whether the member is a regular file with a valid name inside the directory."""
-    parts = name.parts
-    is_short = 0 < len(parts) <= MOST_PARTS and all(len(os.fsencode(part)) <= LONGEST_NAME for part in parts)
-    is_inside = not name.is_absolute() and ".." not in parts
-    return member.isreg() and not member.issparse() and member.size >= 0 and is_short and is_inside
+    return next(iter(paths.values()))

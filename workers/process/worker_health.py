@@ -29,7 +29,7 @@ class Health:
         self._rest_sec = FIRST_REST_SEC
         self._recovered_sec = -SOON_SEC
 
-    def fell_ill(self, error: MallornError) -> None:
+    def record_fault(self, error: MallornError) -> None:
         """Record a host fault that ended this worker's work."""
         self._fault = error
 
@@ -44,12 +44,12 @@ class Health:
             self._report(self._fault.headline)
             _sleep(self._rest_sec)
             self._rest_sec = min(2 * self._rest_sec, LONGEST_REST_SEC)
-            self._fault = what_ails(self._tunes())
+            self._fault = find_host_fault(self._tunes())
         self._recovered_sec = time.monotonic()
         self._report("")
 
 
-def what_ails(tunes: bool) -> MallornError | None:
+def find_host_fault(tunes: bool) -> MallornError | None:
     """Return why this host cannot work (or build candidates, if it `tunes`); None if it can."""
     try:
         with TemporaryDirectory(prefix="mallorn-check-", ignore_cleanup_errors=True) as folder:

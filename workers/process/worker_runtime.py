@@ -66,7 +66,7 @@ class Runtime:
     @cached_property
     def health(self) -> Health:
         """Tracks whether this worker's host is able to work."""
-        return Health(lambda why: self.roll_call.rests(why), lambda: self.tunes)
+        return Health(lambda reason: self.roll_call.rests(reason), lambda: self.tunes)
 
     @cached_property
     def room(self) -> Path:
@@ -151,33 +151,34 @@ class Runtime:
         zig = str(self.room / ZIG)
         env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes
-        others = *self._readable, (zig, WRITE)
-        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=others)
+        paths = *self._readable, (zig, WRITE)
+        graphs = ModelCompiler(env=env, memory_bytes=memory, name="graphs", room=folder, others=paths)
         graphs.start()
         return graphs
 
     def enlist(
         self,
         tunes: bool,
-        met: Callable[[str], None],
+        on_unmeasured: Callable[[str], None],
         tidy: Callable[[], None],
         plan: Callable[[str], None],
     ) -> None:
         """Set whether this slot tunes, and start its heartbeat (see `Heartbeat.start`)."""
         self.tunes = tunes
-        self.roll_call.start(reached(self.settings.sandbox_mode()), tunes, met, tidy, plan)
+        sandbox = reached(self.settings.sandbox_mode())
+        self.roll_call.start(sandbox, tunes, on_unmeasured, tidy, plan)
 
     @contextmanager
-    def working_on(self, what: str) -> Iterator[None]:
-        """Report the task `what` as this worker's current task while the block runs."""
-        self.roll_call.busy_with(what)
+    def working_on(self, task: str) -> Iterator[None]:
+        """Report `task` as this worker's current task while the block runs."""
+        self.roll_call.busy_with(task)
         try:
             yield
         finally:
             self.roll_call.busy_with("")
 
     @contextmanager
-    def stage_run(self, kind: StageKind, job_id: str, what: str) -> Iterator[None]:
+    def stage_run(self, kind: StageKind, job_id: str, task: str) -> Iterator[None]:
         """Report an import, a training or a finish, and store it for the fleet's timeline.
 
         A training holds a share of the host lock throughout. A finish takes it step by step,
@@ -189,7 +190,7 @@ class Runtime:
         with self.database.transaction() as session:
             run_id = StageRuns(session).begin(job_id, kind, self.name)
         try:
-            with self.working_on(what), share:
+            with self.working_on(task), share:
                 yield
         finally:
             with self.database.transaction() as session:

@@ -19,7 +19,7 @@ from searchers.base import Proposal
 from workers.measure.base import MeasureInput, MeasureResult
 from workers.process.match_devices_and_builder import limits_of
 from workers.round.round_context import RoundContext
-from workers.round.store_referenced_rows import Site, store_sites, store_sketches
+from workers.round.store_referenced_rows import store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
 
 # Results per commit. If the worker is killed, at most these and the running candidate are
@@ -72,15 +72,32 @@ class Commits:
         """Commit pending results and update the job's message and events in one transaction."""
         if not self._pending:
             return
-        results = [each for slot, each in self._pending.items() if slot not in self._committed]
+        results = [result for slot, result in self._pending.items() if slot not in self._committed]
         repeated = {
-            slot: each.trial.disturbed for slot, each in self._pending.items() if slot in self._committed
+            slot: result.trial.disturbed for slot, result in self._pending.items() if slot in self._committed
         }
         with self._database.transaction() as session:
             sketches = store_sketches(session, [self._slots[result.slot].sketch for result in results])
             target_id, options = self._context.row.target_id, self._context.options
             sites = store_sites(session, target_id, options, [result.endpoint for result in results])
-            rows = [self._row(result, sketches, site) for result, site in zip(results, sites, strict=True)]
+            rows = []
+            for result, site in zip(results, sites, strict=True):
+                proposal = self._proposals[result.slot]
+                trial = replace(
+                    result.trial,
+                    origin=proposal.origin,
+                    error=result.trial.error[-ERROR_CHARS:],
+                    predicted=proposal.predicted,
+                )
+                row = NewMeasurement(
+                    result.slot,
+                    trial,
+                    sketches[trial.candidate.sketch],
+                    site.context_id,
+                    site.device_id,
+                    limits_of(options),
+                )
+                rows.append(row)
             # `new` is empty if an earlier commit succeeded but its reply was lost.
             measurements = Measurements(session)
             new = measurements.add_batch(self._context.row.id, self._token, rows)
@@ -102,7 +119,7 @@ class Commits:
         self._committed.update(self._pending)
         self._pending = {}
 
-    def settle(self) -> None:
+    def commit_all(self) -> None:
         """Commit pending results, retrying until the database answers or the worker must stop.
 
         An expired lease does not matter unless another attempt took the round; then the
@@ -117,15 +134,3 @@ class Commits:
                     raise
                 log.warning("%s results wait for the database: %s", len(self._pending), error.message)
                 time.sleep(RETRY_SEC)
-
-    def _row(self, result: MeasureResult, sketches: dict[str, int], site: Site) -> NewMeasurement:
-        proposal = self._proposals[result.slot]
-        trial = replace(
-            result.trial,
-            origin=proposal.origin,
-            error=result.trial.error[-ERROR_CHARS:],
-            predicted=proposal.predicted,
-        )
-        sketch_id = sketches[trial.candidate.sketch]
-        limits = limits_of(self._context.options)
-        return NewMeasurement(result.slot, trial, sketch_id, site.context_id, site.device_id, limits)

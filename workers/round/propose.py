@@ -1,5 +1,6 @@
-"""Propose the candidates of a round, as a pure function of the round's stored inputs."""
+"""Propose the candidates of a round, as a function of its stored inputs; leave out parts that fail."""
 
+import logging
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -8,24 +9,28 @@ import numpy as np
 from costmodels.analytic_draft import Draft
 from costmodels.base import CostModel
 from costmodels.views import WrongRows
-from mallorn.core.errors import PluginFailed
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.leases import Token
+from db.repositories.rounds import Rounds
+from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
 from mallorn.core.plugin_errors import blame_plugins
-from mallorn.core.registry import resolve
+from mallorn.core.registry import WORDS, resolve
+from mallorn.core.values.decision_log import LeftOut
 from searchers.base import DEFAULT, Proposal, Searcher, Trial, named
 from searchers.fill_batch import Filter, pending, take, was_tried
 from searchers.space import Space
 from searchers.stateful import MOST_BYTES, State, StatefulSearcher
 from workers.interfaces.candidate_compiler import Validate
 from workers.measure.base import MeasureInput
+from workers.process.worker_runtime import Runtime
 from workers.round.feature_lookup import LOWERED, FeatureLookup
-from workers.round.round_context import RoundContext
+from workers.round.round_context import RoundContext, load_round
 from workers.tvm.tvm_space import TvmSpace
 
 SAFE_SEARCHER: Final = "random"  # uses neither a model nor a sampler
 WIDER: Final = 3  # candidates drafted per candidate that a model of a lowered view chooses
-
-
-Found = tuple[list[Proposal], State]
+SearcherResult = tuple[list[Proposal], State]
+log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
@@ -36,10 +41,57 @@ class Proposed(NamedTuple):
     state: State
 
 
-def propose(viewer: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
+def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
+    """Load a round and propose its candidates, without a cost model or searcher that fails.
+
+    A part that fails is left out in all later attempts, too, and the job is warned. Raises
+    PluginFailed if candidates of this round were measured already or the fallback fails as
+    well; LeaseLost if the lease is lost.
+    """
+    while True:
+        try:
+            with runtime.database.session() as session:
+                context = load_round(session, round_id)
+            validate = runtime.validator(context.target)
+            return context, propose(FeatureLookup(runtime.database, runtime.compiler), context, validate)
+        except PluginFailed as error:
+            log.warning("round %s: %s", round_id, error.message, exc_info=error)
+            with runtime.database.transaction() as session:
+                rounds = Rounds(session)
+                row = rounds.get(round_id)
+                is_model = error.seam == "cost_model"
+                is_left_out = row.cost_model_id is None if is_model else row.searcher == SAFE_SEARCHER
+                if is_left_out or rounds.done_slots(round_id):
+                    raise
+                left_out = [*row.reason.without, LeftOut(name=error.name, why=error.message)]
+                reason = row.reason.model_copy(update={"without": left_out})
+                replacement = {"cost_model_id": None} if is_model else {"searcher": SAFE_SEARCHER}
+                if not rounds.revise(round_id, token, reason=reason, **replacement):
+                    raise LeaseLost from error
+                words = (
+                    "candidates are proposed unguided" if is_model else f"{SAFE_SEARCHER} proposes instead"
+                )
+                Warnings(session).add(row.job_id, _warning(error, words))
+
+
+def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
+    """Log an error and store it, with what is done `instead`, as a warning of the job."""
+    log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
+    with runtime.database.transaction() as session:
+        Warnings(session).add(job_id, _warning(error, instead))
+
+
+def _warning(error: MallornError, instead: str) -> NewJobWarning:
+    seam, name = getattr(error, "seam", ""), getattr(error, "name", "")
+    source = f"{WORDS.get(seam, seam)} {name}".strip() or error.code
+    message = error.message.removeprefix(f"the {source} ")  # the warning names it
+    return NewJobWarning(source, f"{message}; {instead}", error.hint)
+
+
+def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
     """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
 
-    `validate` returns which candidates can be rebuilt; by default the viewer's compiler checks
+    `validate` returns which candidates can be rebuilt; by default the lookup's compiler checks
     that.
     """
     # The searcher calls the model, so an error is attributed to the model first.
@@ -47,51 +99,55 @@ def propose(viewer: FeatureLookup, context: RoundContext, validate: Validate | N
     parts = *model, ("sampler", context.options.sampler), ("search", context.row.searcher)
     try:
         with blame_plugins(*parts):
-            return _proposed(viewer, context, validate)
+            return _propose(lookup, context, validate)
     except WrongRows as error:  # the model was stored when its view had other columns
         seam, name = "cost_model", context.model_kind or ""
         raise PluginFailed(error.message, hint=error.hint, seam=seam, name=name) from error
 
 
-def _proposed(viewer: FeatureLookup, context: RoundContext, validate: Validate | None) -> Proposed:
-    sketches = viewer.compiler.design_space(context.program.tir, context.target.text)
-    facts = context.target, context.descriptors, viewer.compiler, context.machine, validate
+def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None) -> Proposed:
+    sketches = lookup.compiler.design_space(context.program.tir, context.target.text)
     work = context.work({sketch.key: sketch for sketch in sketches})
-    space = TvmSpace(sketches, context.program, *facts, lambda view, seen: viewer.rows(view, work, seen))
-    searcher: type[Searcher] = resolve("search", context.row.searcher)
-    if context.model is not None and context.model.view in LOWERED and not searcher.compiles:
-        found, state = _verified(viewer, context, space, context.model)
-    elif context.model is not None and context.on_base and not was_tried(context.history):
-        found, state = _opened(context, space, context.model)
+    space = TvmSpace(
+        sketches,
+        context.program,
+        context.target,
+        context.descriptors,
+        lookup.compiler,
+        context.machine,
+        validate,
+        lambda view, candidates: lookup.rows(view, work, candidates),
+    )
+    name, size, model = context.row.searcher, context.row.size, context.model
+    searcher: type[Searcher] = resolve("search", name)
+    if model is not None and model.view in LOWERED and not searcher.compiles:
+        proposals, state = _screen_then_lower(lookup, context, space, model)
+    elif model is not None and context.on_base and not was_tried(context.history):
+        proposals, state = _propose_first_round(context, space, model)
     else:
-        found, state = _searched(context, space, context.model, context.row.size)
-    _check(found, state, space, context)
-    proposals = [named(proposal, context.row.searcher) for proposal in found]
-    slots = [
-        MeasureInput(number, proposal.candidate, space.by_key[proposal.candidate.sketch])
-        for number, proposal in enumerate(proposals)
-    ]
-    return Proposed(slots, proposals, state)
+        proposals, state = _search(context, space, model, size)
 
-
-def _check(found: Sequence[Proposal], state: State, space: TvmSpace, context: RoundContext) -> None:
-    """Raise PluginFailed if the searcher's proposals or its state break the contract."""
-    name, size = context.row.searcher, context.row.size
-    candidates = [proposal.candidate for proposal in found if isinstance(proposal, Proposal)]
-    is_valid = len(candidates) == len(found) and all(each.sketch in space.by_key for each in candidates)
-    if not is_valid or len(set(candidates)) < len(found) or len(found) > size:
+    candidates = [proposal.candidate for proposal in proposals if isinstance(proposal, Proposal)]
+    is_valid = len(candidates) == len(proposals) and all(
+        candidate.sketch in space.by_key for candidate in candidates
+    )
+    if not is_valid or len(set(candidates)) < len(proposals) or len(proposals) > size:
         raise PluginFailed(
             f"the searcher {name} must return at most {size} Proposals, of distinct candidates of its space",
             seam="search",
             name=name,
         )
-
     if state is not None and not (isinstance(state, bytes) and len(state) <= MOST_BYTES):
         text = f"the searcher {name} must leave at most {MOST_BYTES >> 10:,} KiB of bytes to its next round"
         raise PluginFailed(text, seam="search", name=name)
+    slots = [
+        MeasureInput(number, candidate, space.by_key[candidate.sketch])
+        for number, candidate in enumerate(candidates)
+    ]
+    return Proposed(slots, [named(proposal, name) for proposal in proposals], state)
 
 
-def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
+def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
     """Propose a task's first round with a base model: half defaults, half chosen by the model.
 
     Without this, the first round would only have the space's defaults. The first half are the
@@ -101,39 +157,41 @@ def _opened(context: RoundContext, space: Space, model: CostModel) -> Found:
     """
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
-    first = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
-    left, taken = context.row.size - len(first), pending(first)
-    found, state = _searched(context, space, model, left, taken, searcher)
-    chosen = [named(proposal, searcher) for proposal in found]
-    return first + chosen, state if searcher == context.row.searcher else None
+    defaults = take(Filter(space, ()), space.defaults(), context.row.size // 2, DEFAULT)
+    count = context.row.size - len(defaults)
+    proposals, state = _search(context, space, model, count, pending(defaults), searcher)
+    proposals = defaults + [named(proposal, searcher) for proposal in proposals]
+    return proposals, state if searcher == round_searcher else None
 
 
-def _searched(
+def _screen_then_lower(
+    lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
+) -> SearcherResult:
+    """Screen with the draft model, lower the best, and let the family's model choose."""
+    drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
+    candidates = [proposal.candidate for proposal in drafts]
+    rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)
+    scores = model.predict(rows).mean
+    order = np.argsort(np.where(is_known, -scores, np.inf), kind="stable")[: context.row.size]
+    proposals = [
+        Proposal(candidates[i], float(scores[i]) if is_known[i] else None, drafts[i].origin) for i in order
+    ]
+    return proposals, state
+
+
+def _search(
     context: RoundContext,
     space: Space,
     model: CostModel | None,
     count: int,
-    taken: Sequence[Trial] = (),
+    pending_trials: Sequence[Trial] = (),
     name: str | None = None,
-) -> Found:
+) -> SearcherResult:
     name = name or context.row.searcher
     # The fallback searcher must not depend on parts that may have failed.
     sampler = None if name == SAFE_SEARCHER else resolve("sampler", context.options.sampler)()
     searcher: Searcher = resolve("search", name)(sampler)
-    arguments = space, [*context.history, *taken], model, count, np.random.default_rng(context.row.seed)
+    history, rng = [*context.history, *pending_trials], np.random.default_rng(context.row.seed)
     if isinstance(searcher, StatefulSearcher):
-        return searcher.propose_from(context.state, *arguments)
-    return searcher.propose(*arguments), None
-
-
-def _verified(viewer: FeatureLookup, context: RoundContext, space: Space, model: CostModel) -> Found:
-    """Screen with the draft model, lower the best, and let the family's model choose."""
-    drafted, state = _searched(context, space, Draft(space.machine), WIDER * context.row.size)
-    candidates = [proposal.candidate for proposal in drafted]
-    rows = viewer.see(model.view, context.work(space.by_key), candidates)
-    scores = model.predict(rows.rows).mean
-    order = np.argsort(np.where(rows.known, -scores, np.inf), kind="stable")[: context.row.size]
-    chosen = [
-        Proposal(candidates[i], float(scores[i]) if rows.known[i] else None, drafted[i].origin) for i in order
-    ]
-    return chosen, state
+        return searcher.propose_from(context.state, space, history, model, count, rng)
+    return searcher.propose(space, history, model, count, rng), None

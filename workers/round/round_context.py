@@ -52,8 +52,14 @@ class RoundContext:
     done_slots: frozenset[int]
 
     def work(self, sketches: Mapping[str, Sketch]) -> WorkloadOnTarget:
-        facts = self.row.workload_id, self.row.target_id, self.program.tir, self.target.text
-        return WorkloadOnTarget(*facts, self.descriptors, sketches)
+        return WorkloadOnTarget(
+            self.row.workload_id,
+            self.row.target_id,
+            self.program.tir,
+            self.target.text,
+            self.descriptors,
+            sketches,
+        )
 
     @property
     def best_us(self) -> float | None:
@@ -72,8 +78,9 @@ def load_round(session: Session, round_id: int) -> RoundContext:
         proposer = None  # an earlier attempt chose it with other code
     # Context 0 does not exist: a job whose device is unknown has no history, not that of all
     # contexts.
-    key = row.workload_id, row.target_id, row.seen_upto, job.context_id or 0
-    history = Trials(session).history(*key, limits_of(options))
+    history = Trials(session).history(
+        row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
+    )
     return RoundContext(
         row=row,
         task_index=task.index,
@@ -111,8 +118,9 @@ def descriptors(flops: float, extents: Sequence[int]) -> tuple[float, ...]:
 def work_of(
     workload: Workload, target_id: int, target: str, sketches: Mapping[str, Sketch]
 ) -> WorkloadOnTarget:
-    facts = workload.id, target_id, tir_of(workload), target, descriptors_of(workload)
-    return WorkloadOnTarget(*facts, sketches)
+    return WorkloadOnTarget(
+        workload.id, target_id, tir_of(workload), target, descriptors_of(workload), sketches
+    )
 
 
 def _name_of(row: CostModelRow) -> CostModelName:

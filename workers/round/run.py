@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -22,15 +21,14 @@ from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.event import RoundClosedEvent
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
-from workers.measure.base import MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
 from workers.model_import.run import settle_import
-from workers.process.lease_renewal import LeaseKeeper
-from workers.process.leased_work import LeasedWork, leased_work
-from workers.process.match_devices_and_builder import settle_builder
+from workers.process.leased_work import leased_work
+from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
 from workers.round.batch_commits import Commits
-from workers.round.fallback import prepare, ranked
+from workers.round.propose import prepare
+from workers.round.ranking_evidence import ranked
 from workers.round.round_context import RoundContext
 from workers.round.select_cost_model import proposer
 
@@ -39,57 +37,62 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class CompletedRound:
     """A round that this process completed."""
 
     job_id: str
     task_id: int
 
 
-def run(runtime: Runtime, round_id: int) -> Closed | None:
+def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
     """Run a round to its end; None if this worker does not get its lease, or loses it."""
-    with leased_work(runtime, WorkItem.round(round_id), settle) as held:
-        if held is not None:
-            return _work(held, round_id)
+    with leased_work(runtime, WorkItem.round(round_id), fix_round_inputs) as work:
+        if work is None:
+            return None
+        token = work.hold.token
+        start_sec = time.monotonic()
+        ensure_builder(runtime, work.job_id)
+        settle_import(runtime, work.job_id)
+        ensure_machine(runtime, work.job_id)
+        with runtime.working_on(words_of(runtime, round_id)):
+            with HostLock().shared():
+                context, (slots, proposals, state) = prepare(runtime, round_id, token)
+            proposed_sec = time.monotonic()
+            slots_left = [slot for slot in slots if slot.slot not in context.done_slots]
+            commits = Commits(runtime.database, context, token, slots, proposals)
+            measurer = runtime.measurer(context.options, context.like)
+            results = measurer.measure(
+                context.program, context.target, slots_left, context.options, context.best_us
+            )
+            least_us = least_believed_us(context.program, context.machine)
+            with closing(results):
+                try:
+                    for result in results:
+                        plausible_result = reject_implausible(result, least_us)
+                        work.lease.check()
+                        commits.add(plausible_result)
+                finally:  # after an error, commit the results measured under the lease
+                    commits.commit_all()
+        stats = {
+            "propose_sec": round(proposed_sec - start_sec, 3),
+            "measure_sec": round(time.monotonic() - proposed_sec, 3),
+            "candidates": len(slots_left),
+            "cost_model": context.model_name,
+            "disturbance": commits.disturbance,
+        }
+        close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
+        return CompletedRound(context.row.job_id, context.row.task_id)
     return None
 
 
-def settle(session: Session, hold: LeaseToken) -> None:
-    """On a round's first claim, fix its cost model and searcher state for all its attempts."""
+def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
+    """Fix a round's cost model and searcher state for all its attempts, on its first claim."""
     if hold.attempt == 1:
         row = Rounds(session).get(int(hold.item.subject))
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
         model = proposer(session, row, family, options.cost_model)
         Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
-
-
-def _work(held: LeasedWork, round_id: int) -> Closed:
-    runtime, token = held.runtime, held.hold.token
-    started = time.monotonic()
-    settle_builder(runtime, held.job_id)
-    settle_import(runtime, held.job_id)
-    ensure_machine(runtime, held.job_id)
-    with runtime.working_on(words_of(runtime, round_id)):
-        with HostLock().shared():
-            context, (slots, proposals, state) = prepare(runtime, round_id, token)
-        proposed = time.monotonic()
-        missing = [slot for slot in slots if slot.slot not in context.done_slots]
-        commits = Commits(runtime.database, context, token, slots, proposals)
-        measurer = runtime.measurer(context.options, context.like)
-        results = measurer.measure(context.program, context.target, missing, context.options, context.best_us)
-        least_us = least_believed_us(context.program, context.machine)
-        with closing(results):
-            _commit((reject_implausible(result, least_us) for result in results), commits, held.lease)
-    stats = {
-        "propose_sec": round(proposed - started, 3),
-        "measure_sec": round(time.monotonic() - proposed, 3),
-        "candidates": len(missing),
-        "cost_model": context.model_name,
-        "disturbance": commits.disturbance,
-    }
-    close_round(runtime, context, token, ranked(runtime, context).model_copy(update=stats), state)
-    return Closed(context.row.job_id, context.row.task_id)
 
 
 def words_of(runtime: Runtime, round_id: int) -> str:
@@ -99,16 +102,6 @@ def words_of(runtime: Runtime, round_id: int) -> str:
         if Jobs(session).get(row.job_id, None).private:
             return "a round of a private job"  # all users see the fleet page
         return f"round {row.index} of job {row.job_id}: {Tasks(session).get(row.task_id).name}"
-
-
-def _commit(results: Iterable[MeasureResult], commits: Commits, lease: LeaseKeeper) -> None:
-    """Commit results as they arrive, and after an error those measured under the lease."""
-    try:
-        for result in results:
-            lease.check()
-            commits.add(result)
-    finally:
-        commits.settle()
 
 
 def close_round(

@@ -25,11 +25,11 @@ from workers.tvm.code_digest import builder
 
 def model_of(row: CostModelRow) -> CostModel:
     """Return a stored cost model (cached and shared: do not fit it). Raises PluginFailed."""
-    return _loaded(row.name, row.blob)
+    return _load(row.name, row.blob)
 
 
 @lru_cache(maxsize=8)  # a model takes 20 ms to load and is used in many rounds
-def _loaded(name: str, blob: bytes) -> CostModel:
+def _load(name: str, blob: bytes) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     try:
         with blame_plugins(("cost_model", name)):
@@ -116,9 +116,9 @@ def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHe
     """Return usable base models of the nearest target that has any, as a prior only."""
     target = Target(Targets(session).get(target_id).text)
     candidates = [
-        (gap, found.head)
-        for found in CostModels(session).bases_elsewhere(op, target_id)
-        if (gap := distance(target, Target(found.target))) is not None
+        (gap, base.head)
+        for base in CostModels(session).bases_elsewhere(op, target_id)
+        if (gap := distance(target, Target(base.target))) is not None
     ]
     nearest = min((gap for gap, _ in candidates), default=None)
     return _usable([head for gap, head in candidates if gap == nearest])
@@ -128,9 +128,9 @@ def _usable(bases: Sequence[BaseHead]) -> list[BaseHead]:
     """Return the base models whose class loads on this worker and whose view is current."""
     usable = []
     for head in bases:
-        part = "cost_model", head.name.name
-        with suppress(MallornError), blame_plugins(part):
-            resolve(*part)()
-            if reads_todays_view(head.name.name, head.view):
+        name = head.name.name
+        with suppress(MallornError), blame_plugins(("cost_model", name)):
+            resolve("cost_model", name)()
+            if reads_todays_view(name, head.view):
                 usable.append(head)
     return usable

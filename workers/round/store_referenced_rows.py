@@ -43,8 +43,14 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
     # Simulated times must not be stored with real ones, also not from an undeclared stand-in.
     if endpoint.host_id in STAND_INS and endpoint.host_id != stand_in(target):
         raise ClassRefused(UNSAID, hint=SAY_SO)
-    host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
-    return Contexts(session).ensure(target_id, *host, options.timing(), builder_of(options))
+    return Contexts(session).ensure(
+        target_id,
+        endpoint.host_class,
+        endpoint.tvm_version,
+        endpoint.threads,
+        options.timing(),
+        builder_of(options),
+    )
 
 
 def store_sites(

@@ -28,8 +28,8 @@ from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial
 from workers.process.worker_runtime import Runtime
-from workers.round.fallback import warn
 from workers.round.feature_lookup import FeatureLookup, WorkloadOnTarget
+from workers.round.propose import warn
 from workers.round.round_context import work_of
 from workers.round.select_cost_model import beginning, reads_todays_view, view_of
 
@@ -40,7 +40,7 @@ MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _Refit:
     """The family and cost model to refit, and the head of its newest version."""
 
     family: str
@@ -67,96 +67,92 @@ class _Data:
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
     """Fit and store the next version if the data has grown enough; warn the job if it fails."""
     with runtime.database.session() as session:
-        line = _line(session, job_id, task_id)
-        if not _due(session, line):
+        job = Jobs(session).get(job_id, None)
+        options = KeptOptions.model_validate(job.options)
+        name = options.cost_model
+        family = Tasks(session).get(task_id).family
+        head = CostModels(session).head(family, job.target_id, name)
+        if head is not None and not reads_todays_view(name, head.view):
+            head = None
+        seen_upto, rows = (head.seen_upto, head.rows) if head else (0, 0)
+        trials = Trials(session)
+        fresh = trials.family_growth(family, job.target_id, after=seen_upto)
+        total = trials.family_growth(family, job.target_id)
+        # Tasks that join or leave the family add or remove old rows, so compare totals as well.
+        growth = max(fresh, abs(total - rows))
+        if total < FIRST_ROWS or growth < max(FIRST_ROWS, GROWTH * rows):
             return
+        refit = _Refit(family, job.target_id, name, head, job.machine)
     try:
-        with blame_plugins(("cost_model", line.name)):
-            version = _next(runtime, job_id, line)
+        with blame_plugins(("cost_model", name)):
+            with runtime.database.session() as session:
+                options.check_known()
+                check_classes(options, runtime.settings.plugins)
+                data = _load_data(session, refit)
+                model, base = beginning(session, name, data.op, refit.target_id, refit.machine)
+            family_text = family if in_scope(family, "") else "a private job"
+            with runtime.stage_run(StageKind.TRAIN, job_id, f"training {name} for {family_text}"):
+                version = _fit(refit, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
     except (PluginFailed, MissingPackage, InvalidRequest, Unavailable) as error:
-        warn(runtime, job_id, error, f"no new version of {line.name} proposes candidates")
+        warn(runtime, job_id, error, f"no new version of {name} proposes candidates")
         return
     if version is not None:
         with runtime.database.transaction() as session:
             CostModels(session).add(version)
 
 
-def _next(runtime: Runtime, job_id: str, line: _Line) -> NewCostModel | None:
-    with runtime.database.session() as session:
-        options = KeptOptions.model_validate(Jobs(session).get(job_id, None).options)
-        options.check_known()
-        check_classes(options, runtime.settings.plugins)
-        data = _data(session, line)
-        model, base = beginning(session, line.name, data.op, line.target_id, line.machine)
-    family = line.family if in_scope(line.family, "") else "a private job"
-    with runtime.stage_run(StageKind.TRAIN, job_id, f"training {line.name} for {family}"):
-        return _fit(line, data, model, base, FeatureLookup(runtime.database, runtime.compiler))
-
-
-def _line(session: Session, job_id: str, task_id: int) -> _Line:
-    job = Jobs(session).get(job_id, None)
-    name = KeptOptions.model_validate(job.options).cost_model
-    family = Tasks(session).get(task_id).family
-    head = CostModels(session).head(family, job.target_id, name)
-    if head is not None and not reads_todays_view(name, head.view):
-        head = None
-    return _Line(family, job.target_id, name, head, job.machine)
-
-
-def _due(session: Session, line: _Line) -> bool:
-    seen_upto, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
-    trials = Trials(session)
-    fresh = trials.family_growth(line.family, line.target_id, after=seen_upto)
-    total = trials.family_growth(line.family, line.target_id)
-    # Tasks that join or leave the family add or remove old rows, so compare totals as well.
-    return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)
-
-
 def _fit(
-    line: _Line, data: _Data, model: CostModel, base: CostModelName | None, viewer: FeatureLookup
+    refit: _Refit, data: _Data, model: CostModel, base: CostModelName | None, lookup: FeatureLookup
 ) -> NewCostModel | None:
     """Return the next version; None if too few rows with features in the view have a time."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():
         # Newest first, because the next candidates will resemble the latest ones.
-        lines = np.flatnonzero(data.owners == workload_id)[::-1]
-        candidates = [data.rows[index].candidate for index in lines]
-        rows[lines], has_features[lines] = viewer.see(model.view, work, candidates, MOST_NEW)
+        indices = np.flatnonzero(data.owners == workload_id)[::-1]
+        candidates = [data.rows[index].candidate for index in indices]
+        rows[indices], has_features[indices] = lookup.see(model.view, work, candidates, MOST_NEW)
     groups, label = data.groups[has_features], data.labels[has_features]
     if np.count_nonzero(timed(label)) < FIRST_ROWS:
         return None
     model.fit(rows[has_features], label, groups, seed=data.total)
-    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(line.name)}
+    metrics = {"trained_on": len(groups), "groups": len(np.unique(groups)), "view": view_of(refit.name)}
     return NewCostModel(
-        family=line.family,
-        target_id=line.target_id,
-        name=line.name,
+        family=refit.family,
+        target_id=refit.target_id,
+        name=refit.name,
         seen_upto=data.seen_upto,
         rows=data.total,
         metrics=metrics | ({"base": str(base)} if base else {}),
         blob=model.save(),
-        parent_id=line.head.id if line.head else None,
+        parent_id=refit.head.id if refit.head else None,
     )
 
 
-def _data(session: Session, line: _Line) -> _Data:
+def _load_data(session: Session, refit: _Refit) -> _Data:
     """Label all rows of the family, sample a bounded number, and load only these completely."""
-    outlines = Trials(session).outlines(line.family, line.target_id)
+    outlines = Trials(session).outlines(refit.family, refit.target_id)
     outcomes = [Outcome.read(word) for word in outlines["outcome"]]
     numbers: dict[tuple[int, int | None], int] = {}  # latencies compare within one of these
     keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(outlines["latency_us"], groups, outcomes)
     useful = np.flatnonzero(informative(outcomes))
-    chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
-    rows = Trials(session).by_ids([outlines["id"][index] for index in chosen])
-    owners = np.array(outlines["workload_id"], dtype=np.int64)[chosen]
+    sample = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
+    rows = Trials(session).by_ids([outlines["id"][index] for index in sample])
+    owners = np.array(outlines["workload_id"], dtype=np.int64)[sample]
     workloads = Workloads(session).get_many(set(owners.tolist()))
     sketches = Sketches(session).by_key({row.candidate.sketch for row in rows})
-    target = Targets(session).get(line.target_id).text
-    works = {row.id: work_of(row, line.target_id, target, sketches) for row in workloads}
+    target = Targets(session).get(refit.target_id).text
     ops = {workload.id: workload.op for workload in workloads}
     most_common = Counter(ops[owner] for owner in owners.tolist()).most_common(1)
-    op = most_common[0][0] if most_common else ""
-    return _Data(rows, owners, label[chosen], groups[chosen], works, op, len(outlines), outlines["id"][-1])
+    return _Data(
+        rows=rows,
+        owners=owners,
+        labels=label[sample],
+        groups=groups[sample],
+        works={row.id: work_of(row, refit.target_id, target, sketches) for row in workloads},
+        op=most_common[0][0] if most_common else "",
+        total=len(outlines),
+        seen_upto=outlines["id"][-1],
+    )

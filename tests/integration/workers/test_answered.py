@@ -14,7 +14,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import read_manifest
 from tests.fixtures.tuned_jobs import tuned
-from workers.finish.numeric_checker import NumericCheck
+from workers.finish.numeric_check import NumericCheck
 from workers.finish.run import finish
 from workers.subprocesses.errors import ChildOutOfMemory
 

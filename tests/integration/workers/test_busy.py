@@ -15,9 +15,9 @@ from mallorn.core.values.finish_report import BesidePrograms
 from mallorn.core.values.manifest import RECORDS
 from tests.fixtures.finishing import COMPILED, best, candidates, key, report
 from tests.fixtures.tuned_jobs import tuned
+from workers.finish.decide_inside_model import DATABASE, WORTH_UNDER_LOAD, crossover, loads_to_time
 from workers.finish.job_model import JobModel
 from workers.finish.run import finish
-from workers.finish.schedules_for_busy_hosts import DATABASE, WORTH, crossover, loads
 from workers.subprocesses.errors import ChildFailed
 
 
@@ -51,7 +51,7 @@ def busy(workshop, exported, inside, monkeypatch):
 
     monkeypatch.setattr(JobModel, "kernel_times", kernel_times)
     monkeypatch.setattr(JobModel, "latencies", latencies)
-    monkeypatch.setattr("workers.finish.schedules_for_busy_hosts.be_here", lambda _model: True)
+    monkeypatch.setattr("workers.finish.decide_inside_model.require_local_device", lambda _model: True)
     workshop.graph_answers["write_database"] = write_database
     return figures
 
@@ -87,7 +87,7 @@ def test_a_version_that_wins_beside_other_programs_is_exported_with_the_load_fro
 
 
 def test_a_version_that_brings_nothing_is_told_and_not_exported(workshop, busy):
-    busy["loaded"] = [1100.0, 1600.0, 2000.0 * (1 - WORTH / 2)]
+    busy["loaded"] = [1100.0, 1600.0, 2000.0 * (1 - WORTH_UNDER_LOAD / 2)]
     job = tuned(workshop, ("w0",), contention="on")
     finish(workshop, job)
     found = report(workshop, job)["contention"]
@@ -176,7 +176,7 @@ def test_what_fails_there_costs_the_version_alone(workshop, busy):
 
 @pytest.mark.parametrize(("most", "expected"), [(1, [0, 1]), (2, [0, 1, 2]), (16, [0, 1, 8, 16])])
 def test_loads_go_from_an_idle_host_to_a_full_one(most, expected):
-    assert loads(most) == expected
+    assert loads_to_time(most) == expected
 
 
 @pytest.mark.parametrize(

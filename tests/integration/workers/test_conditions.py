@@ -38,7 +38,7 @@ def told(rows: Any) -> Any:
             runtime=SimpleNamespace(database=rows.database), job=SimpleNamespace(id=rows.job_id)
         )
         found = [SimpleNamespace(trial=Trial(WON, Outcome.OK, disturbed=share)) for share in winners]
-        return conditions(cast("Any", stage), report, cast("Any", found))
+        return FinishReport(conditions=conditions(cast("Any", stage), report.conditions, cast("Any", found)))
 
     return ask
 

@@ -15,7 +15,7 @@ from db.repositories.jobs import Jobs
 from db.tables import Context, Measurement
 from mallorn.core.states import JobState
 from mallorn.core.values.event import ExportedEvent
-from mallorn.core.values.finish_report import FinishReport, ModelLatency
+from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.manifest import UNTIMED_SEC, read_manifest
 from tests.fixtures.finishing import COMPILED, export_of, handed_out, promoted, report
 from tests.fixtures.workshop import ENDPOINT
@@ -68,10 +68,10 @@ def model(workshop, exported, check, monkeypatch):
     figures.kernels_us = {"guess-1": 100.0, "guess-2": 80.0, "guess-3": 90.0}
     figures.model_us = {"tuned": 1000.0, "onnxruntime": 1250.0, "guess-1": 1000.0, "joined": 900.0}
     monkeypatch.setattr("workers.finish.guess_inside_model.Engines", figures)
-    monkeypatch.setattr("workers.finish.guess_inside_model.where_it_runs", lambda model: model)
+    monkeypatch.setattr("workers.finish.guess_inside_model.place_on_device", lambda model: model)
     workshop.fleet.devices = lambda _target=None: [TrackedDevice("bench", "", False, ENDPOINT)]
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
-    monkeypatch.setattr("workers.finish.run.compare", lambda *_: FinishReport())
+    monkeypatch.setattr("workers.finish.run.compare", lambda *_: None)
     return figures
 
 
@@ -128,8 +128,8 @@ def test_a_first_version_is_exported_before_anything_is_refined(workshop, model)
 
 def test_beside_onnxruntime_it_is_not_timed_where_its_device_is_elsewhere(workshop, model, monkeypatch):
     monkeypatch.setattr(
-        "workers.finish.guess_inside_model.where_it_runs",
-        lambda model: replace(model, whole=replace(model.whole, seat=object())),
+        "workers.finish.guess_inside_model.place_on_device",
+        lambda model: replace(model, whole_model=replace(model.whole_model, seat=object())),
     )
     job, _ = guessed(workshop)
     assert workshop.read(lambda session: Events(session).newest(job, ExportedEvent)).ratio is None
@@ -191,7 +191,7 @@ def test_a_job_may_be_cancelled_with_its_first_version(workshop, model, monkeypa
     monkeypatch.setattr(
         "workers.finish.guess_inside_model.choose_guesses",
         lambda placed, *_: exported.append(
-            workshop.read(lambda session: Jobs(session).get(placed.claimed.job.id, None).export_uri)
+            workshop.read(lambda session: Jobs(session).get(placed.stage.job.id, None).export_uri)
         ),
     )
     guessed(workshop)

@@ -404,7 +404,7 @@ def test_who_takes_no_rounds_is_not_waited_for(workshop, other):
 def test_a_worker_whose_host_is_at_fault_rests_and_names_it(workshop, error, monkeypatch):
     job = workshop.job(("w0",))
     ill = []
-    monkeypatch.setattr(workshop.health, "fell_ill", ill.append)
+    monkeypatch.setattr(workshop.health, "record_fault", ill.append)
     workshop.bench.before = after(0, refuse(error))
     workshop.run(workshop.next_round(job))
     assert ill == [error]

@@ -15,7 +15,7 @@ from tests.fixtures.faulty_device import FaultyDevice, dies, offering
 from tests.fixtures.waiting import PATIENCE
 from tests.fixtures.workshop import MadeUpMeasurer
 from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.build_candidates import Built
+from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
 
 
@@ -45,7 +45,7 @@ class OnSlowDevice(MadeUpMeasurer):
         with offering(SlowForEveryOther()) as runner:
             timing = DeviceRuns(runner, "tracker:1", target, program, options, PATIENCE, best_us)
             for slot in slots:
-                yield timing.measure(Built(slot, Path(__file__), (), 1.0))
+                yield timing.measure(BuiltCandidate(slot, Path(__file__), (), 1.0))
 
 
 @pytest.mark.parametrize("stopping", ["fixed", "racing"])

@@ -144,15 +144,20 @@ def test_an_export_whose_script_was_changed_is_not_uploaded(
 def test_files_that_a_killed_worker_uploaded_go_with_its_job(
     workshop: Any, exported: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from workers.finish import run
+
     class Killed(BaseException):
         """SIGKILL."""
 
-    def killed(*_given: Any) -> None:
+    upload = run.upload
+
+    def upload_and_die(*given: Any) -> None:
+        upload(*given)
         raise Killed
 
     job = tuned(workshop)
     with monkeypatch.context() as dying:
-        dying.setattr("workers.finish.run._store", killed)
+        dying.setattr(run, "upload", upload_and_die)
         with pytest.raises(Killed):
             finish(workshop, job)
     left = export_of(workshop, job)

@@ -9,7 +9,7 @@ from mallorn.core.values.fleet import DeviceInfo
 from tests.fixtures.inside import Inside
 from tests.fixtures.timed_models import finish_anyway, steps
 from tests.fixtures.workshop import ENDPOINT
-from workers.finish.job_model import ELSEWHERE, where_it_runs
+from workers.finish.job_model import ELSEWHERE, place_on_device
 from workers.host.load_meter import Load
 from workers.interfaces.device_runner import Runner
 from workers.interfaces.whole_model_engine import LoadedEngine
@@ -20,7 +20,7 @@ def test_a_device_that_is_gone_is_why_nothing_is_timed(workshop, exported):
     told = finish_anyway(workshop)
     (entry,) = told["not_done"]
     assert entry["step"] == "time the whole model"
-    assert entry["why"] == "no device of the target is there any more"
+    assert entry["why"] == "no device of the target is available any more"
 
 
 class MadeUpRunner(Inside, Runner):
@@ -50,9 +50,9 @@ def elsewhere(workshop, answers, monkeypatch):
 
     def there(model):  # only now: before that nobody is to measure the device's machine
         workshop.fleet.devices = lambda _target=None: [far]
-        return where_it_runs(model)
+        return place_on_device(model)
 
-    monkeypatch.setattr("workers.finish.job_model.where_it_runs", there)
+    monkeypatch.setattr("workers.finish.job_model.place_on_device", there)
     for engine in ("tuned", "untuned"):
         answers[engine, "load_library"] = AssertionError("it is not this host that is asked")
     return wanted
@@ -111,9 +111,9 @@ def test_a_model_is_not_timed_alone_where_a_device_of_the_host_shares_no_locks(
 
     def here(model):
         workshop.fleet.devices = lambda _target=None: [near]
-        return where_it_runs(model)
+        return place_on_device(model)
 
-    monkeypatch.setattr("workers.finish.job_model.where_it_runs", here)
+    monkeypatch.setattr("workers.finish.job_model.place_on_device", here)
     told = finish_anyway(workshop)["conditions"]
     assert not told["steady"]
     assert "other work of this service went on beside it" in told["note"]

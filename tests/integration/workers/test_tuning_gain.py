@@ -3,21 +3,25 @@
 import pytest
 
 from db.repositories.jobs import Jobs
-from mallorn.core.values.finish_report import FinishReport, ModelLatency
+from mallorn.core.values.finish_report import ModelLatency
 from mallorn.core.values.machine import assumed
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.predict_tuning_gain import TRIAL_SEC, TRIALS
 from workers.finish.run import finish
 
 HERE = assumed(cores=2, lanes=8).model_copy(update={"measured": True})
-RUN = FinishReport(latency_us={"tuned": ModelLatency(median=1000.0, low=990.0, high=1010.0)})
+RUN = {"tuned": ModelLatency(median=1000.0, low=990.0, high=1010.0)}
 
 
 @pytest.fixture
 def machine(workshop, exported, monkeypatch):
     """What is known of the device's; the model is timed."""
     monkeypatch.setattr("workers.finish.run.ensure_machine", lambda *_: None)
-    monkeypatch.setattr("workers.finish.run.compare", lambda *_: RUN)
+
+    def compare(_model, _tuned, _step_log, report):
+        report.latency_us = RUN
+
+    monkeypatch.setattr("workers.finish.run.compare", compare)
     for module in ("predict_tuning_gain", "run"):
         monkeypatch.setattr(f"workers.finish.{module}.known_machine", lambda *_: HERE)
 

@@ -11,10 +11,10 @@ from workers.detached.batch_record import (
     MOST_BYTES,
     SentBatch,
     SentCall,
-    keep,
-    kept,
     known_calls,
+    load_batch,
     read_results,
+    store_batch,
 )
 from workers.detached.run_batch import FORMAT
 
@@ -136,12 +136,12 @@ def test_results_must_be_of_what_was_sent(tmp_path: Path, line: dict[str, Any], 
 
 
 def test_a_batch_is_kept_until_it_is_asked_for(tmp_path: Path) -> None:
-    keep(str(tmp_path), BATCH)
-    assert kept(str(tmp_path), BATCH.id) == BATCH
+    store_batch(str(tmp_path), BATCH)
+    assert load_batch(str(tmp_path), BATCH.id) == BATCH
 
 
 @pytest.mark.parametrize("name", ["fedcba9876543210", "../../etc/passwd", "", "0123456789ABCDEF/x"])
 def test_a_batch_that_was_never_made_is_not_known(tmp_path: Path, name: str) -> None:
-    keep(str(tmp_path), BATCH)
+    store_batch(str(tmp_path), BATCH)
     with pytest.raises(InvalidRequest, match="did not make the batch"):
-        kept(str(tmp_path), name)
+        load_batch(str(tmp_path), name)

@@ -9,7 +9,7 @@ from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import resolve
 from tests.fixtures.hazards import matmul
 from workers.detached import run_batch
-from workers.detached.pack_batch import CHECKED_INTS, RULES, TIMED_FLOATS, TIMED_INTS, drawn
+from workers.detached.pack_batch import CHECKED_INTS, RULES, TIMED_FLOATS, TIMED_INTS, draws_of
 from workers.detached.run_batch import Timing
 from workers.device import clock_conditions, detect_host
 from workers.tvm import compare_outputs, remote_device
@@ -44,7 +44,7 @@ def test_arguments_of_timings_lie_in_the_ranges_of_a_device() -> None:
 def test_a_check_draws_the_arguments_of_the_reference() -> None:
     program = matmul()
     theirs = random_arguments(parse_module(program.tir), program.args, 5)
-    ours = run_batch.drawn_values(drawn(program.args.in_checks(), CHECKED_INTS, (-1.0, 1.0)), 5)
+    ours = run_batch.drawn_values(draws_of(program.args.in_checks(), CHECKED_INTS, (-1.0, 1.0)), 5)
     assert [each.tobytes() for each in ours] == [each.tobytes() for each in theirs]
 
 

@@ -15,7 +15,7 @@ from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.measure.base import MeasureInput, MeasureResult, Program
-from workers.measure.build_candidates import Builds, Built
+from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.validate_candidates import home
 from workers.subprocesses.errors import (
     ChildCrashed,
@@ -89,7 +89,7 @@ def test_every_free_builder_gets_a_candidate_and_a_freed_one_the_next() -> None:
     assert builds.poll(0) == []
     assert pool.tags == [0, 1]
     pool.end(0)
-    assert [type(end) for end in builds.poll(0)] == [Built]
+    assert [type(end) for end in builds.poll(0)] == [BuiltCandidate]
     assert pool.tags == [1, 2]
 
 
@@ -137,7 +137,7 @@ def test_a_library_comes_with_the_arguments_that_the_schedule_wants() -> None:
     builds.feed()
     pool.end(1)
     (ready,) = builds.poll(0)
-    assert isinstance(ready, Built)
+    assert isinstance(ready, BuiltCandidate)
     assert (ready.slot.slot, ready.artifact, ready.build_ms) == (1, Path("/room/1.so"), 3.0)
     assert ready.args == ARGS
 
@@ -197,11 +197,11 @@ def test_what_the_host_ended_is_built_once_more_alone(error: MallornError) -> No
     assert pool.tags == [0]
     pool.end(0)
     (ready,) = builds.poll(0)
-    assert isinstance(ready, Built)
+    assert isinstance(ready, BuiltCandidate)
     assert not builds.unfinished
 
 
-def ended_twice(error: MallornError) -> list[Built | MeasureResult]:
+def ended_twice(error: MallornError) -> list[BuiltCandidate | MeasureResult]:
     pool = Pool()
     builds = builds_of(pool, 1)
     for _ in range(2):

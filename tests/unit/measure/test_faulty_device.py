@@ -33,7 +33,7 @@ from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs
 from workers.measure.base import MeasureInput, Program
-from workers.measure.build_candidates import Built
+from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
 from workers.process.retry_rules import GIVEN_BACK, OTHER_HOST, retry_rule_for
 from workers.tvm import remote_device as rpc_session
@@ -61,7 +61,7 @@ FAULTS: dict[str, Callable[[FaultySession], Any]] = {
 }
 NOT_ITS_DOING = ("was killed", "was cut off", "never answered")
 FORGOTTEN = (Outcome.OK, Outcome.WORKER_LOST)
-built_of = Built(
+built_of = BuiltCandidate(
     MeasureInput(0, Candidate("s", (1,)), Sketch("s", "[]", ())), Path(__file__), PROGRAM.args.args, 7.0
 )
 

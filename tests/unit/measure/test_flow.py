@@ -21,17 +21,22 @@ from workers.device.device_class import Endpoint
 from workers.host.core_lock import lock_identity
 from workers.host.host_lock import HostLock
 from workers.measure.base import MeasureInput, MeasureResult
-from workers.measure.build_candidates import Builds, Built
+from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
-from workers.measure.tvm_measurer import alternate, in_turn, marked, overlap
+from workers.measure.tvm_measurer import (
+    mark_if_builders_ran,
+    time_between_builds,
+    time_during_builds,
+    time_in_passes,
+)
 
 CPU, GPU = (Target(f'{{"kind":"{kind}"}}') for kind in ("llvm", "cuda"))
 FAILED = MeasureResult(9, Trial(Candidate("sketch", (9,)), Outcome.BUILD_ERROR, error="refused"))
 
 
-def built(slot: int) -> Built:
+def built(slot: int) -> BuiltCandidate:
     place = MeasureInput(slot, Candidate("sketch", (slot,)), Sketch("sketch", "[]", ()))
-    return Built(place, Path(f"{slot}.so"), [], 1.0)
+    return BuiltCandidate(place, Path(f"{slot}.so"), [], 1.0)
 
 
 def ran(slot: MeasureInput, latency_us: float) -> MeasureResult:
@@ -41,12 +46,12 @@ def ran(slot: MeasureInput, latency_us: float) -> MeasureResult:
 class Scripted:
     """Builders that end candidates in a given order, and a device that needs two looks for each."""
 
-    def __init__(self, *batches: list[Built | MeasureResult]) -> None:
+    def __init__(self, *batches: list[BuiltCandidate | MeasureResult]) -> None:
         self.events: list[str] = []
         self.latency_us: dict[int, float | None] = {}
         self.lost_at: int | None = None
         self._batches = deque(batches)
-        self._timed: Built | None = None
+        self._timed: BuiltCandidate | None = None
         self._looks = 0
 
     @property
@@ -57,7 +62,7 @@ class Scripted:
     def idle(self) -> bool:
         return self._timed is None
 
-    def poll(self, timeout_sec: float) -> list[Built | MeasureResult]:
+    def poll(self, timeout_sec: float) -> list[BuiltCandidate | MeasureResult]:
         return self._batches.popleft() if self._batches else []
 
     def pause(self) -> None:
@@ -69,12 +74,12 @@ class Scripted:
     def take(self) -> None:
         self.events.append("take")
 
-    def begin(self, candidate: Built) -> None:
+    def begin(self, candidate: BuiltCandidate) -> None:
         assert self._timed is None, "one candidate at a time"
         self.events.append(f"begin {candidate.slot.slot}")
         self._timed, self._looks = candidate, 0
 
-    def measure(self, candidate: Built) -> MeasureResult:
+    def measure(self, candidate: BuiltCandidate) -> MeasureResult:
         self.events.append(f"measure {candidate.slot.slot}")
         if candidate.slot.slot == self.lost_at:
             raise Unavailable
@@ -107,14 +112,14 @@ class ScriptedDevice:
         return ran(slot, 1.0)
 
 
-def sides(*batches: list[Built | MeasureResult]) -> tuple[Scripted, Builds, DeviceRuns]:
+def sides(*batches: list[BuiltCandidate | MeasureResult]) -> tuple[Scripted, Builds, DeviceRuns]:
     script = Scripted(*batches)
     return script, cast("Builds", script), cast("DeviceRuns", ScriptedDevice(script))
 
 
 def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
     script, builds, timing = sides([built(0)], [], [built(1), built(2)])
-    assert [result.slot for result in alternate(builds, timing, HostLock())] == [0, 1, 2]
+    assert [result.slot for result in time_between_builds(builds, timing, HostLock())] == [0, 1, 2]
     assert script.events == [
         "take",
         *("pause", "measure 0", "go on"),
@@ -124,14 +129,14 @@ def test_builders_stand_still_while_the_device_beside_them_measures() -> None:
 
 def test_builders_go_on_before_a_result_is_handed_out() -> None:
     script, builds, timing = sides([built(0)], [built(1)])
-    next(alternate(builds, timing, HostLock()))
+    next(time_between_builds(builds, timing, HostLock()))
     assert script.events[-1] == "go on"
 
 
 def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
     script, builds, timing = sides([built(0), built(1)])
     script.lost_at = 1
-    results = alternate(builds, timing, HostLock())
+    results = time_between_builds(builds, timing, HostLock())
     assert next(results).slot == 0
     with pytest.raises(Unavailable):
         next(results)
@@ -139,20 +144,20 @@ def test_what_was_timed_before_the_device_was_lost_is_handed_out() -> None:
 
 def test_a_failed_build_stops_nobody() -> None:
     script, builds, timing = sides([FAILED])
-    assert list(alternate(builds, timing, HostLock())) == [FAILED]
+    assert list(time_between_builds(builds, timing, HostLock())) == [FAILED]
     assert script.events == ["take"]
 
 
 def test_a_device_elsewhere_measures_one_at_a_time_while_others_build() -> None:
     script, builds, timing = sides([built(0), FAILED], [built(1)], [built(2)], [])
-    results = list(overlap(builds, timing, HostLock()))
+    results = list(time_during_builds(builds, timing, HostLock()))
     assert sorted(result.slot for result in results) == [0, 1, 2, 9]
     assert script.events == ["begin 0", "begin 1", "begin 2"]
 
 
 def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
     script, builds, timing = sides([built(0)], [built(1), FAILED])
-    results = in_turn(builds, timing, 2, HostLock())
+    results = time_in_passes(builds, timing, 2, HostLock())
     assert script.events == ["take", "measure 0", "take", "measure 1"] * 2
     assert [result.slot for result in results] == [9, 0, 1, 0, 1]
 
@@ -160,7 +165,7 @@ def test_rivals_are_timed_in_turn_after_all_are_built() -> None:
 def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
     script, builds, timing = sides([built(0), built(1), built(2), built(3)])
     script.latency_us = {0: 100.0, 1: 104.0, 2: 106.0, 3: None}
-    in_turn(builds, timing, 3, HostLock())
+    time_in_passes(builds, timing, 3, HostLock())
     timed = [event for event in script.events if event != "take"]
     assert timed == [f"measure {slot}" for slot in (0, 1, 2, 3, 0, 1, 0, 1)]
 
@@ -168,7 +173,9 @@ def test_who_falls_far_behind_or_fails_is_not_timed_again() -> None:
 def test_a_contest_that_nobody_survives_ends() -> None:
     script, builds, timing = sides([built(0)])
     script.latency_us = {0: None}
-    assert [result.trial.outcome for result in in_turn(builds, timing, 3, HostLock())] == [Outcome.RUN_ERROR]
+    assert [result.trial.outcome for result in time_in_passes(builds, timing, 3, HostLock())] == [
+        Outcome.RUN_ERROR
+    ]
 
 
 class Crowded:
@@ -185,7 +192,7 @@ class Crowded:
 
 def test_building_stands_still_while_another_is_alone_on_the_host() -> None:
     script, builds, timing = sides([built(0)])
-    assert len(list(alternate(builds, timing, cast(HostLock, Crowded())))) == 1
+    assert len(list(time_between_builds(builds, timing, cast(HostLock, Crowded())))) == 1
     assert script.events == ["take", "pause", "go on", "pause", "measure 0", "go on"]
 
 
@@ -203,7 +210,7 @@ def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device
     host: str, locks: str, target: Target, is_bound: bool
 ) -> None:
     endpoint = Endpoint("device", host, "class", 2, "0.27.0", DeviceInfo(locks=locks))
-    result = marked(replace(ran(built(0).slot, 7.0), endpoint=endpoint), target)
+    result = mark_if_builders_ran(replace(ran(built(0).slot, 7.0), endpoint=endpoint), target)
     assert (result.trial.is_bound, result.trial.latency_us) == (is_bound, 7.0)
     told = result.disturbance or Disturbance()
     assert ("share no locks; 1 of 1" in told.words, "MALLORN_HOST_FOLDER" in told.hint) == (
@@ -215,4 +222,4 @@ def test_a_time_is_a_bound_where_builders_of_the_host_do_not_wait_for_the_device
 def test_a_failure_on_a_device_without_common_locks_stays_what_it_is() -> None:
     endpoint = Endpoint("device", host_id(), "class", 2, "0.27.0", DeviceInfo(locks="of another folder"))
     failed = replace(FAILED, endpoint=endpoint)
-    assert marked(failed, CPU) == failed
+    assert mark_if_builders_ran(failed, CPU) == failed

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.measure.stopping.adaptive import interval, undisturbed
+from workers.measure.stopping.slices import interval, undisturbed
 
 TIMES = st.lists(st.floats(0.1, 1e6), min_size=1, max_size=12)
 

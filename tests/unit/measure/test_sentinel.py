@@ -12,11 +12,11 @@ from mallorn.core.values.disturbance import Disturbance
 from mallorn.core.values.trial import Trial
 from searchers.space import Candidate, Sketch
 from workers.measure.base import MeasureInput, MeasureResult
-from workers.measure.build_candidates import Builds, Built
+from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import DeviceRuns, TimingDriftDetector
 
 BEST, LAST = (
-    Built(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)
+    BuiltCandidate(MeasureInput(at, Candidate("s", (at,)), Sketch("s", "[]", ())), Path(f"{at}.so"), (), 1.0)
     for at in (0, 1)
 )
 
@@ -43,7 +43,7 @@ class Device:
     def go_on(self) -> None:
         self.events.append("go on")
 
-    def measure_again(self, built: Built) -> MeasureResult:
+    def measure_again(self, built: BuiltCandidate) -> MeasureResult:
         known_us = dict((self.fastest, self.latest))[built]
         self.events.append("again")
         if (share := self._again.pop(0)) is None:

@@ -19,7 +19,7 @@ from workers.interfaces.device_runner import Runner
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import device_runs as timing
 from workers.measure.base import MeasureInput, Program
-from workers.measure.build_candidates import Built
+from workers.measure.build_candidates import BuiltCandidate
 from workers.measure.device_runs import DeviceRuns
 
 TARGET = parse_target({"kind": "llvm", "num-cores": 2})
@@ -41,9 +41,11 @@ def timing_in_a_round(runner: Runner, best_us: float | None) -> DeviceRuns:
     return DeviceRuns(runner, "tracker", *options, PATIENCE, best_us, keeps_best=True)
 
 
-def library(folder: Path, what: str) -> Built:
+def library(folder: Path, what: str) -> BuiltCandidate:
     (folder / what).write_text(what)
-    return Built(MeasureInput(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0)
+    return BuiltCandidate(
+        MeasureInput(3, Candidate("s", (1,)), Sketch("s", "[]", ())), folder / what, (), 7.0
+    )
 
 
 def test_a_timed_candidate_has_its_device_and_its_costs(runner: Runner, tmp_path: Path) -> None:

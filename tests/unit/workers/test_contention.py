@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from workers.host.load_meter import ContentionReading
 from workers.host.process_priority import raise_priority
-from workers.host.processor_contention import ContentionReading
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_thread_that_shares_its_processor_waits_for_half_of_the_time() -> None
     """On the real kernel: two processes on one processor."""
     program = (
         "import os, sys, time\n"
-        "from workers.host.processor_contention import ContentionReading\n"
+        "from workers.host.load_meter import ContentionReading\n"
         f"os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
         "print('ready', flush=True); sys.stdin.readline()\n"
         "before, until = ContentionReading.look(), time.monotonic() + 0.5\n"

@@ -10,7 +10,7 @@ from celery.signals import task_postrun
 
 from mallorn.core.errors import HostFault, MallornError, StorageFull
 from workers.process import worker_health
-from workers.process.worker_health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, what_ails
+from workers.process.worker_health import FIRST_REST_SEC, LONGEST_REST_SEC, SOON_SEC, Health, find_host_fault
 from workers.subprocesses.shutdown import STOP
 
 
@@ -23,7 +23,7 @@ class Ward:
         self.told: list[str] = []
         self.looks: Iterator[MallornError | None] = iter(())
         monkeypatch.setattr(worker_health, "_sleep", self._pass)
-        monkeypatch.setattr(worker_health, "what_ails", lambda tunes: next(self.looks, None))
+        monkeypatch.setattr(worker_health, "find_host_fault", lambda tunes: next(self.looks, None))
         monkeypatch.setattr(worker_health.time, "monotonic", lambda: self.now_sec)
         self.health = Health(self.told.append, lambda: True)
 
@@ -44,7 +44,7 @@ def test_who_is_well_never_rests(ward: Ward) -> None:
 
 def test_who_fell_ill_rests_until_a_look_at_its_host_finds_nothing(ward: Ward) -> None:
     ward.looks = iter([HostFault("no linker"), StorageFull("no room"), None])
-    ward.health.fell_ill(HostFault("cannot run the linker\nbecause"))
+    ward.health.record_fault(HostFault("cannot run the linker\nbecause"))
     ward.health.recover()
     assert ward.told == ["cannot run the linker", "no linker", "no room", ""]
     assert ward.rests == [FIRST_REST_SEC, 2 * FIRST_REST_SEC, 4 * FIRST_REST_SEC]
@@ -54,11 +54,11 @@ def test_who_fell_ill_rests_until_a_look_at_its_host_finds_nothing(ward: Ward) -
 
 def test_who_fails_again_soon_rests_longer_though_nothing_is_found(ward: Ward) -> None:
     for _ in range(6):
-        ward.health.fell_ill(HostFault())
+        ward.health.record_fault(HostFault())
         ward.health.recover()
     assert ward.rests == [5, 10, 20, 40, LONGEST_REST_SEC, LONGEST_REST_SEC]
     ward.now_sec += SOON_SEC + 1
-    ward.health.fell_ill(HostFault())
+    ward.health.record_fault(HostFault())
     ward.health.recover()
     assert ward.rests[-1] == FIRST_REST_SEC
 
@@ -66,21 +66,21 @@ def test_who_fails_again_soon_rests_longer_though_nothing_is_found(ward: Ward) -
 def test_a_worker_that_shall_stop_rests_no_longer(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STOP, "_asked", type(STOP._asked)())
     ward.looks = iter([HostFault()] * 9)
-    ward.health.fell_ill(HostFault())
+    ward.health.record_fault(HostFault())
     STOP.ask()
     ward.health.recover()
     assert ward.rests == []
 
 
 def test_a_host_without_a_linker_ails_those_who_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert what_ails(tunes=True) is None
+    assert find_host_fault(tunes=True) is None
 
     def refuse(_folder: Any) -> str:
         raise HostFault("no linker")
 
     monkeypatch.setattr(worker_health, "check_linking", refuse)
-    assert str(what_ails(tunes=True)) == "no linker"
-    assert what_ails(tunes=False) is None, "an import links nothing"
+    assert str(find_host_fault(tunes=True)) == "no linker"
+    assert find_host_fault(tunes=False) is None, "an import links nothing"
 
 
 def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_host_without_room_ails_everybody(monkeypatch: pytest.MonkeyPatch) -> 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(worker_health, "blame_the_host", refuse)
-    assert isinstance(what_ails(tunes=False), StorageFull)
+    assert isinstance(find_host_fault(tunes=False), StorageFull)
 
 
 def test_it_rests_between_two_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import Candidate, Sketch
-from workers.finish.verifier import Verifier
+from workers.finish.numeric_check import Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure.base import MeasureInput, Program

@@ -12,7 +12,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic, Rule
 from mallorn.core.values.finish_report import ModelLatency, PointTimes
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
-from workers.finish.export_directory import settle_rules
+from workers.finish.export_directory import replace_rules
 from workers.finish.shape_dispatch import rules_of, to_next, with_rules
 from workers.tvm.choose_tuned_sizes import points_of
 
@@ -113,7 +113,7 @@ def rules_in(folder: Path) -> list[Rule]:
 
 def test_rules_follow_what_the_whole_model_took_at_its_points(tmp_path: Path) -> None:
     found = exported(tmp_path)
-    settle_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    replace_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
@@ -121,14 +121,14 @@ def test_a_manifest_reads_the_same_in_every_locale(tmp_path: Path) -> None:
     found = exported(tmp_path)
     named = read_manifest(tmp_path / MANIFEST).model_copy(update={"job": "caf\u00e9 \u6a21"})
     (tmp_path / MANIFEST).write_text(named.model_dump_json(), encoding="utf-8")
-    settle_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
+    replace_rules(tmp_path, [timed(point, 3.0 * point["n"]) for point in found.points])
     assert (tmp_path / MANIFEST).read_bytes().isascii()
     assert read_manifest(tmp_path / MANIFEST).job == named.job
 
 
 def test_a_point_that_was_disturbed_counts_with_its_least_burst(tmp_path: Path) -> None:
     first, second = exported(tmp_path).points
-    settle_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
+    replace_rules(tmp_path, [timed(first, 3.0, slow_us=100.0), timed(second, 6.0)])
     assert [rule.point for rule in rules_in(tmp_path)] == [0, 1]
 
 
@@ -139,12 +139,12 @@ def test_a_larger_point_is_taken_if_it_is_surely_faster(
 ) -> None:
     """All of the first point's bursts were slow; those of the second were now and then."""
     first, second = exported(tmp_path, ["n"] if parted else []).points
-    settle_rules(tmp_path, [timed(first, 9.0), timed(second, 6.0, slow_us)])
+    replace_rules(tmp_path, [timed(first, 9.0), timed(second, 6.0, slow_us)])
     assert rules_in(tmp_path)[0].point == taken
 
 
 def test_rules_stay_where_a_point_was_not_timed(tmp_path: Path) -> None:
     found = exported(tmp_path)
-    settle_rules(tmp_path, [timed(found.points[0], 3.0), timed(found.points[1], None)])
-    settle_rules(tmp_path, [])
+    replace_rules(tmp_path, [timed(found.points[0], 3.0), timed(found.points[1], None)])
+    replace_rules(tmp_path, [])
     assert rules_in(tmp_path) == found.rules

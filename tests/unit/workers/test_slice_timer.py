@@ -9,8 +9,7 @@ import pytest
 from workers.device import slice_timer
 from workers.device.gpu_meter import GpuLoad
 from workers.device.slice_timer import SliceTimer
-from workers.host.load_meter import Load
-from workers.host.processor_contention import ContentionReading
+from workers.host.load_meter import ContentionReading, Load
 
 
 class Host:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from mallorn.core.outcomes import Outcome
-from workers.finish.numeric_checker import Unchecked
-from workers.finish.verifier import Verifier
+from workers.finish.numeric_check import Unchecked, Verifier
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import Reference
 from workers.measure.base import MeasureInput, Program

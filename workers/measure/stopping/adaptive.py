@@ -1,64 +1,10 @@
 """Stopping rules that end once a candidate's time is known well enough (like AdaTune)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, inf, sqrt
-from statistics import fmean, median, stdev
-from typing import Final
 
 from mallorn.core.job_options import EvaluatorOptions
 from workers.measure.stopping.base import StoppingRule
-
-# Two-sided 95 % quantiles of Student's t for 1, 2, ... degrees of freedom.
-T95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-T95_MANY: Final = 2.0
-# Least relative spread: slices seconds apart differ by this much, even if consecutive ones do not.
-LEAST_SPREAD: Final = 0.003
-# A slice so many median deviations from the median was disturbed, or warmed the caches up.
-OUTLYING: Final = 8.0
-# Fewer slices than this do not show which of them is an outlier.
-JURY: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The mean of the undisturbed slices and the half width of its 95 % confidence interval."""
-
-    mean_us: float
-    half_us: float
-
-    @property
-    def low_us(self) -> float:
-        return max(0.0, self.mean_us - self.half_us)
-
-    @property
-    def relative(self) -> float:
-        return self.half_us / self.mean_us if self.mean_us else inf
-
-
-def interval(run_us: Sequence[float]) -> Interval:
-    """Return the confidence interval of the slices; a single slice has an infinite one."""
-    quiet = undisturbed(run_us)
-    mean_us = fmean(quiet)
-    if len(quiet) < 2:
-        return Interval(mean_us, inf)
-    spread_us = max(stdev(quiet), LEAST_SPREAD * mean_us)
-    freedom = len(quiet) - 1
-    quantile = T95[freedom - 1] if freedom <= len(T95) else T95_MANY
-    return Interval(mean_us, quantile * spread_us / sqrt(len(quiet)))
-
-
-def undisturbed(run_us: Sequence[float]) -> list[float]:
-    """Return the slices without outliers; all slices if they are fewer than JURY."""
-    if len(run_us) < JURY:
-        return list(run_us)
-    middle_us = median(run_us)
-    typical_us = max(median(abs(each - middle_us) for each in run_us), LEAST_SPREAD * middle_us)
-    return [each for each in run_us if abs(each - middle_us) <= OUTLYING * typical_us]
-
-
-# A disturbance may make a single slice this many times too long.
-DISTURBED: Final = 2.0
+from workers.measure.stopping.slices import BEHIND, FEWEST, TIGHT, is_known_slower, next_slice
 
 
 class Adaptive(StoppingRule):
@@ -67,22 +13,19 @@ class Adaptive(StoppingRule):
     If there is no best time yet, it takes the evaluator's timing in one piece.
     """
 
-    def __init__(self, tight: float = 0.02, fewest: int = 3) -> None:
+    def __init__(self, tight: float = TIGHT, fewest: int = FEWEST) -> None:
         self.tight = tight
         self.fewest = fewest
+        self.behind: float | None = None
 
     def next_timing(
         self, evaluator: EvaluatorOptions, run_us: Sequence[float], best_us: float | None = None
     ) -> EvaluatorOptions | None:
         if best_us is None:
             return None if run_us else evaluator
-        if run_us and self.enough(run_us, interval(run_us), best_us):
+        if run_us and is_known_slower(run_us, best_us, self.tight, self.fewest, self.behind):
             return None
-        return next_slice(evaluator, run_us)
-
-    def enough(self, run_us: Sequence[float], known: Interval, best_us: float) -> bool:
-        """Return whether the slices show precisely enough that the candidate is not the best."""
-        return len(run_us) >= self.fewest and known.relative <= self.tight and known.low_us > best_us
+        return next_slice(evaluator, run_us, _options)
 
 
 class Racing(Adaptive):
@@ -91,49 +34,10 @@ class Racing(Adaptive):
     A cost model needs no precise time of a hopeless candidate: an error of 10 % does no harm.
     """
 
-    def __init__(self, tight: float = 0.02, fewest: int = 3, behind: float = 1.1) -> None:
+    def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:
         super().__init__(tight, fewest)
         self.behind = behind
 
-    def enough(self, run_us: Sequence[float], known: Interval, best_us: float) -> bool:
-        low_us = run_us[0] / DISTURBED if len(run_us) == 1 else known.low_us
-        return low_us > self.behind * best_us or super().enough(run_us, known, best_us)
 
-
-SLICES: Final = 10
-# Shorter slices would measure the device's clock and the scheduler's tick.
-SHORTEST_MS: Final = 5
-# With fewer runs a slice, the one uncounted run before each slice would cost too much.
-FEWEST_RUNS: Final = 8
-# After so many slices of a kernel with few runs a slice, the rest is taken in one piece.
-PROBES: Final = 3
-# Limits of EvaluatorOptions for one timing.
-MOST_RUNS: Final = 1000
-LONGEST_MS: Final = 10_000
-
-
-def next_slice(evaluator: EvaluatorOptions, run_us: Sequence[float]) -> EvaluatorOptions | None:
-    """Return the slice after those of `run_us`; None if they add up to the evaluator's timing."""
-    total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
-    count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
-    if count < max(2, evaluator.repeat):
-        return None if run_us else evaluator
-    slice_ms, number = ceil(total_ms / count), ceil(runs / count)
-    probe = EvaluatorOptions(number=number, repeat=1, min_repeat_ms=slice_ms)
-    if not run_us:
-        return probe
-    if number >= FEWEST_RUNS or slice_ms * 1e3 >= FEWEST_RUNS * run_us[0]:
-        return probe if len(run_us) < count else None
-    # Long runs: a few slices, which may be single runs, then the rest in as few as the limits allow.
-    if len(run_us) > PROBES:
-        return None
-    counts = [max(probe.number, ceil(probe.min_repeat_ms * 1e3 / max(each_us, 1e-3))) for each_us in run_us]
-    spent_ms = sum(number * each_us for number, each_us in zip(counts, run_us, strict=True)) / 1e3
-    rest, rest_ms = runs - sum(counts), ceil(total_ms - spent_ms)
-    if rest <= 0 and rest_ms <= 0:
-        return None
-    if len(run_us) < PROBES:
-        return probe
-    rest, rest_ms = max(1, rest), max(0, rest_ms)
-    repeat = max(1, ceil(rest / MOST_RUNS), ceil(rest_ms / LONGEST_MS))
-    return EvaluatorOptions(number=ceil(rest / repeat), repeat=repeat, min_repeat_ms=ceil(rest_ms / repeat))
+def _options(number: int, repeat: int, min_repeat_ms: int) -> EvaluatorOptions:
+    return EvaluatorOptions(number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)

@@ -89,7 +89,7 @@ class CandidateTimes:
         def time_pieces(number: int, count: int) -> list[Piece]:
             report = time_slices(number, count)
             self._reports.append(report)
-            return [Piece(number, *each) for each in report.slices]
+            return [Piece(number, *mean) for mean in report.slices]
 
         means = take_timing(options, rough_sec, time_pieces, self._patience)
         self._means += means
@@ -129,15 +129,13 @@ def take_timing(
     options: Evaluator, rough_sec: float, time_pieces: TimePieces, patience: Patience
 ) -> list[Piece]:
     """Return `repeat` means, each of at least `number` runs that last `min_repeat_ms` together."""
-    return [_mean(_PartialMean(options, rough_sec), time_pieces, patience) for _ in range(options.repeat)]
-
-
-def _mean(mean: "_PartialMean", time_pieces: TimePieces, patience: Patience) -> Piece:
-    while not mean.suffices(mean.quiet):
-        if patience.left_sec < 0 and mean.has_pieces:
-            return mean.least_disturbed()
-        patience.lose(mean.add(time_pieces(*mean.missing())))
-    return _combined(mean.quiet)
+    means: list[Piece] = []
+    for _ in range(options.repeat):
+        mean = _PartialMean(options, rough_sec)
+        while not mean.suffices(mean.quiet) and (patience.left_sec >= 0 or not mean.has_pieces):
+            patience.lose(mean.add(time_pieces(*mean.missing())))
+        means.append(_combined(mean.quiet) if mean.suffices(mean.quiet) else mean.least_disturbed())
+    return means
 
 
 class _PartialMean:
@@ -155,12 +153,12 @@ class _PartialMean:
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:
-            each_sec, left_sec, limit = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
+            run_sec, left_sec, limit = self._rough_sec, self._wanted_sec * FIRST_SHARE, GROWTH**3
         else:
-            each_sec, limit = _combined(samples).mean_sec, self._last_runs * GROWTH
+            run_sec, limit = _combined(samples).mean_sec, self._last_runs * GROWTH
             left_sec = (self._wanted_sec - sec) * MARGIN
-        self._last_runs = max(1, self._fewest - runs, min(limit, ceil(left_sec / max(each_sec, NO_TIME_SEC))))
-        pieces = ceil(self._last_runs / max(1, round(PIECE_SEC / max(each_sec, NO_TIME_SEC))))
+        self._last_runs = max(1, self._fewest - runs, min(limit, ceil(left_sec / max(run_sec, NO_TIME_SEC))))
+        pieces = ceil(self._last_runs / max(1, round(PIECE_SEC / max(run_sec, NO_TIME_SEC))))
         return ceil(self._last_runs / pieces), pieces
 
     def add(self, pieces: Sequence[Piece]) -> list[Piece]:
@@ -183,7 +181,7 @@ class _PartialMean:
         """Return the mean of undisturbed pieces, with the least disturbed ones if they are few."""
         best = list(self.quiet)
         if not self.suffices(best, ENOUGH):
-            for piece in sorted(self._disturbed, key=lambda each: each.disturbed or 0.0):
+            for piece in sorted(self._disturbed, key=lambda piece: piece.disturbed or 0.0):
                 if self.suffices(best):
                     break
                 best.append(piece)

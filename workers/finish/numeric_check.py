@@ -1,7 +1,7 @@
 """Check on a device that a scheduled program has the same outputs as the unscheduled one."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -9,7 +9,6 @@ from typing import Final
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass
-from workers.finish.numeric_checker import INVALID, Checker, NumericCheck
 from workers.interfaces.device_runner import LibraryRun
 from workers.interfaces.model_compiler import ModelCompiler, Reference
 from workers.measure.base import MeasureInput, Program
@@ -20,8 +19,60 @@ from workers.process.worker_runtime import Runtime
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
 
+INVALID: Final = "it can no longer be rebuilt"
 SEED: Final = 20_260_101
 RUN_TIMEOUT_SEC: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class NumericCheck:
+    """Result of the numeric check of one candidate.
+
+    WRONG_RESULT is final; other failures mean that the check itself failed. OK without a
+    `max_error` means that the candidate was not checked.
+    """
+
+    outcome: Outcome
+    trace: str = ""
+    max_error: float | None = None
+    words: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.outcome.failed
+
+
+class Checker(ABC):
+    """Decides whether a winner may be exported."""
+
+    def __init__(self, runtime: Runtime, target: Target) -> None:
+        self._compiler = runtime.compiler
+        self._target = target
+
+    @abstractmethod
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
+        """Check one candidate. Raises Unavailable if the device is lost during the check."""
+
+    def trace(self, program: Program, slot: MeasureInput) -> str | None:
+        """Return the candidate's full trace; None if it can no longer be rebuilt."""
+        return twice(
+            lambda: self._compiler.full_trace(
+                program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
+            )
+        )
+
+
+class Unchecked(Checker):
+    """Accepts every winner whose trace can be rebuilt, for use without a device."""
+
+    def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
+        try:
+            trace = self.trace(program, slot)
+        except ChildError as error:
+            return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
+        if trace is None:
+            return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
+        return NumericCheck(Outcome.OK, trace)
 
 
 class Verifier(Checker):
@@ -45,58 +96,51 @@ class Verifier(Checker):
         self._references: dict[str, Reference] = {}
 
     def verify(self, program: Program, slot: MeasureInput) -> NumericCheck:
-        try:
-            reference = twice(lambda: self._reference(program))
-        except ChildError as error:
-            return NumericCheck(Outcome.WORKER_LOST, words=f"nothing to compare with: {error.message}")
+        """Check one candidate; a failure is overruled if two other devices both pass it.
+
+        With fewer than LEAST_SPREAD devices, the first device's verdict counts.
+        """
+        if (reference := self._references.get(program.key)) is None:
+            inputs, outputs = str(self._file(program, "inputs")), str(self._file(program, "expected"))
+            compute = partial(self._graphs.reference, program.tir, program.args, SEED, inputs, outputs)
+            try:
+                reference = self._references[program.key] = twice(compute)
+            except ChildError as error:
+                words = f"nothing to compare with: {error.message}"
+                return NumericCheck(Outcome.WORKER_LOST, words=words)
         try:
             trace = self.trace(program, slot)
             if trace is None:
                 return NumericCheck(Outcome.BUILD_ERROR, words=INVALID)
-            library = self._library(program)
-            build = partial(self._graphs.build_whole, program.tir, trace, self._target.text, str(library))
-            twice(build)
+            library = str(self._library(program))
+            twice(partial(self._graphs.build_whole, program.tir, trace, self._target.text, library))
         except ChildError as error:
             return NumericCheck(Outcome.BUILD_ERROR, words=error.message)
-        verdict = self._answer(program, slot, trace, reference)
-        return verdict if verdict.ok else self._overruled(verdict, program, slot, reference)
+        verdict = self._run_and_compare(program, slot, trace, reference)
+        if verdict.ok or len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
+            return verdict
+        verdicts = []
+        for _ in range(2):
+            self._runner.release()  # the next run then leases another device
+            verdicts.append(self._run_and_compare(program, slot, trace, reference))
+        first, second = verdicts
+        return first if first.ok and second.ok else verdict
 
-    def _answer(self, program: Program, slot: MeasureInput, trace: str, reference: Reference) -> NumericCheck:
+    def _run_and_compare(
+        self, program: Program, slot: MeasureInput, trace: str, reference: Reference
+    ) -> NumericCheck:
         """Run the built library on the device and compare its outputs with the reference."""
         try:
-            answer = twice(lambda: self._run(program, slot))
+            run = twice(partial(self._run, program, slot))
         except ChildError as error:
             return NumericCheck(Outcome.RUN_ERROR, trace, words=error.message)
-        if answer.outcome.failed:
-            return NumericCheck(answer.outcome, trace, words=answer.error)
+        if run.outcome.failed:
+            return NumericCheck(run.outcome, trace, words=run.error)
         outputs, expected = str(self._outputs(program)), str(self._file(program, "expected"))
         comparison = self._graphs.compare(outputs, expected, reference)
         words = f"relative error {comparison.max_error:.2g}, allowed {comparison.tolerance:.2g}"
         outcome = Outcome.OK if comparison.ok else Outcome.WRONG_RESULT
         return NumericCheck(outcome, trace, comparison.max_error, words)
-
-    def _overruled(
-        self, verdict: NumericCheck, program: Program, slot: MeasureInput, reference: Reference
-    ) -> NumericCheck:
-        """Return the verdict of two other devices if both pass the candidate; else `verdict`.
-
-        With fewer than LEAST_SPREAD devices, return `verdict` without running again.
-        """
-        if len(of_class(self._fleet.devices(self._target), self._like)) < LEAST_SPREAD:
-            return verdict
-        others = []
-        for _ in range(2):
-            self._runner.release()  # the next run then leases another device
-            others.append(self._answer(program, slot, verdict.trace, reference))
-        return others[0] if all(other.ok for other in others) else verdict
-
-    def _reference(self, program: Program) -> Reference:
-        if program.key not in self._references:
-            inputs, expected = str(self._file(program, "inputs")), str(self._file(program, "expected"))
-            self._references[program.key] = self._graphs.reference(
-                program.tir, program.args, SEED, inputs, expected
-            )
-        return self._references[program.key]
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
         # Lease the device first, so that waiting for it does not count against the run's
@@ -120,18 +164,3 @@ class Verifier(Checker):
 
     def _outputs(self, program: Program) -> Path:
         return self._folder.answers / f"{program.key[:16]}-outputs.npz"
-
-
-@contextmanager
-def verifier(
-    runtime: Runtime,
-    target: Target,
-    graphs: ModelCompiler,
-    folder: StageFolder,
-    like: DeviceClass | None = None,
-) -> Iterator[Verifier]:
-    """Yield a verifier, and release its device at the end."""
-    try:
-        yield Verifier(runtime, target, graphs, folder, like)
-    finally:
-        runtime.runner.release()
