@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
+from costmodels.evaluation import by_task
 from costmodels.metrics import pairwise_accuracy
 from costmodels.select_training_rows import chosen, even
-from costmodels.splits import by_task
 from db.bundled.load_bundled import FOLDER
 from mallorn.core.registry import resolve
 from research.pretraining.feature_rows import rows_for

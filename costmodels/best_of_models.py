@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.evaluation import Split, newest, rebased
 from costmodels.metrics import pairwise_accuracy
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.splits import Split, newest, rebased
 from costmodels.views import check_rows
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine

@@ -1,7 +1,7 @@
-"""A forest of random trees as flat arrays; the trees' disagreement is the spread of a score."""
+"""Forests of random trees on labels, and on the chance to be among a task's fastest (LFBO)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,7 @@ from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.ensemble_spread import (
+    FEWEST_JUDGED,
     UNKNOWN,
     Weights,
     draws,
@@ -18,6 +19,8 @@ from costmodels.ensemble_spread import (
     pooled,
     variance_share,
 )
+from costmodels.labels import timed
+from costmodels.metrics import members
 from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
@@ -134,3 +137,137 @@ def grown(
         tree = ExtraTreeRegressor(**{**PARAMETERS, **parameters}, random_state=seed)
         trees.append(tree.fit(rows[used], targets[used], sample_weight=weight[used]))
     return as_trees(trees)
+
+
+GAMMA: Final = 0.1  # share of a task's rows that count as fast
+LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
+
+
+class Chances(NamedTuple):
+    """For each row, the probability target of being fast, and the row's weight."""
+
+    targets: Vector
+    weights: Weights
+
+
+class LFBO(CostModel):
+    """Random trees that tell the fastest tenth of each task from all its rows.
+
+    Every row has a vote of 1 for "slow"; rows of the fastest tenth also have a vote for
+    "fast", weighted by their gain over the slowest of that tenth. So the predicted probability
+    ranks candidates by expected improvement; it does not rank slow candidates. A linear fit on
+    left-out rows maps probabilities to labels.
+    """
+
+    KIND: ClassVar[str] = "lfbo"
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parts: tuple[Trees, ...] = ()
+        self._slope, self._offset, self._share, self._noise = 1.0, 0.0, 1.0, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._forget()
+        if not len(labels):
+            return
+        rng, rows = np.random.default_rng(seed), finite(features)
+        drawn = draws(rng, len(labels), MEMBERS)
+        self._parts = self._grown(rows, labels, groups, drawn, rng)
+        unseen = (drawn == 0).astype(np.float64)
+        self._slope, self._offset = line(self._raw(rows), labels, importance(labels) * unseen)
+        share, rest = variance_share(self._opinions(rows), labels, unseen)
+        self._share, self._noise = share, rest**0.5
+
+    def _grown(
+        self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
+    ) -> tuple[Trees, ...]:
+        """Return one set of trees per part of the model, with one tree per line of `drawn`."""
+        targets, weights = chances(labels, groups)
+        return (grown(rows, targets, drawn * weights, rng),)
+
+    def _raw(self, rows: Matrix) -> Matrix:
+        """Return the score of each member before it is mapped to a label."""
+        return self._parts[0].opinions(rows)
+
+    def _opinions(self, rows: Matrix) -> NDArray[np.float64]:
+        return self._offset + self._slope * self._raw(rows).astype(np.float64)
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._parts:
+            return ignorant(len(features))
+        return pooled(self._opinions(finite(features)), self._noise, self._share)
+
+    def save(self) -> bytes:
+        numbers = {"slope": self._slope, "offset": self._offset, "share": self._share, "noise": self._noise}
+        arrays: dict[str, NDArray[Any]] = {
+            f"{index}.{name}": array
+            for index, trees in enumerate(self._parts)
+            for name, array in trees._asdict().items()
+        }
+        return pack(self.KIND, {**numbers, "parts": len(self._parts)}, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._slope, model._offset = numbers["slope"], numbers["offset"]
+        model._share, model._noise = numbers["share"], numbers["noise"]
+        model._parts = tuple(
+            Trees(*(arrays[f"{index}.{name}"] for name in Trees._fields)) for index in range(numbers["parts"])
+        )
+        return model
+
+
+def chances(labels: Vector, groups: Groups) -> Chances:
+    """Return targets and weights from gains; in every group the mean gain counts as 1 vote."""
+    gain = np.zeros(len(labels))
+    for lines in members(groups):
+        with_time = lines[timed(labels[lines])]
+        if len(with_time):
+            least = np.quantile(labels[with_time].astype(np.float64), 1 - GAMMA)
+            gain[with_time] = np.maximum(0.0, labels[with_time] - least)
+            fast = with_time[gain[with_time] > 0]
+            gain[fast] /= gain[fast].mean() if len(fast) else 1.0
+    return Chances((gain / (1 + gain)).astype(np.float32), 1 + gain)
+
+
+def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
+    """Return slope and offset of a linear fit of labels over the scores of members left out."""
+    rows = np.flatnonzero(left_out.any(axis=0))
+    if len(rows) < FEWEST_JUDGED:
+        return 1.0, float(np.mean(labels - raw.mean(axis=0)))
+    unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
+    mean_score = (raw[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
+    truth = labels[rows].astype(np.float64)
+    (own, shared), _ = np.cov(mean_score, truth, aweights=weight, ddof=0)
+    slope = max(LEAST_SLOPE, float(shared / own)) if own else 1.0
+    return slope, float(np.average(truth - slope * mean_score, weights=weight))
+
+
+SHARPNESS: Final = 4.0  # a row that is twice as slow counts a sixteenth
+LEAST: Final = 0.02  # least weight, relative to the best row's
+CHANCE: Final = 0.3  # label units added for a probability of 1 of being among the fastest
+
+
+class ForestPlusLFBO(LFBO):
+    """Random trees on labels, with low weights for slow rows, plus the trees of `lfbo`.
+
+    The label trees rank all candidates, which guides a search far from the best; the `lfbo`
+    trees rank the fastest candidates.
+    """
+
+    KIND: ClassVar[str] = "headfirst"
+
+    def _grown(
+        self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
+    ) -> tuple[Trees, ...]:
+        sharp = np.exp(SHARPNESS * labels.astype(np.float64)) + LEAST
+        speed = grown(rows, labels, drawn * sharp, rng, min_samples_leaf=1)
+        return (speed, *super()._grown(rows, labels, groups, drawn, rng))
+
+    def _raw(self, rows: Matrix) -> Matrix:
+        speed, chance = (trees.opinions(rows) for trees in self._parts)
+        return speed + np.float32(CHANCE) * chance

@@ -7,10 +7,8 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
-from costmodels.ensemble_spread import draws, ignorant, importance
-from costmodels.minibatches_and_gradients import one_group_batches, push_of
-from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, one_group_batches, push_of
+from costmodels.ensemble_spread import UNCALIBRATED, ScoreCalibration, calibrated, draws, ignorant, importance
 from costmodels.serialization import pack, unpack
 from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import check_rows

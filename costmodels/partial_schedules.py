@@ -3,15 +3,16 @@
 All workloads have the same order of decisions: first the innermost level of every axis, then
 the listed choices, then the other levels outwards, and last the compute locations. So the
 derived columns (lanes, register tiles, footprints) become known early: as soon as all their
-inputs are decided.
+inputs are decided. The interfaces of models that rate partial schedules are at the end.
 """
 
+from abc import abstractmethod
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import Matrix
+from costmodels.base import CostModel, Matrix, Vector
 from costmodels.tiling_columns import (
     LISTED,
     REDUCTION_AXES,
@@ -147,3 +148,32 @@ def _products(rows: Matrix) -> NDArray[np.float64]:
         rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts
     ]
     return np.hstack(sums)
+
+
+class ProposesDecisions(CostModel):
+    """A model of the view `decisions` from which schedules can be sampled decision by decision.
+
+    Contract, in addition to that of CostModel
+    - `liking` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and rates
+      the last decision of each, in one vectorised pass. Over rows that differ only in that decision,
+      a softmax of the ratings gives the share of good schedules that took each.
+    - Without training, all rows get the same rating.
+    """
+
+    @abstractmethod
+    def liking(self, features: Matrix) -> Vector:
+        """Return per row the logit that good schedules take its last decision."""
+
+
+class ValuesPrefixes(CostModel):
+    """A model of the view `decisions` that can also score partial schedules.
+
+    Contract, in addition to that of CostModel
+    - `value` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and returns
+      the score of the best completion of each, in one vectorised pass.
+    - The value of a row without NaN is the mean that `predict` returns for it.
+    """
+
+    @abstractmethod
+    def value(self, features: Matrix) -> Vector:
+        """Return per row the score of its best completion."""

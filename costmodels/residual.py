@@ -5,13 +5,13 @@ from typing import ClassVar, Final
 import numpy as np
 import xgboost
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.ensemble_spread import UNKNOWN, draws, finite, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
 from costmodels.transfer_model_base import TransferModel
 from costmodels.views import check_rows
-from costmodels.xgboost_ensemble import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
+from costmodels.xgb import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 from costmodels.base import Groups, Indices, Matrix, Vector
 from costmodels.ensemble_spread import draws, finite, importance
 from costmodels.metrics import members
-from costmodels.xgboost_ensemble import as_data, grow, opinions
+from costmodels.xgb import as_data, grow, opinions
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3

@@ -8,13 +8,20 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import draws, finite, ignorant, importance
+from costmodels.dense_layers import rank_push
+from costmodels.ensemble_spread import (
+    UNCALIBRATED,
+    ScoreCalibration,
+    calibrated,
+    draws,
+    finite,
+    ignorant,
+    importance,
+)
 from costmodels.metrics import members
-from costmodels.minibatches_and_gradients import rank_push
-from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
 from costmodels.views import STATEMENTS, check_rows, check_width
-from costmodels.xgboost_ensemble import (
+from costmodels.xgb import (
     MEMBERS,
     Objective,
     Push,

@@ -1,16 +1,102 @@
-"""Gradient-boosted trees on decision features: the default cost model."""
+"""Gradient-boosted trees on decision features, the default cost model, and its ensemble members."""
 
 import struct
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import Any, Final
 
 import numpy as np
 import xgboost
+from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
-from costmodels.serialization import sealed, unreadable, unsealed
+from costmodels.ensemble_spread import (
+    UNKNOWN,
+    Weights,
+    draws,
+    finite,
+    ignorant,
+    importance,
+    pooled,
+    unexplained,
+)
+from costmodels.serialization import as_array, sealed, unreadable, unsealed
 from costmodels.views import check_rows
-from costmodels.xgboost_ensemble import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
+
+MEMBERS: Final = 4
+TREES: Final = 40
+THREADS: Final = 1  # as fast at this size; spinning OpenMP threads slow down a busy host
+PARAMETERS: Final = {
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "max_depth": 6,
+    "eta": 0.2,
+    "min_child_weight": 1.0,
+    "colsample_bynode": 0.5,
+    "max_bin": 64,
+    "nthread": THREADS,
+    "verbosity": 0,
+}
+
+Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
+Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
+
+
+def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
+    """Return the rows in histogram bins, which all members share."""
+    return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
+
+
+def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+    """Train one member with squared error."""
+    data.set_weight(weights)
+    return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
+
+
+def classify(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+    """Train one member as a classifier of targets 0 and 1; it predicts probabilities."""
+    data.set_weight(weights)
+    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
+    return xgboost.train(settings, data, num_boost_round=TREES)
+
+
+def grow_by(
+    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member with a custom loss; `start` is the initial score of all rows."""
+    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
+    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
+
+
+def opinions(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
+    """Return the score of every member for every row of features (members x rows)."""
+    return np.stack([booster.inplace_predict(rows) for booster in boosters])
+
+
+def as_bytes(booster: xgboost.Booster) -> bytes:
+    """Return a booster in XGBoost's binary format."""
+    return bytes(booster.save_raw("ubj"))
+
+
+def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
+    """Return the booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
+    booster = xgboost.Booster({"nthread": THREADS})
+    try:
+        booster.load_model(bytearray(blob))
+    except xgboost.core.XGBoostError as error:
+        raise unreadable(kind, str(error).splitlines()[0]) from error
+    return booster
+
+
+def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
+    """Return the boosters as arrays, for a model's npz."""
+    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
+    """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
+    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]
+
 
 KIND = "xgboost"
 

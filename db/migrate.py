@@ -9,9 +9,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import WRITE, create_engine, parse_url
+from db.engine import WRITE, create_engine, parse_url, translated
 from db.session import Database
-from db.translate_driver_errors import translated
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
 from mallorn.core.install_command import upgrade_line
 

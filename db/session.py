@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.database_clock import now
-from db.engine import WRITE, create_engine, parse_url
-from db.translate_driver_errors import translated
+from db.engine import WRITE, create_engine, parse_url, translated
 
 # Write transactions take milliseconds; some queries take seconds.
 ANSWER_SEC: Final = 30.0

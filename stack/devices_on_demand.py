@@ -79,14 +79,14 @@ class DeviceScout:
 
     def _asked_for(self) -> list[Target]:
         """Return the targets that jobs wait for, except stand-ins for devices."""
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+        from db.repositories.jobs import JobsWaitingForDevice
 
         with self._database.session() as session:
             targets = [Target(text) for text in JobsWaitingForDevice(session).targets()]
         return [target for target in targets if not stand_in(target)]
 
     def _consider(self, target: Target, now_sec: float) -> None:
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+        from db.repositories.jobs import JobsWaitingForDevice
 
         if target not in self._refusals:
             self._refusals[target] = self._why_not(target)

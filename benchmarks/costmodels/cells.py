@@ -12,9 +12,8 @@ import numpy as np
 from benchmarks.costmodels.arms import Arm, arm
 from benchmarks.costmodels.rows import Bench, load
 from benchmarks.costmodels.task_figures import judge_tasks
-from costmodels.evaluation import NORMAL_80, fitted
+from costmodels.evaluation import NORMAL_80, fitted, scrambled
 from costmodels.metrics import coverage
-from costmodels.splits import scrambled
 
 Figures = Mapping[str, float | None]
 

@@ -23,8 +23,7 @@ from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.dataset_reader import open_parcel
 from db.dataset.export import export
 from db.dataset.snapshots import check_snapshot, take_snapshot
-from db.repositories.snapshot_rows import Selection
-from db.repositories.snapshots import Snapshots
+from db.repositories.snapshots import Selection, Snapshots
 from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Vector
+from costmodels.evaluation import rebased
 from costmodels.labels import bounded_sample
 from costmodels.metrics import pairwise_accuracy
-from costmodels.splits import rebased
 from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.space import Candidate
 from workers.round.train_cost_model import MAX_ROWS

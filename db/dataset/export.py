@@ -17,7 +17,7 @@ from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD
 from db.dataset.snapshots import Progress, SnapshotReader, describe, silent
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches, trace_of
-from db.repositories.snapshot_rows import SnapshotRows
+from db.repositories.snapshots import SnapshotRows
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from db.tables import Context, SketchRow, Snapshot, Workload

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from db.columnar_rows import Columns
-from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.snapshots import Snapshots, Sources, name_taken
+from db.repositories.snapshots import Selection, SnapshotRows, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import InvalidRequest

@@ -1,4 +1,4 @@
-"""Jobs: create them, find them, and move them between states."""
+"""Jobs: create them, find them, move them between states, and see which wait for a device."""
 
 import secrets
 from collections.abc import Collection, Sequence
@@ -10,11 +10,12 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository, owned, said
+from db.repositories.devices import alike, like_of
 from db.repositories.job_progress import count_by_outcome
 from db.repositories.leases import Leases, LeaseToken, WorkItem, held
-from db.tables import Job
+from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, WorkKind
+from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 
@@ -280,3 +281,37 @@ def finish_left_something(job: Job) -> bool:
     """Return whether repeating a job's finish may do what failed or was left out the last time."""
     is_incomplete = job.report is not None and bool(job.report.not_done)
     return came_to_finish(job) and (job.state == JobState.FAILED or is_incomplete)
+
+
+# Zero-shot jobs only return stored schedules, so they need no device.
+_RUNS: Final = func.coalesce(Job.options["mode"].as_string(), SEARCH) != ZERO_SHOT
+
+
+class JobsWaitingForDevice(Repository):
+    """Reads which devices jobs need, and for how long they have had none."""
+
+    def targets(self) -> Sequence[str]:
+        """Return the targets, as canonical text, of active jobs that run on devices."""
+        query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id)
+        query = query.where(Job.state.in_(ACTIVE), _RUNS)
+        return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
+
+    def one_of_each(self, target_ids: Collection[int]) -> Sequence[str]:
+        """Return the id of one active job for each of these targets that has any."""
+        active = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
+        return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
+
+    def tell(self, target: str, reason: str, why_not_here: str) -> None:
+        """Set the reason of a target's active jobs: they wait for a device that cannot run here."""
+        target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
+        conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
+        self.changed(update(Job).where(*conditions).values(said(reason, Cause.NOT_HERE, why_not_here)))
+
+    def since(self, job: Job) -> float:
+        """Return the later of the job's last event and the last contact with a suitable device."""
+        events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
+        last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
+        if job.context_id is not None:
+            last_seen = last_seen.where(alike(like_of(self.session.get_one(Context, job.context_id))))
+        times = self.session.scalar(events), self.session.scalar(last_seen)
+        return max(job.created_at, *(time for time in times if time is not None), 0.0)

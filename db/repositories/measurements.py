@@ -1,19 +1,21 @@
-"""Store measurements, which needs the current lease, and import measurements of other datasets."""
+"""Store measurements, which needs the current lease; import those of other datasets; list them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, select, update
+from sqlalchemy import ColumnElement, Row, select, update
 
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.base import Repository
+from db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository, owned
 from db.repositories.leases import LeaseToken, Token, WorkItem, held
 from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
-from db.tables import Measurement, Round, SourceDataset
+from db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
+from mallorn.core.values.dataset import Record
 from mallorn.core.values.trial import Trial
 
 
@@ -150,3 +152,53 @@ class ForeignRows(Repository):
         pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
         own_rows = {(own_id, *pair) for pair in pairs}
         return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]
+
+
+class Records(Repository):
+    def page(
+        self,
+        owner: str | None,
+        *,
+        job_id: str | None = None,
+        workload: str | None = None,
+        target: str | None = None,
+        outcome: Outcome | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
+        names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
+        query = (
+            select(Measurement, *names)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .join(TargetRow, TargetRow.id == Measurement.target_id)
+            .join(SketchRow, SketchRow.id == Measurement.sketch_id)
+            .join(Device, Device.id == Measurement.device_id, isouter=True)
+            .order_by(Measurement.id.desc())
+            .limit(check_limit(limit) + 1)
+        )
+        if owner is not None:
+            query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
+        measured = (Measurement.job_id, job_id), (Measurement.outcome, outcome)
+        keys = (Workload.key, workload), (TargetRow.key, target)
+        filters: list[tuple[Any, object]] = [*measured, *keys]
+        query = query.where(*(column == value for column, value in filters if value is not None))
+        if cursor is not None:
+            query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
+        records = [_record(row) for row in self.session.execute(query)]
+        return page(records, limit, lambda record: (record.id,))
+
+
+def _record(row: Row[*tuple[Any, ...]]) -> Record:
+    measurement, workload, workload_name, target, sketch, device = row
+    return Record.from_row(
+        measurement,
+        workload=workload,
+        workload_name=workload_name,
+        target=target,
+        sketch=sketch,
+        decisions=list(unpack_decisions(measurement.decisions)),
+        outcome=Outcome.read(measurement.outcome),
+        run_us=list(unpack_times(measurement.run_us or b"")),
+        device=device,
+    )

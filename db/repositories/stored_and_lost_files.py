@@ -8,7 +8,7 @@ from sqlalchemy import Select, select, update
 
 from db.database_clock import now
 from db.repositories.base import Repository
-from db.repositories.cost_model_versions import CostModelVersions
+from db.repositories.cost_models import CostModelVersions
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
 from db.repositories.uploaded_models import Models

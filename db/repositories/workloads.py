@@ -9,7 +9,7 @@ from sqlalchemy import Executable, and_, exists, func, or_, select, update
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.repositories.snapshot_rows import SnapshotRows
+from db.repositories.snapshots import SnapshotRows
 from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # larger than all ids: only private jobs use the workload

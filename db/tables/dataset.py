@@ -147,7 +147,7 @@ class MeasurementCount(Base):
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
-    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.measurement_counts
+    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.dataset_statistics
     name: Mapped[str] = mapped_column(primary_key=True)  # the facet's value
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)

@@ -28,7 +28,7 @@ class Snapshot(Base):
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
     upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may hold
-    filter: Mapped[Json]  # db.repositories.snapshot_rows.Selection
+    filter: Mapped[Json]  # db.repositories.snapshots.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
     created_at: Mapped[CreatedAt]

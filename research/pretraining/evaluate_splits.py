@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
+from costmodels.evaluation import Split, by_host, by_task, judge, scrambled, within_task
+from costmodels.evaluation import by_network as networks_out
 from costmodels.evaluation import fitted as fit
-from costmodels.evaluation import judge
 from costmodels.metrics import network_score
-from costmodels.splits import Split, by_host, by_task, scrambled, within_task
-from costmodels.splits import by_network as networks_out
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_arrays import Rows
 from research.pretraining.training_data import Weights

@@ -15,8 +15,7 @@ from db.repositories.measuring_contexts import Contexts
 from db.repositories.replaced_code import ReplacedCode
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import TaskHistories, TaskHistory
-from db.repositories.tasks import Tasks
+from db.repositories.tasks import TaskHistories, TaskHistory, Tasks
 from db.repositories.workers import Workers
 from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Context, Device, Job

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets

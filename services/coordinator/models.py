@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from db.repositories.owner_usage import Usage
+from db.repositories.owners import Usage
 from db.repositories.uploaded_models import Models
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel

@@ -5,14 +5,12 @@ from typing import Final
 import numpy as np
 import pytest
 
+from costmodels.adapted_networks import MTLTLP, TCL, MoA, adapted, crossed, softened
 from costmodels.base import FAILED_LABEL, CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa_momentum import MoA, adapted
-from costmodels.mtl_tlp import MTLTLP
+from costmodels.networks import TLP
 from costmodels.residual import Residual
-from costmodels.tcl_distillation import TCL, crossed, softened
 from costmodels.testing import Data, assert_same, easy_data
-from costmodels.tlp import TLP
 from costmodels.views import PRIMITIVES
 from mallorn.core.errors import InvalidRequest
 

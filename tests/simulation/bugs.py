@@ -102,7 +102,7 @@ def owners_mixed() -> AbstractContextManager[object]:
 
 def private_shown() -> AbstractContextManager[object]:
     """What private jobs brought is exported like anything else."""
-    return patch("db.repositories.snapshot_rows.shared", true)
+    return patch("db.repositories.snapshots.shared", true)
 
 
 #: By name, with what the law says that finds it.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from db.repositories.base import ERROR_CHARS
 from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import JobsWaitingForDevice
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import CostModel
 from costmodels.views import WrongRows
 from mallorn.core.errors import PluginFailed

@@ -10,7 +10,7 @@ from db.repositories.fail_pause_cancel_job import cancel
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
-from db.repositories.owner_usage import Usage
+from db.repositories.owners import Usage
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict

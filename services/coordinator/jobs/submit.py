@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.owner_usage import Usage
+from db.repositories.owners import Usage
 from db.repositories.targets import Targets
 from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers

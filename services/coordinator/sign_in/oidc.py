@@ -6,8 +6,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
-from db.repositories.owner_access import Owners
-from db.repositories.sign_ins import SignIns
+from db.repositories.credentials import SignIns
+from db.repositories.owners import Owners
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API

@@ -11,9 +11,8 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.api_keys import USED_SEC, ApiKeys
-from db.repositories.owner_access import Owners
-from db.repositories.sign_ins import SignIns
+from db.repositories.credentials import USED_SEC, ApiKeys, SignIns
+from db.repositories.owners import Owners
 from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable

@@ -3,8 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState

@@ -9,12 +9,11 @@ from sqlalchemy import event, update
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import TaskHistories
+from db.repositories.tasks import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from db.migrate import check
-from db.repositories.cost_model_versions import CostModelVersions
+from db.repositories.cost_models import CostModelVersions
 from db.session import Database
 from research.pretraining import pretrain as bases
 from tests.fixtures.answers import data, mallorn, refused

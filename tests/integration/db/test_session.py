@@ -12,7 +12,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
 from db.engine import create_engine
-from db.repositories.owner_usage import Usage
+from db.repositories.owners import Usage
 from db.repositories.uploaded_models import Models
 from db.session import Database, read_clock
 from db.tables import Task

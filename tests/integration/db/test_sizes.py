@@ -9,8 +9,7 @@ from db.repositories.feature_cache import Features, ViewOf
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.sketches import Sketches
-from db.repositories.task_histories import TaskHistories
-from db.repositories.tasks import NewTask, Tasks
+from db.repositories.tasks import NewTask, TaskHistories, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workload_families import FamilyMember, WorkloadFamilies
 from db.repositories.workloads import Workloads

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from db.dataset.snapshots import silent
 from db.measurement_codec import unpack_times
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.tuner_log_records import STOCK

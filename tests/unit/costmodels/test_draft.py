@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, CostModel
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy

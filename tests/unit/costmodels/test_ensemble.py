@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, Prediction
 from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scaled, spread_factor
 from costmodels.metrics import coverage

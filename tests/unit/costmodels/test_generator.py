@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from costmodels.base import Matrix, Vector
-from costmodels.decision_generator import GeneratorModel
-from costmodels.generator_examples import GOOD_A_TASK, MOST_GOOD, choices_of
 from costmodels.labels import labels
 from costmodels.partial_schedules import prefixes
+from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, choices_of
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.dense_layers import AdamW, forward, gradients, initial
-from costmodels.minibatches_and_gradients import rank_push
+from costmodels.dense_layers import AdamW, forward, gradients, initial, rank_push
+from costmodels.ensemble_spread import UNSCALED, fit_scale
 from costmodels.mlp import MLP
-from costmodels.score_calibration import UNSCALED, fit_scale
 from costmodels.testing import easy_data
 
 

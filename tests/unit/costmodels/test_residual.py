@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.adapted_networks import MTLTLP, MoA
+from costmodels.analytic_models import Draft
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa_momentum import MoA
-from costmodels.mtl_tlp import MTLTLP
+from costmodels.networks import TLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
 from costmodels.statement_boosters import Statements
 from costmodels.testing import assert_same, easy_data
-from costmodels.tlp import TLP
 from costmodels.transfer_model_base import name_of
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest

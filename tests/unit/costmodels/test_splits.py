@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.evaluation import evaluate
+from costmodels.evaluation import (
+    Split,
+    by_host,
+    by_network,
+    by_task,
+    evaluate,
+    newest,
+    rebased,
+    scrambled,
+    within_task,
+)
 from costmodels.forest import Forest
 from costmodels.labels import timed
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.mlp import MLP
 from costmodels.random import RandomModel
-from costmodels.splits import Split, by_host, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 

@@ -9,7 +9,7 @@ from costmodels.base import Matrix, Vector
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.partial_schedules import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
-from costmodels.partial_values import MOST_STATES, ValueModel, journeys_of
+from costmodels.prefix_boosters import MOST_STATES, ValueModel, journeys_of
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 

@@ -9,9 +9,8 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from db.engine import create_engine, parse_url
+from db.engine import create_engine, parse_url, translated
 from db.session import Database
-from db.translate_driver_errors import translated
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
 
 

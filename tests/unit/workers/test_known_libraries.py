@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from db.repositories.owner_access import treat
+from db.repositories.owners import treat
 from db.repositories.uploaded_models import Models
 from db.session import Database
 from mallorn.core.api_keys import OwnerDeed

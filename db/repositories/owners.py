@@ -1,11 +1,11 @@
-"""Sign out, ban, readmit and erase owners."""
+"""Sign out, ban, readmit and erase owners, and count what they use of their quotas."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import ColumnElement, delete, exists, func, select, update
 from sqlalchemy.orm import class_mapper
 
 from db.database_clock import now
@@ -13,10 +13,10 @@ from db.repositories.base import Repository
 from db.repositories.fail_pause_cancel_job import cancel
 from db.repositories.jobs import ACTIVE
 from db.session import Database
-from db.tables import ApiKeyRow, AuditRow, Job, Model, PutOut, SignIn
+from db.tables import ApiKeyRow, AuditRow, Job, Measurement, Model, PutOut, SignIn
 from mallorn.core.api_keys import OwnerDeed, digest_of, new_id
 from mallorn.core.errors import Conflict
-from mallorn.core.states import JobState
+from mallorn.core.states import JobState, MeasurementKind
 from mallorn.core.values.access_control import OwnerStatus
 
 NAMED: Final[tuple[Any, ...]] = (
@@ -103,3 +103,28 @@ def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:
     while has_more:
         with database.transaction() as session:
             has_more = step(Owners(session))
+
+
+class Usage(Repository):
+    def hold(self, owner: str) -> None:
+        """Lock an owner's usage until the transaction ends, so that no other request counts it."""
+        super().hold(f"usage of {owner}")
+
+    def jobs(self, owner: str) -> int:
+        """Return the number of an owner's jobs that have neither ended nor been paused."""
+        return self.session.scalar(select(func.count()).where(*_active(owner))) or 0
+
+    def trials(self, owner: str) -> int:
+        """Return how many trials active jobs may still make, without jobs that have no trial limit."""
+        budgets = self.session.scalar(select(func.sum(Job.trials)).where(*_active(owner))) or 0
+        limited_jobs = select(Job.id).where(*_active(owner), Job.trials.is_not(None))
+        trial = Measurement.kind == MeasurementKind.TRIAL, Measurement.job_id.in_(limited_jobs)
+        return max(0, budgets - (self.session.scalar(select(func.count()).where(*trial)) or 0))
+
+    def model_bytes(self, owner: str) -> int:
+        """Return the total size of an owner's uploaded models in bytes."""
+        return self.session.scalar(select(func.sum(Model.size_bytes)).where(Model.owner == owner)) or 0
+
+
+def _active(owner: str) -> tuple[ColumnElement[bool], ...]:
+    return Job.owner == owner, Job.state.in_(ACTIVE)
