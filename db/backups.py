@@ -29,8 +29,8 @@ class DamagedDatabase(MallornError):
 
 def sqlite_file(url: str) -> Path | None:
     """Return the file of a SQLite database; None for Postgres, which checks its own pages."""
-    parsed = parse_url(url)
-    return Path(parsed.database or "") if parsed.get_backend_name() == "sqlite" else None
+    address = parse_url(url)
+    return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
 
 
 def check_pages(file: Path) -> None:
@@ -87,12 +87,13 @@ def folder_of(file: Path) -> Path:
 
 def listed(file: Path) -> list[Path]:
     """Return a database's backups, newest first, except that backups dated in the future come last."""
-    now, backups = datetime.now(UTC), list[Path]()
+    present = datetime.now(UTC)
+    backups: list[Path] = []
     for backup in folder_of(file).glob(f"{file.stem}-*.db"):
         with suppress(ValueError):
             taken_at(backup)
             backups.append(backup)
-    return sorted(backups, key=lambda backup: (taken_at(backup) <= now, backup.name), reverse=True)
+    return sorted(backups, key=lambda backup: (taken_at(backup) <= present, backup.name), reverse=True)
 
 
 def taken_at(backup: Path) -> datetime:
@@ -161,5 +162,6 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
 
 def _no_backup(folder: Path, reason: str) -> StorageFull:
     return StorageFull(
-        f"no backup was made in {folder}: {reason}", hint="free some room, or MALLORN_KEEP_BACKUPS=0"
+        f"no backup was made in {folder}: {reason}",
+        hint="free disk space there, or set MALLORN_KEEP_BACKUPS=0 to make no backups",
     )

@@ -48,7 +48,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
     """Postgres connection that closes and raises OperationalError if the server does not answer in time.
 
     The sockets of a stopped server, or one behind a network that drops packets, stay open: a
-    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` do not help.
+    kernel acknowledges what is sent, so keepalives and TCP user timeouts do not help.
     """
 
     limit_sec: float | None = None
@@ -71,21 +71,21 @@ class AnsweringConnection(psycopg.Connection[Any]):
 def parse_url(url: str) -> URL:
     """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a SQLite file."""
     try:
-        parsed = make_url(url)
+        address = make_url(url)
     except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number
         raise InvalidRequest(
             f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
         ) from None
-    backend = parsed.get_backend_name()
+    backend = address.get_backend_name()
     if backend == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
+        return address.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
         raise InvalidRequest(
             f"cannot use the database {backend!r}", hint="use sqlite:///FILE or postgresql://..."
         )
-    if parsed.database in (None, "", ":memory:"):
+    if address.database in (None, "", ":memory:"):
         raise InvalidRequest("SQLite needs a file", hint="write sqlite:////path/to/mallorn.db")
-    return parsed
+    return address
 
 
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
@@ -94,14 +94,14 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
     no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
     """
-    parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    address = parse_url(url)
+    if address.get_backend_name() == "sqlite":
+        engine = sqlalchemy.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
         _prepare_sqlite(engine, foreign_keys=foreign_keys)
         return engine
     wait_sec = CONNECT_TIMEOUT_SEC if answer_sec is None else min(CONNECT_TIMEOUT_SEC, answer_sec)
     engine = sqlalchemy.create_engine(
-        parsed,
+        address,
         pool_pre_ping=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,
@@ -187,7 +187,7 @@ _POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "
 _RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
 _CHECK = "check MALLORN_DATABASE_URL and that the database runs"
 _PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What is behind it)"
-_LOOK = "ask for less; where small questions take as long, see what else the database does"
+_LOOK = "ask for less; if small queries take as long, find what else loads the database"
 
 
 @contextmanager
@@ -200,10 +200,14 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
     try:
         yield
     except DBAPIError as error:
-        translation = _statement_timeout(error.orig, answer_sec) or _translation(
-            error.orig, invalidated=error.connection_invalidated
-        )
+        translation: MallornError | None
         name = getattr(error.orig, "sqlite_errorname", "")
+        is_timeout = getattr(error.orig, "sqlstate", None) == _POSTGRES_QUERY_CANCELED
+        if is_timeout and answer_sec is not None:
+            message = f"this query takes longer than {answer_sec:g} s on this database"
+            translation = Unavailable(message, hint=_LOOK)
+        else:
+            translation = _translation(error.orig, is_invalidated=error.connection_invalidated)
         if translation is None and writes_to is not None and name.startswith(_SQLITE_NOT_WRITTEN):
             # The host prevents writes: a read-only file, a limit, or a faulty disk.
             translation = StorageFull(f"{writes_to} cannot be written: {error.orig}", hint=_WRITABLE)
@@ -214,9 +218,17 @@ def translated(writes_to: str | None = None, answer_sec: float | None = None) ->
         raise Unavailable("all database connections of this process are in use") from error
 
 
-def _translation(original: BaseException | None, *, invalidated: bool) -> MallornError | None:
+def _translation(original: BaseException | None, *, is_invalidated: bool) -> MallornError | None:
     if isinstance(original, psycopg.Error):
-        return _postgres_translation(original, invalidated=invalidated)
+        state = original.sqlstate
+        if state == _POSTGRES_FULL:
+            return StorageFull("the database server's disk is full; free some room there, then resume")
+        if is_invalidated and state == READ_ONLY:
+            return Unavailable(f"the database takes no writes: {original}", hint=_PRIMARY)
+        is_unreachable = isinstance(original, psycopg.OperationalError) and state is None
+        if is_invalidated or is_unreachable or (state or "").startswith(_POSTGRES_UNREACHABLE):
+            return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
+        return None
     if not isinstance(original, sqlite3.Error):
         return None
     name = getattr(original, "sqlite_errorname", "")
@@ -230,21 +242,4 @@ def _translation(original: BaseException | None, *, invalidated: bool) -> Mallor
         return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
     if name.startswith(_SQLITE_DAMAGE):
         return Unavailable(f"the database file cannot be read: {original}", hint=_RESTORE)
-    return None
-
-
-def _statement_timeout(error: BaseException | None, answer_sec: float | None) -> Unavailable | None:
-    if getattr(error, "sqlstate", None) != _POSTGRES_QUERY_CANCELED or answer_sec is None:
-        return None
-    return Unavailable(f"this question takes longer than {answer_sec:g} s on this database", hint=_LOOK)
-
-
-def _postgres_translation(error: psycopg.Error, *, invalidated: bool) -> MallornError | None:
-    if error.sqlstate == _POSTGRES_FULL:
-        return StorageFull("the database server's disk is full; free some room there, then resume")
-    if invalidated and error.sqlstate == READ_ONLY:
-        return Unavailable(f"the database takes no writes: {error}", hint=_PRIMARY)
-    is_unreachable = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
-    if invalidated or is_unreachable or (error.sqlstate or "").startswith(_POSTGRES_UNREACHABLE):
-        return Unavailable(f"the database does not answer: {error}", hint=_CHECK)
     return None

@@ -59,16 +59,16 @@ def check(database: Database) -> None:
 
 
 def _create_folder(url: str) -> None:
-    parsed = parse_url(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database is None:
+    address = parse_url(url)
+    if address.get_backend_name() != "sqlite" or address.database is None:
         return
     try:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        Path(address.database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull() from error
         raise Unavailable(
-            f"cannot create the directory of {parsed.database}: {error.strerror}",
+            f"cannot create the directory of {address.database}: {error.strerror}",
             hint="set MALLORN_DATA_DIR",
         ) from error
 

@@ -44,12 +44,10 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
     return position
 
 
-def page(
-    found: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
-) -> Page[Item]:
+def page(rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]) -> Page[Item]:
     """Build a page from up to `limit + 1` rows; the extra row only shows that more rows follow."""
-    items = list(found[:limit])
-    has_more = len(found) > limit
+    items = list(rows[:limit])
+    has_more = len(rows) > limit
     return Page(items, encode_cursor(*position(items[-1])) if has_more else None)
 
 

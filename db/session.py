@@ -18,7 +18,7 @@ ANSWER_SEC: Final = 30.0
 
 
 class Database:
-    """One database; connects on first use in a process, and again after a fork.
+    """Connects to a database on first use in a process, and again after a fork.
 
     Both blocks raise Unavailable if the database does not answer and StorageFull if its disk
     is full. A `transaction` then stores nothing and may be run again. On Postgres,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,7 +67,7 @@ class DatasetReader:
     directory: Path
     snapshot: dict[str, object]
     rows: int
-    widths: dict[str, int]  # number of decisions of each sketch, by sketch key
+    widths: Mapping[str, int]  # number of decisions of each sketch, by sketch key
     refused: Mapping[str, str] = field(default_factory=dict)  # empty: this reader refuses no key
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:
@@ -83,7 +83,14 @@ def open_parcel(directory: Path) -> DatasetReader:
     Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
     files = {table.name: _open(directory, table) for table in TABLES}
-    heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
+    heads: list[dict[str, object]] = []
+    for table in TABLES:
+        try:
+            metadata = files[table.name].schema_arrow.metadata
+            heads.append(dict(read_json(metadata[SNAPSHOT_KEY])))
+        except (KeyError, TypeError, ValueError):
+            message = f"{directory / table.file} does not name its snapshot"
+            raise InvalidRequest(message, hint=AGAIN) from None
     if any(head != heads[0] for head in heads):
         raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
     rows, expected_rows = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
@@ -92,8 +99,12 @@ def open_parcel(directory: Path) -> DatasetReader:
             f"{directory} holds {rows} of the {told(expected_rows)} rows of its snapshot", hint=AGAIN
         )
     workloads = {row["key"] for row in _parsed_rows(directory, WORKLOAD_TABLE, "args", "features")}
-    sketches = _parsed_rows(directory, SKETCH_TABLE, "choices")
-    widths = {row["key"]: _width(row["choices"]) for row in sketches}
+    widths: dict[str, int] = {}
+    for row in _parsed_rows(directory, SKETCH_TABLE, "choices"):
+        try:
+            widths[row["key"]] = sum(choice.width for choice in unpack_choices(row["choices"]))
+        except ValueError:
+            raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
     _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
     return DatasetReader(directory, heads[0], rows, widths)
 
@@ -104,29 +115,25 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
         raise NotFound(f"there is no {table.file} in {directory}", hint="mallorn dataset export DIR")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        _check_version(path, file)
+        _check_schema(path, file.schema_arrow, table)
         check_groups(path, file)
-        _check_columns(path, file.schema_arrow, table)
     except DAMAGE as error:
         raise _unreadable(path, error) from None
     return file
 
 
-def _check_version(path: Path, file: pq.ParquetFile) -> None:
-    version = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-    if version == str(VERSION):
-        return
-    if version.isdigit():
+def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
+    """Raise InvalidRequest for another format version, a missing column, or one of another type."""
+    version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if version.isdigit() and version != str(VERSION):
         raise InvalidRequest(
             f"{path} has schema version {told(version)}, this Mallorn reads {VERSION}", hint=upgrade_line()
         )
-    raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
-
-
-def _check_columns(path: Path, schema: pa.Schema, table: Table) -> None:
-    missing = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
-    if missing:
-        raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
+    if version != str(VERSION):
+        raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
+    absent_columns = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
+    if absent_columns:
+        raise InvalidRequest(f"{path} lacks the column {', '.join(absent_columns)}", hint=AGAIN)
     for column in (column for column in table.schema if column.name in schema.names):
         if schema.field(column.name).type != column.type:
             column_type = schema.field(column.name).type
@@ -134,13 +141,6 @@ def _check_columns(path: Path, schema: pa.Schema, table: Table) -> None:
                 f"the column {column.name} of {path} holds {told(column_type)} instead of {column.type}",
                 hint=AGAIN,
             )
-
-
-def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
-    try:
-        return dict(read_json(file.schema_arrow.metadata[SNAPSHOT_KEY]))
-    except (KeyError, TypeError, ValueError):
-        raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
 
 
 def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
@@ -154,13 +154,6 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
         except ValueError:
             message = f"{directory / table.file}: {told(row['key'])} is no JSON"
             raise InvalidRequest(message, hint=AGAIN) from None
-
-
-def _width(choices: Any) -> int:
-    try:
-        return sum(choice.width for choice in unpack_choices(choices))
-    except ValueError:
-        raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:

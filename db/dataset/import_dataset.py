@@ -6,7 +6,7 @@ leaves complete batches, and the same command finishes it.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -52,7 +52,7 @@ class Parcel(Protocol):
 
 @dataclass(slots=True)
 class Imported:
-    """How many rows of an export were added, were known already, or were skipped."""
+    """Counts of an import: rows added, rows that were stored already, and rows skipped."""
 
     added: int = 0
     known: int = 0
@@ -92,11 +92,19 @@ def import_parcel(database: Database, parcel: Parcel, progress: Progress = silen
             names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
     result, rows_done = Imported(), 0
     for batch in parcel.batches(MEASUREMENT_TABLE):
-        good_rows = _good_rows(batch, parcel, result)
+        good_rows: list[Row] = []
+        for row in batch:
+            keys = row["workload"], row["sketch"]
+            refusal = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
+            reason = refusal or flaw(row, parcel.widths)
+            if reason is None:
+                good_rows.append(row)
+            else:
+                result.skipped[reason] += 1
         with database.transaction() as session:
-            added = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
-        result.added += added
-        result.known += len(good_rows) - added
+            count = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
+        result.added += count
+        result.known += len(good_rows) - count
         rows_done += len(batch)
         progress(rows_done, parcel.rows)
     return result
@@ -106,19 +114,6 @@ def _parsed(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
 
 
-def _good_rows(batch: Iterable[Row], parcel: Parcel, result: Imported) -> list[Row]:
-    good_rows = []
-    for row in batch:
-        keys = row["workload"], row["sketch"]
-        refusal = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
-        reason = refusal or flaw(row, parcel.widths)
-        if reason is None:
-            good_rows.append(row)
-        else:
-            result.skipped[reason] += 1
-    return good_rows
-
-
 def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     target, source, times = row["target"], row["dataset"], row["run_us"]
     if target not in names.targets:
@@ -126,25 +121,24 @@ def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     if source not in names.sources:
         names.sources[source] = Sources(session).ensure(source)
     target_id = names.targets[target]
+    context_id = None  # of a candidate that failed before it reached a device
+    host_class, tvm_version, threads, evaluator = (row[name] for name in CONTEXT)
+    if None not in (host_class, tvm_version, threads, evaluator):
+        key = target_id, host_class, tvm_version, threads, evaluator
+        if key not in names.contexts:
+            context = Contexts(session).ensure(
+                target_id, host_class, tvm_version, threads, json.loads(evaluator)
+            )
+            names.contexts[key] = context.id
+        context_id = names.contexts[key]
     return {name: row[name] for name in COPIED} | {
         "source_id": names.sources[source],
         "source_row": row["row"],
         "kind": MeasurementKind(row["kind"]).foreign,
         "workload_id": names.workloads[row["workload"]],
         "target_id": target_id,
-        "context_id": _context(session, target_id, [row[name] for name in CONTEXT], names),
+        "context_id": context_id,
         "sketch_id": names.sketches[row["sketch"]],
         "decisions": pack_decisions(row["decisions"]),
         "run_us": pack_times(times) if times else None,
     }
-
-
-def _context(session: Session, target_id: int, facts: Sequence[Any], names: Names) -> int | None:
-    if None in facts:
-        return None  # the candidate failed before it reached a device
-    key = target_id, *facts
-    if key not in names.contexts:
-        host_class, tvm_version, threads, evaluator = facts
-        context = Contexts(session).ensure(target_id, host_class, tvm_version, threads, json.loads(evaluator))
-        names.contexts[key] = context.id
-    return names.contexts[key]

@@ -32,10 +32,10 @@ class Audit(Repository):
 
     def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """Return a page, newest first, of requests by an owner or on the owner's keys; None: of all."""
-        before = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
-        query = select(AuditRow).where(before).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
+        is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
+        query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
         if owner is not None:  # each of the two columns has its own index
-            newest = select(AuditRow.id).where(before).order_by(AuditRow.id.desc()).limit(limit + 1)
+            newest = select(AuditRow.id).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
             ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
             query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in ids))))
         entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]

@@ -55,7 +55,7 @@ class BestRecords(Repository):
             order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
         )
         conditions = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
-        ranked = (
+        places = (
             select(Measurement.id, place.label("place"))
             .join(Workload, Workload.id == Measurement.workload_id)
             .where(*conditions, shared())
@@ -72,12 +72,12 @@ class BestRecords(Repository):
         }
         query = (
             select_trials(Measurement.run_us, *(column.label(name) for name, column in columns.items()))
-            .join(ranked, ranked.c.id == Measurement.id)
+            .join(places, places.c.id == Measurement.id)
             .join(Workload, Workload.id == Measurement.workload_id)
             .join(Context, Context.id == Measurement.context_id)
             .add_columns(Context.evaluator)
             .outerjoin(SourceDataset, SourceDataset.id == Measurement.source_id)
-            .where(ranked.c.place == 1)
+            .where(places.c.place == 1)
             .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
         )
         rows = self.session.execute(query).all()

@@ -80,11 +80,11 @@ class ApiKeys(Repository):
             raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
         return ApiKey.from_row(row)
 
-    def rotate(self, key: ApiKey, grace_sec: float = 0.0, by: str | None = None) -> NewApiKey:
+    def rotate(self, key: ApiKey, grace_sec: float = 0.0, current_digest: str | None = None) -> NewApiKey:
         """Give a key a new secret with the same lifetime; accept the old one for `grace_sec` more.
 
-        `by`: the digest that the key must still have. Raises Conflict for a revoked or expired
-        key, or if its digest is no longer `by`.
+        Raises Conflict for a revoked or expired key, or if the key's digest is no longer
+        `current_digest` (None: any).
         """
         secret, start = new_key(key.id), read_clock(self.session)
         end = None if key.expires_at is None else start + key.expires_at - key.created_at
@@ -93,11 +93,11 @@ class ApiKeys(Repository):
         old_end = start + grace_sec if key.expires_at is None else min(start + grace_sec, key.expires_at)
         old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
         is_unexpired = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
-        is_current = true() if by is None else ApiKeyRow.digest == by
+        is_current = true() if current_digest is None else ApiKeyRow.digest == current_digest
         valid_key = _update(key.id).where(ApiKeyRow.revoked_at.is_(None), is_unexpired, is_current)
         if not self.changed(valid_key.values(**new, **old)):
-            why = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
-            raise Conflict(f"the API key {key.id} {why} and stays so", hint="mallorn keys create NAME")
+            cause = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
+            raise Conflict(f"the API key {key.id} {cause} and stays so", hint="mallorn keys create NAME")
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:
@@ -109,17 +109,17 @@ def _update(key_id: str) -> Update:
     return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
 
 
-def asks_for_keys(known: Settings) -> bool:
+def asks_for_keys(settings: Settings) -> bool:
     """Return whether callers need a key; True if Postgres does not answer, as it may hold some."""
-    if known.api_keys or known.oidc_issuer:
+    if settings.api_keys or settings.oidc_issuer:
         return True
     try:
-        with Database(known.database_url) as database, database.session() as session:
+        with Database(settings.database_url) as database, database.session() as session:
             return ApiKeys(session).exist()
     except DBAPIError:  # the table does not exist yet
         return False
     except Unavailable:
-        return not known.database_url.startswith("sqlite")
+        return not settings.database_url.startswith("sqlite")
 
 
 def holds_keys(url: str) -> bool:

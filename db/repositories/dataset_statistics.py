@@ -1,7 +1,7 @@
 """Statistics of the dataset, from counts stored up to a mark, so that not all rows are read (ADR 0050)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -64,9 +64,9 @@ class Counts(Repository):
             self._add(facet, 1, Measurement.id > mark, Measurement.id <= end)
         return int(end - mark)
 
-    def move(self, sign: int, which: ColumnElement[bool]) -> None:
+    def move(self, sign: int, condition: ColumnElement[bool]) -> None:
         """Subtract rows before their outcome changes (-1), or add them after (1). Hold COUNTS meanwhile."""
-        self._add(OUTCOME, sign, which, Measurement.id <= self._mark())
+        self._add(OUTCOME, sign, condition, Measurement.id <= self._mark())
 
     def of(self, jobs: Select[str] | None) -> Subquery:
         """Return counts of these jobs, or of all, by job, facet and name, with rows after the mark."""
@@ -82,10 +82,10 @@ class Counts(Repository):
     def _mark(self) -> int:
         return self.session.scalar(select(func.max(MeasurementCount.upto))) or 0
 
-    def _add(self, facet: str, sign: int, *which: ColumnElement[bool]) -> None:
+    def _add(self, facet: str, sign: int, *conditions: ColumnElement[bool]) -> None:
         insert = self.insert(MeasurementCount)
         new, upto = insert.excluded, MeasurementCount.upto
-        rows = _grouped(facet, sign).add_columns(func.max(Measurement.id)).where(*which)
+        rows = _grouped(facet, sign).add_columns(func.max(Measurement.id)).where(*conditions)
         updates = {
             "rows": MeasurementCount.rows + new.rows,
             "upto": case((new.upto > upto, new.upto), else_=upto),
@@ -137,12 +137,25 @@ class Statistics(Repository):
         counts = Counts(self.session).of(None if owner is None else select(Job.id).where(owned(owner)))
         # Counts by facet and name, over all jobs, without names that have no rows.
         rows_by = defaultdict[str, dict[str, int]](dict)
-        key, total = (counts.c.facet, counts.c.name), func.sum(counts.c.rows)
-        for facet, name, rows in self.session.execute(select(*key, total).group_by(*key).having(total > 0)):
+        facet_and_name, rows_in_all = (counts.c.facet, counts.c.name), func.sum(counts.c.rows)
+        query = select(*facet_and_name, rows_in_all).group_by(*facet_and_name).having(rows_in_all > 0)
+        for facet, name, rows in self.session.execute(query):
             rows_by[facet][name] = int(rows)
         workloads = {int(name): rows for name, rows in rows_by["workload"].items()}
         targets = dict(self.session.execute(select(TargetRow.id, TargetRow.text)).all())
         ops = select(Workload.id, Workload.op).where(self.among(Workload.id, workloads))
+        total, days = 0, list[DayCount]()
+        for day, count in sorted((int(day), rows) for day, rows in rows_by["day"].items()):
+            total += count
+            date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
+            days.append(DayCount(day=date, count=count, total=total))
+        foreign: list[NamedCount] = []
+        if owner is None:
+            records = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
+                ForeignRecord, ForeignRecord.task_id == ForeignTask.id
+            )
+            by_format = self.session.execute(records.group_by(ForeignTask.format))
+            foreign = _sum_by_name(by_format.all())
         return DatasetStats(
             measurements=sum(rows_by["kind"].values()),
             imported=sum(rows_by["kind"].get(kind, 0) for kind in IMPORTED),
@@ -151,8 +164,8 @@ class Statistics(Repository):
             operators=_sum_by_name((op, workloads[row_id]) for row_id, op in self.session.execute(ops)),
             models=self._models(counts, owner),
             outcomes=_sum_by_name(rows_by[OUTCOME].items()),
-            days=_growth({int(day): rows for day, rows in rows_by["day"].items()}),
-            foreign=self._foreign() if owner is None else [],
+            days=days,
+            foreign=foreign,
         )
 
     def _models(self, counts: Subquery, owner: str | None) -> list[NamedCount]:
@@ -164,12 +177,6 @@ class Statistics(Repository):
         rows = self.session.execute(by_model.where(counts.c.facet == "kind").group_by(Job.model_id))
         return _sum_by_name((names.get(model_id, model_id), int(count)) for model_id, count in rows)
 
-    def _foreign(self) -> list[NamedCount]:
-        query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
-            ForeignRecord, ForeignRecord.task_id == ForeignTask.id
-        )
-        return _sum_by_name(self.session.execute(query.group_by(ForeignTask.format)).all())
-
 
 def _sum_by_name(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCount]:
     counter: Counter[str] = Counter()
@@ -179,12 +186,3 @@ def _sum_by_name(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[Named
         NamedCount(name=name, count=count)
         for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     ]
-
-
-def _growth(count_by_day: Mapping[int, int]) -> list[DayCount]:
-    total, days = 0, []
-    for day, count in sorted(count_by_day.items()):
-        total += count
-        date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
-        days.append(DayCount(day=date, count=count, total=total))
-    return days

@@ -34,9 +34,9 @@ def pause_job(session: Session, job_id: str, error: MallornError) -> None:
         Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
 
 
-def cancel(session: Session, job_id: str, owner: str | None, why: str) -> Job:
+def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job:
     """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has ended."""
-    job = Jobs(session).cancel(job_id, owner, f"cancelled {why}")
+    job = Jobs(session).cancel(job_id, owner, f"cancelled {reason}")
     Rounds(session).cancel_open(job_id)
     Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
     return job

@@ -74,7 +74,7 @@ class Jobs(Repository):
         same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
         job = self.session.scalars(same_key).one()
         if job.request_hash != new.request_hash:
-            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, which asks for something else")
+            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, from another request")
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
@@ -135,8 +135,8 @@ class Jobs(Repository):
         if len(jobs) < 2 or text in (job.id for job in jobs):
             return self.get(jobs[0].id if len(jobs) == 1 else text, owner)
         names = ", ".join(f"{job.id} ({job.name})" for job in jobs[:MOST_NAMED])
-        more = " and more" if len(jobs) > MOST_NAMED else ""
-        raise Conflict(f"several jobs begin with {text}: {names}{more}", hint=f"mallorn show {jobs[0].id}")
+        suffix = " and more" if len(jobs) > MOST_NAMED else ""
+        raise Conflict(f"several jobs begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
 
     def list(
         self,
@@ -186,14 +186,14 @@ class Jobs(Repository):
         return has_moved
 
     def pause(
-        self, job_id: str, owner: str | None, why: str = "", cause: Cause = Cause.OTHER, detail: str = ""
+        self, job_id: str, owner: str | None, reason: str = "", cause: Cause = Cause.OTHER, detail: str = ""
     ) -> Job:
-        """Pause a job: for its owner, or because of `why` if the service pauses it.
+        """Pause a job: for its owner, or because of `reason` if the service pauses it.
 
         Raises NotFound if there is no such job, Conflict if it is not active.
         """
-        reason = said(why, cause, detail) if why else said(PAUSED_BY_OWNER, Cause.OWNER)
-        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, reason, resume_state=Job.state)
+        columns = said(reason, cause, detail) if reason else said(PAUSED_BY_OWNER, Cause.OWNER)
+        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, columns, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
         """Cancel a job. Raises NotFound if there is no such job, Conflict if it has ended."""
@@ -219,8 +219,9 @@ class Jobs(Repository):
             changes |= {"trials": None, "minutes": None}
         elif more_trials:
             adds_to_spent = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
-            spent = case((adds_to_spent, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
-            changes["trials"] = func.coalesce(Job.trials, spent) + more_trials
+            trials = sum(count_by_outcome(self.session, [job.id])[job.id].values())
+            spent_trials = case((adds_to_spent, trials))
+            changes["trials"] = func.coalesce(Job.trials, spent_trials) + more_trials
         return self._change_state(job_id, owner, [state], next_state, said(""), resume_state=None, **changes)
 
     def _change_state(

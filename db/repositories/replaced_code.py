@@ -20,20 +20,20 @@ IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its task
 class ReplacedCode(Jobs):
     """Moves jobs to code that differs from the code with which they began."""
 
-    def rebind(self, job_id: str, was: Context, built_by: str, tvm_version: str | None = None) -> None:
-        """Give a job the context that differs from `was` in its builder and, if given, its device's TVM.
+    def rebind(self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None) -> None:
+        """Give a job the context that differs from `old` in its builder and, if given, its device's TVM.
 
-        Its machine is chosen again. A job with measurements in `was` gets a warning.
+        Its machine is chosen again. A job with measurements in `old` gets a warning.
         """
-        new = Contexts(self.session).built_by(was, built_by, tvm_version or was.tvm_version)
-        is_bound = Job.id == job_id, Job.context_id == was.id
+        new = Contexts(self.session).built_by(old, built_by, tvm_version or old.tvm_version)
+        is_bound = Job.id == job_id, Job.context_id == old.id
         has_moved = self.changed(update(Job).where(*is_bound).values(context_id=new.id, machine=None)) == 1
-        if has_moved and Contexts(self.session).has_measured(was.id, job_id):
-            before, now = (row.builder for row in (was, new))
+        if has_moved and Contexts(self.session).has_measured(old.id, job_id):
             self._warn(
                 job_id,
-                f"what builds and times its candidates was replaced ({before}, now {now}). Earlier times do "
-                "not compare with new ones: they guide the search and are measured again before they count. "
+                "the code that builds and times its candidates was replaced "
+                f"({old.builder}, now {new.builder}). Earlier times are not comparable with new ones: "
+                "they guide the search and are measured again before they count. "
                 "Trials that were spent stay spent",
                 f"mallorn resume {job_id} --trials N   (to add trials)",
             )

@@ -20,19 +20,19 @@ IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
 class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
-    def add(self, job: Job, workload_id: int, planned: PlannedRound, searcher: str) -> Round | None:
+    def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
         """Queue a round; None while the workload has another round in flight on this target."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
             job_id=job.id,
-            task_id=planned.task_id,
+            task_id=plan.task_id,
             workload_id=workload_id,
             target_id=job.target_id,
-            index=planned.index,
-            size=planned.size,
-            seed=planned.seed,
+            index=plan.index,
+            size=plan.size,
+            seed=plan.seed,
             searcher=searcher,
-            reason=planned.reason,
+            reason=plan.reason,
             seen_upto=0,
             state=RoundState.QUEUED,
             error="",

@@ -45,8 +45,8 @@ class Schedules(Repository):
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
-        stored = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
-        return self.session.scalars(stored).one()
+        query = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
+        return self.session.scalars(query).one()
 
     def page(
         self,
@@ -68,7 +68,18 @@ class Schedules(Repository):
         keys = (Workload.key, workload), (TargetRow.key, target)
         query = query.where(*(column == value for column, value in keys if value is not None))
         if not beaten:
-            query = query.where(_fastest(owner))
+            # No other schedule of the same kind is faster, or as fast and newer.
+            rival = aliased(Schedule)
+            is_faster = tuple_(rival.latency_us, -rival.id) < tuple_(Schedule.latency_us, -Schedule.id)
+            is_visible = () if owner is None else (_promoted_by(rival, owner),)
+            has_rival = exists().where(
+                rival.workload_id == Schedule.workload_id,
+                rival.target_id == Schedule.target_id,
+                func.coalesce(rival.context_id, 0) == CONTEXT,
+                is_faster,
+                *is_visible,
+            )
+            query = query.where(~has_rival)
         if cursor is not None:
             position = decode_cursor(cursor, str, str, int, int, float, int)
             query = query.where(tuple_(*PLACE) > tuple_(*position))
@@ -79,9 +90,9 @@ class Schedules(Repository):
         row = self.session.execute(_named(owner).where(Schedule.id == schedule_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
-        stored: Schedule = row[0]
-        fields = _verified(row).model_dump() | {"run_us": unpack_times(stored.run_us)}
-        return WholeSchedule(trace=unpack_text(stored.trace), **fields)
+        schedule: Schedule = row[0]
+        fields = _verified(row).model_dump() | {"run_us": unpack_times(schedule.run_us)}
+        return WholeSchedule(trace=unpack_text(schedule.trace), **fields)
 
 
 def _named(owner: str | None) -> Select[*Named]:
@@ -99,16 +110,6 @@ def _named(owner: str | None) -> Select[*Named]:
 
 def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
     return schedule.job_id.in_(select(Job.id).where(owned(owner)))
-
-
-def _fastest(owner: str | None) -> ColumnElement[bool]:
-    """Return SQL: no other schedule of the workload, target and context is faster, or as fast and newer."""
-    other = aliased(Schedule)
-    same_workload = other.workload_id == Schedule.workload_id, other.target_id == Schedule.target_id
-    same_context = func.coalesce(other.context_id, 0) == CONTEXT
-    is_faster = tuple_(other.latency_us, -other.id) < tuple_(Schedule.latency_us, -Schedule.id)
-    is_visible = () if owner is None else (_promoted_by(other, owner),)
-    return ~exists().where(*same_workload, same_context, is_faster, *is_visible)
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:

@@ -18,9 +18,11 @@ from mallorn.core.errors import Conflict, NotFound
 class Snapshots(Repository):
     """Snapshots by name. A snapshot never changes."""
 
-    def add(self, name: str, upto: int, selected: Mapping[str, object], rows: int, digest: str) -> Snapshot:
+    def add(self, name: str, upto: int, selection: Mapping[str, object], rows: int, digest: str) -> Snapshot:
         """Store a snapshot. Raises Conflict if the name is taken, even by the same rows."""
-        insert = self.insert(Snapshot).values(name=name, upto=upto, filter=selected, rows=rows, digest=digest)
+        insert = self.insert(Snapshot).values(
+            name=name, upto=upto, filter=selection, rows=rows, digest=digest
+        )
         if not self.changed(insert.on_conflict_do_nothing(index_elements=["name"])):
             raise name_taken(name)
         return self.get(name)
@@ -100,22 +102,22 @@ class SnapshotRows(Repository):
             self.session.execute(text("LOCK TABLE measurements IN SHARE ROW EXCLUSIVE MODE"))
         return self.session.scalar(select(func.coalesce(func.max(Measurement.id), 0))) or 0
 
-    def page_end(self, after: int, upto: int, size: int) -> int | None:
+    def page_end(self, after_id: int, upto: int, size: int) -> int | None:
         """Return the last id of the next `size` rows, matching or not; None if there are none."""
-        ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id).limit(size)
+        ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id).limit(size)
         end: int | None = self.session.scalar(select(func.max(ids.subquery().c.id)))
         return end
 
-    def page(self, selection: Selection, after: int, upto: int) -> Columns:
-        """Return the selected rows with ids above `after` up to `upto`, in the order of their ids.
+    def page(self, selection: Selection, after_id: int, upto: int) -> Columns:
+        """Return the selected rows with ids above `after_id` up to `upto`, in the order of their ids.
 
         The columns are those of measurements except job, round and device, and names of
         related rows: `source` (null: measured here), `workload`, `op`, `flops`, `target`,
         `sketch` and `model`.
         """
         # With this limit both databases use the index of the ids.
-        ids = select(Measurement.id).where(*_between(after, upto)).order_by(Measurement.id)
-        window = ids.limit(upto - after).subquery()
+        ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id)
+        window = ids.limit(upto - after_id).subquery()
         query = _query(window).where(shared(), *(column == value for column, value in _filters(selection)))
         if selection.model is not None:
             query = query.where(~Job.private)
@@ -136,8 +138,8 @@ class SnapshotRows(Repository):
                 raise NotFound(f"nothing in the dataset is of {value}", hint="mallorn dataset stats")
 
 
-def _between(after: int, upto: int) -> tuple[ColumnElement[bool], ...]:
-    return Measurement.id > after, Measurement.id <= upto
+def _between(after_id: int, upto: int) -> tuple[ColumnElement[bool], ...]:
+    return Measurement.id > after_id, Measurement.id <= upto
 
 
 def _filters(selection: Selection) -> list[tuple[InstrumentedAttribute[str], str]]:
@@ -149,24 +151,32 @@ def _query(window: Subquery) -> Select[*tuple[Any, ...]]:
     row = Measurement
     return (
         select(
-            *(row.id, row.kind, row.slot, row.outcome, row.latency_us, row.error, row.origin),
-            *(
-                row.bound_us,
-                row.disturbed,
-                row.predicted,
-                row.build_ms,
-                row.run_ms,
-                row.created_at,
-                row.decisions,
-                row.run_us,
-            ),
-            *(row.workload_id, row.context_id, row.sketch_id, row.source_row),
-            *(
-                SourceDataset.key.label("source"),
-                TargetRow.text.label("target"),
-                SketchRow.key.label("sketch"),
-            ),
-            *(Workload.key.label("workload"), Workload.op, Workload.flops, _MODEL.label("model")),
+            row.id,
+            row.kind,
+            row.slot,
+            row.outcome,
+            row.latency_us,
+            row.error,
+            row.origin,
+            row.bound_us,
+            row.disturbed,
+            row.predicted,
+            row.build_ms,
+            row.run_ms,
+            row.created_at,
+            row.decisions,
+            row.run_us,
+            row.workload_id,
+            row.context_id,
+            row.sketch_id,
+            row.source_row,
+            SourceDataset.key.label("source"),
+            TargetRow.text.label("target"),
+            SketchRow.key.label("sketch"),
+            Workload.key.label("workload"),
+            Workload.op,
+            Workload.flops,
+            _MODEL.label("model"),
         )
         .join(window, window.c.id == row.id)
         .join(Workload, Workload.id == row.workload_id)

@@ -76,16 +76,18 @@ class Tasks(Repository):
         model no longer has get weight 0 and remain, because rounds refer to them.
         """
         query = select(Task.id, Task.workload_id).where(Task.job_id == job_id).order_by(Task.index)
-        stored = defaultdict[int, list[int]](list)
+        old_ids = defaultdict[int, list[int]](list)  # by workload
         for task_id, workload_id in self.session.execute(query):
-            stored[workload_id].append(task_id)
-        if stored:  # frees the indices, which must be unique within a job at any time
+            old_ids[workload_id].append(task_id)
+        if old_ids:  # frees the indices, which must be unique within a job at any time
             self.changed(update(Task).where(Task.job_id == job_id).values(index=-1 - Task.index))
-        kept = [(stored[task.workload_id].pop(0), task) for task in tasks if stored.get(task.workload_id)]
-        removed_ids = [task_id for ids in stored.values() for task_id in ids]
+        matches = [
+            (old_ids[task.workload_id].pop(0), task) for task in tasks if old_ids.get(task.workload_id)
+        ]
+        removed_ids = [task_id for ids in old_ids.values() for task_id in ids]
         rows = [
             {"of": task_id, "at": task.index, "called": task.name, "calls": task.weight, "why": ""}
-            for task_id, task in kept
+            for task_id, task in matches
         ]
         rows += [
             {"of": task_id, "at": len(tasks) + place, "called": None, "calls": 0, "why": GONE}
@@ -99,8 +101,8 @@ class Tasks(Repository):
                 "retired": bindparam("why"),
             }
             self.for_each(update(Task).where(Task.id == bindparam("of")).values(new), rows)
-        kept_indices = {task.index for _, task in kept}
-        self.add_many(job_id, [task for task in tasks if task.index not in kept_indices])
+        old_indices = {task.index for _, task in matches}
+        self.add_many(job_id, [task for task in tasks if task.index not in old_indices])
 
     def get(self, task_id: int) -> Task:
         """Return the task with an id that came from the database."""
@@ -175,7 +177,7 @@ _Wrong = aliased(Measurement, name="wrong")
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRound:
-    """One round of a workload on the job's target, and its results."""
+    """A round of a workload on the job's target, and its results."""
 
     job_id: str
     state: RoundState
@@ -189,7 +191,7 @@ class WorkloadRound:
 
 @dataclass(frozen=True, slots=True)
 class TaskHistory:
-    """One task. `known_us`: its best time in a finish, unless a round in the job's context took it, too."""
+    """A task and its rounds. `known_us`: its best time in a finish that no round in the context took."""
 
     id: int
     index: int
@@ -211,23 +213,32 @@ class TaskHistories(Repository):
 
     def of(self, job: Job) -> Sequence[TaskHistory]:
         """Return the histories of a job's tasks, in the order of the model."""
-        rounds = self._rounds(job)
+        rounds = defaultdict[int, list[WorkloadRound]](list)
+        for workload_id, job_id, state, *results in self.session.execute(_rounds(job)):
+            rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *results))
         tasks = [TaskHistory(*row) for row in self.session.execute(_tasks(job))]
         return [replace(task, rounds=tuple(rounds.get(task.workload_id, ()))) for task in tasks]
-
-    def _rounds(self, job: Job) -> Mapping[int, Sequence[WorkloadRound]]:
-        rounds = defaultdict[int, list[WorkloadRound]](list)
-        for workload_id, job_id, state, *rest in self.session.execute(_rounds(job)):
-            rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *rest))
-        return rounds
 
 
 def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
-    known_us = case((~_was_tried(), _Finish.latency_us))
+    # If a round timed the candidate, its time in a finish is only a repeat.
+    same_candidate = and_(
+        _Trial.workload_id == _Finish.workload_id,
+        _Trial.target_id == _Finish.target_id,
+        _Trial.latency_us.is_not(None),
+        _Trial.kind == MeasurementKind.TRIAL,
+        _Trial.context_id == _Finish.context_id,
+        _Trial.sketch_id == _Finish.sketch_id,
+        _Trial.decisions == _Finish.decisions,
+    )
+    was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
+    known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
-    finishes = select(Measurement.id).where(*same_workload, *timed).order_by(Measurement.latency_us).limit(1)
+    is_timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
+    finishes = (
+        select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us).limit(1)
+    )
     best = finishes.correlate(Task, Job).scalar_subquery()
     return (
         select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
@@ -239,27 +250,22 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     )
 
 
-def _was_tried() -> ColumnElement[bool]:
-    """Return SQL: whether a round timed the candidate, so that its time in a finish is only a repeat."""
-    same_candidate = and_(
-        _Trial.workload_id == _Finish.workload_id,
-        _Trial.target_id == _Finish.target_id,
-        _Trial.latency_us.is_not(None),
-        _Trial.kind == MeasurementKind.TRIAL,
-        _Trial.context_id == _Finish.context_id,
-        _Trial.sketch_id == _Finish.sketch_id,
-        _Trial.decisions == _Finish.decisions,
-    )
-    return exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
-
-
 def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
     workloads = select(Task.workload_id).where(Task.job_id == job.id)
-    in_flight = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    is_counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~in_flight))
+    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    is_counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~is_open))
     wall = Round.finished_at - Round.started_at
     columns = Round.workload_id, Round.job_id, Round.state, Round.size
-    best = func.min(_correct_latency(workloads, job))
+    wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
+        _Wrong.workload_id.in_(workloads),
+        _Wrong.target_id == job.target_id,
+        _Wrong.latency_us.is_(None),  # so that the index of failures is used
+        _Wrong.outcome == Outcome.WRONG_RESULT,
+    )
+    candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
+    # Null in another context, or if the candidate ever gave a wrong result.
+    is_correct = and_(Measurement.context_id == job.context_id, candidate.not_in(wrong))
+    best = func.min(case((is_correct, Measurement.latency_us)))
     is_timed = func.max(Measurement.latency_us).is_not(None)
     own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))
     trials = func.count(Measurement.id), best, and_(is_timed, not_(func.max(own_us).is_not(None)))
@@ -270,18 +276,5 @@ def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
         .join(Measurement, trial, isouter=True)
         .where(Round.workload_id.in_(workloads), Round.target_id == job.target_id, is_counted)
         .group_by(Round.id)
-        .order_by(in_flight, Round.finished_at, Round.id)
+        .order_by(is_open, Round.finished_at, Round.id)
     )
-
-
-def _correct_latency(workloads: Select[int], job: Job) -> ColumnElement[float | None]:
-    """Return SQL: the latency in the job's context; null if the candidate ever gave a wrong result."""
-    wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
-        _Wrong.workload_id.in_(workloads),
-        _Wrong.target_id == job.target_id,
-        _Wrong.latency_us.is_(None),  # so that the index of failures is used
-        _Wrong.outcome == Outcome.WRONG_RESULT,
-    )
-    candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
-    is_own_context = Measurement.context_id == job.context_id
-    return case((and_(is_own_context, candidate.not_in(wrong)), Measurement.latency_us))

@@ -74,9 +74,9 @@ class Trials(Repository):
         """Return the trials with these ids, which must be in ascending order, in that order."""
         return self._read(select_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
 
-    def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
-        """Return how many rows above `after` `outlines` would return, without reading them."""
-        of_family = self._of_family(family, target_id, after)
+    def family_growth(self, family: str, target_id: int, after_id: int = 0) -> int:
+        """Return how many rows above `after_id` `outlines` would return, without reading them."""
+        of_family = self._of_family(family, target_id, after_id)
         query = select(func.count()).select_from(Measurement).where(*of_family)
         return self.session.scalar(query) or 0
 
@@ -174,13 +174,13 @@ class Trials(Repository):
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
-    def _of_family(self, family: str, target_id: int, after: int) -> tuple[ColumnElement[bool], ...]:
+    def _of_family(self, family: str, target_id: int, after_id: int) -> tuple[ColumnElement[bool], ...]:
         # On another target, a workload may be in a different family.
         is_member = Task.family == family, Job.target_id == target_id
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
         # Read first: with a subquery, Postgres would scan all measurements.
         ids = self.session.scalars(members).all()
-        of_target = Measurement.target_id == target_id, Measurement.id > after
+        of_target = Measurement.target_id == target_id, Measurement.id > after_id
         return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
@@ -188,23 +188,23 @@ class Trials(Repository):
 
 
 def select_trials(
-    *more: ColumnElement[Any] | InstrumentedAttribute[Any],
+    *extra_columns: ColumnElement[Any] | InstrumentedAttribute[Any],
     time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome,
 ) -> Select[*tuple[Any, ...]]:
-    """Return a query of rows for `trial_of`; `more`: further columns, which may hold long values."""
+    """Return a query of rows for `trial_of`; `extra_columns` may hold long values."""
     row, labels = Measurement, (outcome.label("outcome"), time.label("latency_us"))
     columns = row.decisions, *labels, row.origin, row.build_ms
-    query = select(SketchRow.key.label("sketch"), *columns, *more)
+    query = select(SketchRow.key.label("sketch"), *columns, *extra_columns)
     return query.join(SketchRow, SketchRow.id == row.sketch_id)
 
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
     """Return a row of a `select_trials` query as a trial, with the fields that the query selected."""
-    sketch, packed, outcome, latency_us, origin, build_ms, *more = row
-    fields = row._mapping if more else {}  # a mapping per row is slow, and a round reads thousands
+    sketch, decisions, outcome, latency_us, origin, build_ms, *extra_values = row
+    fields = row._mapping if extra_values else {}  # a mapping per row is slow, and a round reads thousands
     return Trial(
-        Candidate(sketch, unpack_decisions(packed)),
+        Candidate(sketch, unpack_decisions(decisions)),
         Outcome.read(outcome),
         latency_us,
         origin,
@@ -235,12 +235,16 @@ class Recordings(Repository):
         query = select(*key).join(Workload, Workload.id == Measurement.workload_id)
         query = query.where(_is_trial(), Measurement.context_id.is_not(None), shared())
         rows = self.session.execute(query.group_by(*key).order_by(func.min(Measurement.id)))
-        return [MeasuredTask(task, target, context) for task, target, context in rows if context is not None]
+        return [
+            MeasuredTask(workload, target, context)
+            for workload, target, context in rows
+            if context is not None
+        ]
 
-    def trials(self, of: MeasuredTask) -> Sequence[Trial]:
+    def trials(self, task: MeasuredTask) -> Sequence[Trial]:
         """Return a task's trials, oldest first; trials that reached no device belong to all contexts."""
-        same_task = Measurement.workload_id == of.workload_id, Measurement.target_id == of.target_id
-        is_in_context = or_(Measurement.context_id == of.context_id, Measurement.context_id.is_(None))
+        same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
+        is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))
         query = (
             select_trials(Measurement.run_us, Measurement.error)
             .join(Workload, Workload.id == Measurement.workload_id)
@@ -251,8 +255,10 @@ class Recordings(Repository):
 
     def devices(self) -> Sequence[Device]:
         """Return the devices that have measured anything, by name."""
-        measured = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
-        return self.session.scalars(select(Device).where(Device.id.in_(measured)).order_by(Device.name)).all()
+        device_ids = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
+        return self.session.scalars(
+            select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
+        ).all()
 
 
 def _is_trial() -> ColumnElement[bool]:

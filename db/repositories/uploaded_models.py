@@ -47,10 +47,11 @@ class Models(Repository):
         users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
         query = select(Job.id).where(*users).order_by(Job.created_at.desc())
         if jobs := self.session.scalars(query).all():
-            rest = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
-            words = f"{'these jobs refer' if jobs[1:] else 'a job refers'} to model {model_id[:12]}: "
+            suffix = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+            subject = "these jobs refer" if jobs[1:] else "a job refers"
             raise Conflict(
-                f"{words}{', '.join(jobs[:NAMED])}{rest}", hint=f"mallorn rm {' '.join(jobs[:NAMED])}"
+                f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}",
+                hint=f"mallorn rm {' '.join(jobs[:NAMED])}",
             )
         self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
         return self.forgotten(model_id)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import Executable, and_, exists, func, or_, select, update
+from sqlalchemy import and_, exists, func, or_, select, update
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
@@ -48,8 +48,20 @@ class Workloads(Repository):
             asdict(new) | columns | {"tir": pack_text(new.tir)}
             for new in sorted(workloads, key=lambda new: new.key)
         ]
+        insert = self.insert(Workload)
+        if code is None:
+            upsert = insert.on_conflict_do_nothing(index_elements=["key"])
+        else:
+            new_row = insert.excluded
+            is_older = or_(
+                Workload.code.is_distinct_from(new_row.code), Workload.tvm_version != new_row.tvm_version
+            )
+            if private:  # a program contains its model's input names, which must not become shared
+                is_older = and_(is_older, Workload.kept_upto == KEPT)
+            replaced = {name: new_row[name] for name in (*REPLACED, "code")}
+            upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_older)
         if values:
-            self.for_each(self._upsert(code, private), values)
+            self.for_each(upsert, values)
         if not private:
             # Shared from now on. Snapshots still leave out the rows that exist now.
             was_private = self.among(Workload.key, [new.key for new in workloads]), Workload.kept_upto == KEPT
@@ -57,17 +69,6 @@ class Workloads(Repository):
                 upto = SnapshotRows(self.session).settled_mark()
                 self.changed(update(Workload).where(*was_private).values(kept_upto=upto))
         return self.ids([new.key for new in workloads])
-
-    def _upsert(self, code: str | None, private: bool) -> Executable:
-        insert = self.insert(Workload)
-        if code is None:
-            return insert.on_conflict_do_nothing(index_elements=["key"])
-        new = insert.excluded
-        differs = or_(Workload.code.is_distinct_from(new.code), Workload.tvm_version != new.tvm_version)
-        if private:  # a program contains its model's input names, which must not become shared
-            differs = and_(differs, Workload.kept_upto == KEPT)
-        columns = {name: new[name] for name in (*REPLACED, "code")}
-        return insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=differs)
 
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without keys that are not in the dataset."""

@@ -12,7 +12,7 @@ class SourceDataset(Base):
     __tablename__ = "sources"
     __table_args__ = (
         # Exactly one row is this dataset.
-        partial_index("uq_sources_own", "own", where="own", unique=True),
+        partial_index("uq_sources_own", "own", condition="own", unique=True),
     )
 
     id: Mapped[IdPk]

@@ -106,7 +106,7 @@ def _line(session: Session, job_id: str, task_id: int) -> _Line:
 def _due(session: Session, line: _Line) -> bool:
     seen_upto, rows = (line.head.seen_upto, line.head.rows) if line.head else (0, 0)
     trials = Trials(session)
-    fresh = trials.family_growth(line.family, line.target_id, after=seen_upto)
+    fresh = trials.family_growth(line.family, line.target_id, after_id=seen_upto)
     total = trials.family_growth(line.family, line.target_id)
     # Tasks that join or leave the family add or remove old rows, so compare totals as well.
     return total >= FIRST_ROWS and max(fresh, abs(total - rows)) >= max(FIRST_ROWS, GROWTH * rows)

@@ -90,9 +90,9 @@ def test_a_rotation_does_not_overtake_a_revocation(rows: Rows) -> None:
 def test_of_two_who_rotate_the_same_secret_the_second_is_refused(rows: Rows) -> None:
     key = made(rows)
     both = rows.read(lambda session: ApiKeys(session).get(key.id))
-    rows.write(lambda session: ApiKeys(session).rotate(both, by=digest_of(key.key)))
+    rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
     with pytest.raises(Conflict, match="rotated before"):
-        rows.write(lambda session: ApiKeys(session).rotate(both, by=digest_of(key.key)))
+        rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
 
 
 def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have_been(rows: Rows) -> None:
