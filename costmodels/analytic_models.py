@@ -41,8 +41,8 @@ class Formula(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> Self:
         numbers, _ = unpack(cls.KIND, blob)
-        stored = numbers.get("machine")  # versions before 0.2.0 stored none
-        model = cls(None if stored is None else Machine.model_validate(stored))
+        machine = numbers.get("machine")  # versions before 0.2.0 stored none
+        model = cls(None if machine is None else Machine.model_validate(machine))
         model._spread = numbers["spread"]
         return model
 
@@ -80,14 +80,20 @@ def _slowdown(tiles: Tiling, machine: Machine) -> Column:
     # A core's share of the memory bandwidth stands in for missing cache levels.
     memory = Cache(bytes=sys.maxsize, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
     first, second, third = (*machine.caches, memory, memory, memory)[:3]
-    inner, middle, outer, whole_tile = (_block(tiles, depth) for depth in (1, 2, 3, SPATIAL_LEVELS))
+    inner, middle, outer, whole_tile = (_InnerBlock.of(tiles, levels) for levels in (1, 2, 3, SPATIAL_LEVELS))
     second_traffic = np.where(middle.footprint <= first.bytes, middle.traffic, inner.traffic)
     third_traffic = np.where(outer.footprint <= second.bytes, outer.traffic, middle.traffic)
     third_rate = np.where(whole_tile.footprint <= third.bytes, third.gbytes_per_sec, memory.gbytes_per_sec)
     from_second = second_traffic * machine.core_gflops / second.gbytes_per_sec
     from_third = third_traffic * machine.core_gflops / third_rate
-    core = _core(tiles, inner, machine)
-    return np.asarray(np.maximum(core, np.maximum(from_second, from_third)) * _parallel(tiles, machine))
+    core = np.maximum(_core(tiles, inner, machine), np.maximum(from_second, from_third))
+    # Cores are idle at the end, and small chunks have to be dispatched.
+    pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
+    operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
+    least_us = operations / machine.core_gflops / 1e3 / machine.cores
+    balance = np.ceil(pieces / machine.cores) * machine.cores / pieces
+    parallel = np.asarray(balance + pieces * PIECE * machine.fork_us / machine.cores / least_us)
+    return np.asarray(core * parallel)
 
 
 class _InnerBlock(NamedTuple):
@@ -98,6 +104,17 @@ class _InnerBlock(NamedTuple):
     along: Column
     depth: Column
 
+    @classmethod
+    def of(cls, tiles: Tiling, levels: int) -> Self:
+        """Return the block of the innermost `levels` spatial levels, with one reduction level less.
+
+        Reduction loops enclose the innermost spatial level, so the block has fewer of their
+        levels.
+        """
+        inner = tiles.spatial[:, :, -levels:].prod(axis=2)
+        depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
+        return cls(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
+
     @property
     def footprint(self) -> Column:
         """Bytes of the block's two operands and its result."""
@@ -107,17 +124,6 @@ class _InnerBlock(NamedTuple):
     def traffic(self) -> Column:
         """Bytes read and written per operation if the block's data stays in the cache."""
         return 2 / self.across + 2 / self.along + 4 / self.depth
-
-
-def _block(tiles: Tiling, levels: int) -> _InnerBlock:
-    """Return the block of the innermost `levels` spatial levels, with one reduction level less.
-
-    Reduction loops enclose the innermost spatial level, so the block has fewer of their
-    levels.
-    """
-    inner = tiles.spatial[:, :, -levels:].prod(axis=2)
-    depth = tiles.reduction[:, :, -max(1, levels - 1) :].prod(axis=(1, 2))
-    return _InnerBlock(inner[:, :-1].prod(axis=1), inner[:, -1], depth)
 
 
 def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
@@ -134,15 +140,6 @@ def _core(tiles: Tiling, inner: _InnerBlock, machine: Machine) -> Column:
     too_long = 1 + np.log2(np.maximum(1, np.minimum(body, tiles.unroll) / BODY_LIMIT)) / 4
     busy = np.maximum(waiting, loads) * spilling * keeping
     return np.asarray(idle_lanes * busy * (1 + looping / body) * too_long)
-
-
-def _parallel(tiles: Tiling, machine: Machine) -> Column:
-    """Return the cost factor for cores idle at the end and for dispatching small chunks."""
-    pieces = tiles.spatial[:, :, :2].prod(axis=(1, 2))
-    operations = 2 * tiles.spatial.prod(axis=(1, 2)) * tiles.reduction.prod(axis=(1, 2))
-    least_us = operations / machine.core_gflops / 1e3 / machine.cores
-    balance = np.ceil(pieces / machine.cores) * machine.cores / pieces
-    return np.asarray(balance + pieces * PIECE * machine.fork_us / machine.cores / least_us)
 
 
 LINE_BYTES: Final = 64
@@ -195,40 +192,34 @@ class Tuna(Formula):
         logs = np.nan_to_num(features.astype(np.float64), nan=LONGEST)
         rows = np.exp2(np.clip(logs, 0.0, LONGEST)) - 1
         counts, moved = rows[:, : len(Count)], rows[:, len(Count) :].reshape(len(rows), ACCESSES, 4)
-        ns = _computing(counts, self._machine) + _moving(moved, self._machine)
+        machine, cores = self._machine, self._machine.cores
+        # The caches, and last the memory with one core's share of its bandwidth.
+        memory = Cache(bytes=2**62, gbytes_per_sec=machine.memory_gbytes_per_sec / cores)
+        levels = (*machine.caches, memory)
+
+        # One core's nanoseconds for arithmetic, loads and all other instructions.
+        issued = machine.core_gflops / (2 * machine.lanes)  # vector products per nanosecond
+        sums = np.maximum(1.0, counts[:, Count.ACCUMULATORS])
+        has_products = counts[:, Count.PRODUCTS] > 0
+        waiting = np.where(has_products, np.maximum(1.0, machine.in_flight / sums), 1.0)
+        arithmetic = counts[:, Count.ARITHMETIC] * waiting + DIVIDING * counts[:, Count.DIVIDES]
+        load_ns = counts[:, Count.LOADED] / levels[0].gbytes_per_sec
+        compute_ns = (arithmetic + counts[:, Count.INSTRUCTIONS] / PIPES) / issued + load_ns
+
+        # One core's nanoseconds for cache misses, which the next level has to serve.
+        lines, remaining, distinct, reuse_bytes = np.moveaxis(moved, 2, 0)
+        miss_ns = np.zeros(len(moved))
+        for cache, next_level in pairwise(levels):
+            reused = np.where(reuse_bytes > cache.bytes, lines, remaining)
+            misses = np.where(distinct * LINE_BYTES <= cache.bytes, distinct, reused)
+            miss_ns += misses.sum(axis=1) * LINE_BYTES / next_level.gbytes_per_sec
+        ns = compute_ns + miss_ns
+
         # Some cores idle at the end if the chunks do not divide evenly among the cores.
         pieces = np.maximum(1.0, np.rint(counts[:, Count.PIECES]))
-        cores = self._machine.cores
         idle = np.ceil(pieces / cores) * cores / pieces
         return np.asarray(np.maximum(ns * idle / 1e3 / cores, 1e-3))
 
 
 def _centred(values: Vector) -> Vector:
     return np.asarray(values - values.mean(), dtype=np.float32)
-
-
-def _computing(counts: Column, machine: Machine) -> Column:
-    """Return one core's nanoseconds for arithmetic, loads and all other instructions."""
-    begun = machine.core_gflops / (2 * machine.lanes)  # vector products per nanosecond
-    sums = np.maximum(1.0, counts[:, Count.ACCUMULATORS])
-    waiting = np.where(counts[:, Count.PRODUCTS] > 0, np.maximum(1.0, machine.in_flight / sums), 1.0)
-    arithmetic = counts[:, Count.ARITHMETIC] * waiting + DIVIDING * counts[:, Count.DIVIDES]
-    loaded = counts[:, Count.LOADED] / _levels(machine)[0].gbytes_per_sec
-    return np.asarray((arithmetic + counts[:, Count.INSTRUCTIONS] / PIPES) / begun + loaded)
-
-
-def _moving(moved: Column, machine: Machine) -> Column:
-    """Return one core's nanoseconds for cache misses, which the next level has to serve."""
-    lines, left, distinct, reuse_bytes = np.moveaxis(moved, 2, 0)
-    total = np.zeros(len(moved))
-    for cache, next_level in pairwise(_levels(machine)):
-        kept = np.where(reuse_bytes > cache.bytes, lines, left)
-        missing = np.where(distinct * LINE_BYTES <= cache.bytes, distinct, kept)
-        total += missing.sum(axis=1) * LINE_BYTES / next_level.gbytes_per_sec
-    return total
-
-
-def _levels(machine: Machine) -> tuple[Cache, ...]:
-    """Return the caches, and last the memory with one core's share of its bandwidth."""
-    memory = Cache(bytes=2**62, gbytes_per_sec=machine.memory_gbytes_per_sec / machine.cores)
-    return (*machine.caches, memory)

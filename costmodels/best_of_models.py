@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.evaluation import Split, newest, rebased
+from costmodels.evaluation import newest, rebased
 from costmodels.metrics import pairwise_accuracy
 from costmodels.serialization import as_array, pack, unpack
 from costmodels.views import check_rows
@@ -78,14 +78,18 @@ class BestOfModels(CostModel):
         self._best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
             return
-        split = newest(groups, MOST_JUDGED, seed=seed)
-        models = {name: _new_model(name, self._machine) for name in (PRIOR, *LEARNERS)}
-        judged = [
-            _judge(name, model, features, labels, groups, split, seed) for name, model in models.items()
-        ]
-        best = judged[0]
-        for other in judged[1:]:
-            best = other if other.accuracy > best.accuracy + CLEARLY else best
+        train, test = newest(groups, MOST_JUDGED, seed=seed)
+        train_labels, truth = rebased(labels[train], groups[train]), labels[test]
+        best: JudgedModel | None = None
+        for name in (PRIOR, *LEARNERS):
+            model = _new_model(name, self._machine)
+            model.fit(features[train], train_labels, groups[train], seed=seed)
+            prediction = model.predict(features[test])
+            accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
+            accuracy = 0.5 if np.isnan(accuracy) else accuracy
+            if best is None or accuracy > best.accuracy + CLEARLY:
+                best = JudgedModel(name, accuracy, spread_factor(prediction, truth), model)
+        assert best is not None  # noqa: S101
         best.model.fit(features, labels, groups, seed=seed)
         self._best = best
 
@@ -113,14 +117,3 @@ def _prior(machine: Machine | None) -> JudgedModel:
 def _new_model(name: str, machine: Machine | None) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     return kind.made_for(machine)
-
-
-def _judge(
-    name: str, model: CostModel, features: Matrix, labels: Vector, groups: Groups, split: Split, seed: int
-) -> JudgedModel:
-    train, test = split
-    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
-    prediction, truth = model.predict(features[test]), labels[test]
-    accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
-    chance = 0.5 if np.isnan(accuracy) else accuracy
-    return JudgedModel(name, chance, spread_factor(prediction, truth), model)

@@ -44,8 +44,8 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
     if not left_out.any():
         return UNKNOWN
     error = np.average((scores - labels) ** 2, weights=left_out)
-    covered = np.average(np.broadcast_to(scores.var(axis=0, ddof=1), scores.shape), weights=left_out)
-    return float(np.sqrt(max(0.0, error - covered)))
+    explained = np.average(np.broadcast_to(scores.var(axis=0, ddof=1), scores.shape), weights=left_out)
+    return float(np.sqrt(max(0.0, error - explained)))
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
@@ -61,9 +61,9 @@ def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[f
     mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
     error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
     mean_variance = np.average(variance, weights=weight)
-    spread = np.average((variance - mean_variance) ** 2, weights=weight)
-    shared = np.average((variance - mean_variance) * error, weights=weight)
-    share = float(np.clip(shared / spread, LEAST_SHARE, 1.0)) if spread else 1.0
+    variation = np.average((variance - mean_variance) ** 2, weights=weight)
+    covariance = np.average((variance - mean_variance) * error, weights=weight)
+    share = float(np.clip(covariance / variation, LEAST_SHARE, 1.0)) if variation else 1.0
     return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
 
 
@@ -75,8 +75,7 @@ def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
 
 def ignorant(rows: int) -> Prediction:
     """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
-    nothing = np.zeros(rows, dtype=np.float32)
-    return Prediction(nothing, nothing + np.float32(UNKNOWN))
+    return Prediction(np.zeros(rows, dtype=np.float32), np.full(rows, UNKNOWN, dtype=np.float32))
 
 
 MOST_KNOTS = 12
@@ -132,16 +131,15 @@ class ScoreCalibration(NamedTuple):
         """The numbers to store; see also `arrays`."""
         return {"noise": self.noise, "tilt": self.scale.tilt}
 
-    def arrays(self, of: str = "") -> Arrays:
-        """Return the knots of the curve, with `of` appended to their names."""
-        return {f"scores{of}": self.scale.scores, f"labels{of}": self.scale.labels}
+    def arrays(self, suffix: str = "") -> Arrays:
+        """Return the knots of the curve, with `suffix` appended to their names."""
+        return {f"scores{suffix}": self.scale.scores, f"labels{suffix}": self.scale.labels}
 
     @classmethod
-    def stored(cls, numbers: Numbers, arrays: Arrays, of: str = "") -> Self:
+    def stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
         """Return the calibration stored as `numbers` and `arrays`."""
-        return cls(
-            MonotoneCurve(arrays[f"scores{of}"], arrays[f"labels{of}"], numbers["tilt"]), numbers["noise"]
-        )
+        scores, labels = arrays[f"scores{suffix}"], arrays[f"labels{suffix}"]
+        return cls(MonotoneCurve(scores, labels, numbers["tilt"]), numbers["noise"])
 
 
 UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)

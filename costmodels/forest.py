@@ -50,31 +50,28 @@ class Trees(NamedTuple):
         return self.value[node].reshape(len(self.roots), len(rows))
 
 
-def as_trees(grown: Sequence[Any]) -> Trees:
+def as_trees(estimators: Sequence[Any]) -> Trees:
     """Convert scikit-learn's trees into flat arrays."""
-    trees = [estimator.tree_ for estimator in grown]
+    trees = [estimator.tree_ for estimator in estimators]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int32)
-    sides = [_children(tree, root) for tree, root in zip(trees, roots, strict=True)]
+    left: list[NDArray[np.int32]] = []
+    right: list[NDArray[np.int32]] = []
+    for tree, root in zip(trees, roots, strict=True):
+        own, is_leaf = np.arange(tree.node_count), tree.children_left < 0
+        left.append((np.where(is_leaf, own, tree.children_left) + root).astype(np.int32))
+        right.append((np.where(is_leaf, own, tree.children_right) + root).astype(np.int32))
     threshold = np.concatenate([tree.threshold for tree in trees])
     as_float32 = threshold.astype(np.float32)
     # Round down to float32: float32 features compare the same way with the rounded threshold.
-    rounded = np.where(as_float32 > threshold, np.nextafter(as_float32, np.float32(-np.inf)), as_float32)
+    next_below = np.nextafter(as_float32, np.float32(-np.inf))
     return Trees(
         roots=roots,
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
-        threshold=rounded.astype(np.float32),
-        left=np.concatenate([left for left, _ in sides]),
-        right=np.concatenate([right for _, right in sides]),
+        threshold=np.where(as_float32 > threshold, next_below, as_float32).astype(np.float32),
+        left=np.concatenate(left),
+        right=np.concatenate(right),
         value=np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float32),
     )
-
-
-def _children(tree: Any, root: np.int32) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    own = np.arange(tree.node_count)
-    leaf = tree.children_left < 0
-    left = np.where(leaf, own, tree.children_left) + root
-    right = np.where(leaf, own, tree.children_right) + root
-    return left.astype(np.int32), right.astype(np.int32)
 
 
 KIND = "forest"
@@ -100,10 +97,11 @@ class Forest(CostModel):
             return
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
-        drawn = draws(rng, len(labels), MEMBERS)
-        self._trees = grown(rows, labels, drawn * weight, rng)
-        share, rest = variance_share(self._trees.opinions(rows), labels, weight * (drawn == 0))
-        self._share, self._noise = share, rest**0.5
+        bootstraps = draws(rng, len(labels), MEMBERS)
+        self._trees = grow_trees(rows, labels, bootstraps * weight, rng)
+        left_out = weight * (bootstraps == 0)
+        self._share, noise_variance = variance_share(self._trees.opinions(rows), labels, left_out)
+        self._noise = noise_variance**0.5
 
     def predict(self, features: Matrix) -> Prediction:
         if self._trees is None:
@@ -123,7 +121,7 @@ class Forest(CostModel):
         return model
 
 
-def grown(
+def grow_trees(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
     """Fit one tree per line of `weights`, on rows with a weight above 0.
@@ -132,10 +130,10 @@ def grown(
     """
     trees = []
     for weight in weights:
-        used = weight > 0
+        has_weight = weight > 0
         seed = int(rng.integers(2**31))
         tree = ExtraTreeRegressor(**{**PARAMETERS, **parameters}, random_state=seed)
-        trees.append(tree.fit(rows[used], targets[used], sample_weight=weight[used]))
+        trees.append(tree.fit(rows[has_weight], targets[has_weight], sample_weight=weight[has_weight]))
     return as_trees(trees)
 
 
@@ -144,7 +142,7 @@ LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
 
 
 class Chances(NamedTuple):
-    """For each row, the probability target of being fast, and the row's weight."""
+    """Each row's target for the probability of being fast, and each row's weight."""
 
     targets: Vector
     weights: Weights
@@ -174,19 +172,19 @@ class LFBO(CostModel):
         if not len(labels):
             return
         rng, rows = np.random.default_rng(seed), finite(features)
-        drawn = draws(rng, len(labels), MEMBERS)
-        self._parts = self._grown(rows, labels, groups, drawn, rng)
-        unseen = (drawn == 0).astype(np.float64)
+        bootstraps = draws(rng, len(labels), MEMBERS)
+        self._parts = self._grow_parts(rows, labels, groups, bootstraps, rng)
+        unseen = (bootstraps == 0).astype(np.float64)
         self._slope, self._offset = line(self._raw(rows), labels, importance(labels) * unseen)
-        share, rest = variance_share(self._opinions(rows), labels, unseen)
-        self._share, self._noise = share, rest**0.5
+        self._share, noise_variance = variance_share(self._opinions(rows), labels, unseen)
+        self._noise = noise_variance**0.5
 
-    def _grown(
-        self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
+    def _grow_parts(
+        self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
-        """Return one set of trees per part of the model, with one tree per line of `drawn`."""
+        """Return one set of trees per part of the model, with one tree per line of `bootstraps`."""
         targets, weights = chances(labels, groups)
-        return (grown(rows, targets, drawn * weights, rng),)
+        return (grow_trees(rows, targets, bootstraps * weights, rng),)
 
     def _raw(self, rows: Matrix) -> Matrix:
         """Return the score of each member before it is mapped to a label."""
@@ -242,8 +240,8 @@ def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
     unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
     mean_score = (raw[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
     truth = labels[rows].astype(np.float64)
-    (own, shared), _ = np.cov(mean_score, truth, aweights=weight, ddof=0)
-    slope = max(LEAST_SLOPE, float(shared / own)) if own else 1.0
+    (variance, covariance), _ = np.cov(mean_score, truth, aweights=weight, ddof=0)
+    slope = max(LEAST_SLOPE, float(covariance / variance)) if variance else 1.0
     return slope, float(np.average(truth - slope * mean_score, weights=weight))
 
 
@@ -261,12 +259,12 @@ class ForestPlusLFBO(LFBO):
 
     KIND: ClassVar[str] = "headfirst"
 
-    def _grown(
-        self, rows: Matrix, labels: Vector, groups: Groups, drawn: Groups, rng: np.random.Generator
+    def _grow_parts(
+        self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
     ) -> tuple[Trees, ...]:
         sharp = np.exp(SHARPNESS * labels.astype(np.float64)) + LEAST
-        speed = grown(rows, labels, drawn * sharp, rng, min_samples_leaf=1)
-        return (speed, *super()._grown(rows, labels, groups, drawn, rng))
+        speed = grow_trees(rows, labels, bootstraps * sharp, rng, min_samples_leaf=1)
+        return (speed, *super()._grow_parts(rows, labels, groups, bootstraps, rng))
 
     def _raw(self, rows: Matrix) -> Matrix:
         speed, chance = (trees.opinions(rows) for trees in self._parts)

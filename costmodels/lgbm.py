@@ -70,12 +70,12 @@ class LightGBM(CostModel):
         rows, truth = finite(features)[order], labels[order]
         data = self._dataset(rows, truth, np.unique(groups, return_counts=True)[1])
         rng = np.random.default_rng(seed)
-        drawn, weight = draws(rng, len(truth), MEMBERS), importance(truth)
-        for counts in drawn:
+        bootstraps, weight = draws(rng, len(truth), MEMBERS), importance(truth)
+        for counts in bootstraps:
             data.set_weight(counts * weight)
             parameters = {**self._parameters, "seed": int(rng.integers(2**31))}
             self._boosters.append(lightgbm.train(parameters, data, num_boost_round=self._trees))
-        self._calibration = calibrated(self._raw(rows), truth, drawn == 0, curve=self.RANKS)
+        self._calibration = calibrated(self._raw(rows), truth, bootstraps == 0, curve=self.RANKS)
 
     def _dataset(self, rows: Matrix, labels: Vector, sizes: NDArray[np.intp]) -> lightgbm.Dataset:
         del sizes  # labels are relative to their group's best already
@@ -200,21 +200,17 @@ def _search(features: Matrix, labels: Vector, groups: Groups, seed: int) -> Numb
     search = flaml.CFO(
         metric=WRONG,
         mode="min",
-        space=_space(flaml),
+        space={
+            "num_leaves": flaml.tune.lograndint(4, 128),
+            "learning_rate": flaml.tune.loguniform(0.03, 0.4),
+            "min_data_in_leaf": flaml.tune.lograndint(1, 33),
+            "feature_fraction_bynode": flaml.tune.uniform(0.2, 1.0),
+            "lambda_l2": flaml.tune.loguniform(1e-3, 10.0),
+            "trees": flaml.tune.lograndint(20, 121),
+        },
         points_to_evaluate=[dict(START)],
         seed=seed,
         cost_attr=None,
     )
-    found = flaml.tune.run(judge, search_alg=search, num_samples=SETTINGS, verbose=0)
-    return dict(found.best_config)
-
-
-def _space(flaml: Any) -> dict[str, object]:
-    return {
-        "num_leaves": flaml.tune.lograndint(4, 128),
-        "learning_rate": flaml.tune.loguniform(0.03, 0.4),
-        "min_data_in_leaf": flaml.tune.lograndint(1, 33),
-        "feature_fraction_bynode": flaml.tune.uniform(0.2, 1.0),
-        "lambda_l2": flaml.tune.loguniform(1e-3, 10.0),
-        "trees": flaml.tune.lograndint(20, 121),
-    }
+    result = flaml.tune.run(judge, search_alg=search, num_samples=SETTINGS, verbose=0)
+    return dict(result.best_config)

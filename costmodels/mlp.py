@@ -43,19 +43,19 @@ class MLP(CostModel):
         self._inputs = inputs_of(features)
         rng = np.random.default_rng(seed)
         rows = self._inputs.of(features)
-        drawn = draws(rng, len(labels), MEMBERS)
+        bootstraps = draws(rng, len(labels), MEMBERS)
         # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
             layers[-1] += labels.mean()
             adam = AdamW(layers, RATE, STEPS)
             weight = importance(labels).astype(np.float32)
-            for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
+            for batch in one_group_batches(groups, bootstraps, STEPS, BATCH, rng):
                 values = forward(layers, rows[batch])
                 scores, truth = values[-1][:, :, 0], labels[batch]
                 adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
             self._layers = layers
-            self._calibration = calibrated(self._raw(rows), labels, drawn == 0)
+            self._calibration = calibrated(self._raw(rows), labels, bootstraps == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
         """Return the members' scores in double precision, independent of batching."""

@@ -13,6 +13,7 @@ from costmodels.torch_model import (
     attention,
     dense,
     dense_layers,
+    head_scores,
     mean_of,
     normal,
 )
@@ -51,8 +52,7 @@ class TLP(Neural):
         lines = dense(layers, "in", table).relu() + layers["places"][: table.shape[1]]
         lines = lines + dense(layers, "seen", attention(layers, normal(lines), present, HEADS))
         lines = lines + dense(layers, "down", dense(layers, "up", normal(lines)).relu())
-        hidden = dense(layers, "hidden", mean_of(lines, present)).relu()
-        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
+        return head_scores(layers, mean_of(lines, present), heads)
 
 
 LINES, NUMBERS = STATEMENTS.shape
@@ -98,26 +98,21 @@ class PaCM(Neural):
         import torch
 
         present = table[:, :, 0]
-        lines = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
-        branches = torch.cat([(lines * present[:, :, None]).sum(1), _flow(layers, table, present)], dim=1)
-        hidden = dense(layers, "hidden", branches).relu()
-        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
-
-
-def _flow(layers: Tensors, table: "Tensor", present: "Tensor") -> "Tensor":
-    """Return the embedding of the data flow between statements, averaged over statements."""
-    rows, count, _ = table.shape
-    data = table.reshape(rows, count, PARTS, NUMBERS)[:, :, :, BUFFERS].reshape(rows, count, PARTS * SEEN)
-    lines = dense(layers, "flow", data).relu() + layers["places"][:count]
-    lines = lines + dense(layers, "seen", attention(layers, normal(lines), present, HEADS))
-    return mean_of(lines, present)
+        costs = dense(layers, "cost", dense(layers, "in", table).relu()).relu()
+        # The data flow between statements, averaged over statements.
+        rows, count, _ = table.shape
+        data = table.reshape(rows, count, PARTS, NUMBERS)[:, :, :, BUFFERS].reshape(rows, count, PARTS * SEEN)
+        lines = dense(layers, "flow", data).relu() + layers["places"][:count]
+        lines = lines + dense(layers, "seen", attention(layers, normal(lines), present, HEADS))
+        branches = torch.cat([(costs * present[:, :, None]).sum(1), mean_of(lines, present)], dim=1)
+        return head_scores(layers, branches, heads)
 
 
 ROUNDS: Final = 3
 
 
 class GNN(Neural):
-    """One node per line of the loop tree; 3 message rounds, then attention and max pooling."""
+    """Nodes are the lines of the loop tree; 3 message rounds, then attention and max pooling."""
 
     KIND: ClassVar[str] = "gnn"
     view: ClassVar[str] = LOOPS.name
@@ -138,22 +133,16 @@ class GNN(Neural):
 
         present, parents = table[:, :, 0], parents_of(table)
         is_node = present[:, :, None]
-        nodes = _relu_in(layers, table) * is_node
+        features = table.clone()
+        features[:, :, PARENT] = 0  # an address, not a feature
+        nodes = dense(layers, "in", features).relu() * is_node
         for index in range(ROUNDS):
             parent, children = _messages(nodes, parents)
             update = dense(layers, f"round{index}", torch.cat([nodes, parent, children], dim=-1)).relu()
             nodes = (nodes + update) * is_node
         weight = dense(layers, "weight", nodes).masked_fill(is_node == 0, FAR).softmax(1)
         pooled = torch.cat([(weight * nodes).sum(1), nodes.amax(1)], dim=-1)
-        hidden = dense(layers, "hidden", pooled).relu()
-        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
-
-
-def _relu_in(layers: Tensors, table: "Tensor") -> "Tensor":
-    """Apply the first layer without the column of the parent's line, which is not a feature."""
-    features = table.clone()
-    features[:, :, 1] = 0
-    return dense(layers, "in", features).relu()
+        return head_scores(layers, pooled, heads)
 
 
 def _messages(nodes: "Tensor", parents: "Tensor") -> tuple["Tensor", "Tensor"]:
@@ -194,41 +183,30 @@ class TreeLSTM(Neural):
 
     @staticmethod
     def scores(layers: Tensors, table: "Tensor", heads: "Tensor") -> "Tensor":
-        hidden = dense(layers, "hidden", _program(layers, table)).relu()
-        return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
+        import torch
 
-
-def _program(layers: Tensors, table: "Tensor") -> "Tensor":
-    """Return the state of each row's last node, which comes after its other lines."""
-    import torch
-
-    rows, lines, _ = table.shape
-    parents = parents_of(table)
-    first = torch.arange(rows)[:, None] * (lines + 1)
-    parent = torch.cat([parents + first, first + lines], dim=1).flatten()
-    level = torch.cat([depths_of(parents) + 1, torch.zeros_like(first)], dim=1)
-    level[:, :lines].masked_fill_(table[:, :, 0] == 0, -1)
-    gates = _gates(layers, table).flatten(0, 1)
-    states, memories = (gates.new_zeros(len(gates), WIDTH) for _ in range(2))
-    for depth in range(int(level.max()), 0, -1):
-        nodes = (level.flatten() == depth).nonzero()[:, 0]
-        state, memory = _cell(layers, gates[nodes], states[nodes], memories[nodes])
-        above = parent[nodes]
-        forget_gates = (gates[above, 3 * WIDTH :] + dense(layers, "forget", state)).sigmoid()
-        states = states.index_add(0, above, state)
-        memories = memories.index_add(0, above, forget_gates * memory)
-    last = (first + lines)[:, 0]
-    return _cell(layers, gates[last], states[last], memories[last])[0]
-
-
-def _gates(layers: Tensors, table: "Tensor") -> "Tensor":
-    """Return the lines' input to the gates; zero for the last node, which has no line."""
-    features = table.clone()
-    features[:, :, PARENT] = 0  # an address, not a feature
-    read = dense(layers, "read", features).relu()
-    lines = read.new_zeros(len(table), table.shape[1] + 1, WIDTH)
-    lines[:, :-1] = read
-    return dense(layers, "in", lines)
+        rows, lines, _ = table.shape
+        parents = parents_of(table)
+        first = torch.arange(rows)[:, None] * (lines + 1)
+        parent = torch.cat([parents + first, first + lines], dim=1).flatten()
+        level = torch.cat([depths_of(parents) + 1, torch.zeros_like(first)], dim=1)
+        level[:, :lines].masked_fill_(table[:, :, 0] == 0, -1)
+        features = table.clone()
+        features[:, :, PARENT] = 0  # an address, not a feature
+        inputs = table.new_zeros(rows, lines + 1, WIDTH)  # zero for the last node, which has no line
+        inputs[:, :-1] = dense(layers, "read", features).relu()
+        gates = dense(layers, "in", inputs).flatten(0, 1)
+        states, memories = (gates.new_zeros(len(gates), WIDTH) for _ in range(2))
+        for depth in range(int(level.max()), 0, -1):
+            nodes = (level.flatten() == depth).nonzero()[:, 0]
+            state, memory = _cell(layers, gates[nodes], states[nodes], memories[nodes])
+            node_parents = parent[nodes]
+            forget_gates = (gates[node_parents, 3 * WIDTH :] + dense(layers, "forget", state)).sigmoid()
+            states = states.index_add(0, node_parents, state)
+            memories = memories.index_add(0, node_parents, forget_gates * memory)
+        last = (first + lines)[:, 0]
+        program, _ = _cell(layers, gates[last], states[last], memories[last])
+        return head_scores(layers, program, heads)
 
 
 def _cell(

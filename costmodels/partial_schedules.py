@@ -56,36 +56,31 @@ def reduction_column(axis: int, level: int) -> int:
     return _LIST - 1 - back
 
 
-def listed_column(at: int) -> int:
+def listed_column(index: int) -> int:
     """Return the column of a listed choice; the last such column if there are too many."""
-    return min(_LIST + at, _PLACE - 1)
+    return min(_LIST + index, _PLACE - 1)
 
 
-def place_column(at: int) -> int:
+def place_column(index: int) -> int:
     """Return the column of a compute location; the last such column if there are too many."""
-    return min(_PLACE + at, _DERIVE - 1)
-
-
-def _order() -> list[int]:
-    """Return the columns of decisions in the order in which decisions are made."""
-    order: list[int] = []
-    for level in range(SPATIAL_LEVELS):
-        order += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
-        if level < REDUCTION_LEVELS:
-            order += [reduction_column(axis, level) for axis in range(REDUCTION_AXES)]
-        if not level:
-            order += range(_LIST, _PLACE)
-    return [*order, *range(_PLACE, _DERIVE)]
+    return min(_PLACE + index, _DERIVE - 1)
 
 
 def _steps() -> Steps:
     """Return for each column the step after which its value is known; -1: before any step."""
+    columns: list[int] = []  # of decisions, in the order in which decisions are made
+    for level in range(SPATIAL_LEVELS):
+        columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
+        if level < REDUCTION_LEVELS:
+            columns += [reduction_column(axis, level) for axis in range(REDUCTION_AXES)]
+        if not level:
+            columns += range(_LIST, _PLACE)
+    columns += range(_PLACE, _DERIVE)
     steps = np.full(WIDTH, -1, dtype=np.int64)
-    order = np.array(_order())
-    steps[order] = np.arange(len(order))
-    for index in range(len(order)):
+    steps[columns] = np.arange(len(columns))
+    for index, column in enumerate(columns):
         row = np.zeros((1, WIDTH), dtype=np.float32)
-        row[0, order[index]] = np.nan
+        row[0, column] = np.nan
         steps[_DERIVED][np.isnan(_derived_of(row))[0]] = index
     return steps
 
@@ -109,30 +104,33 @@ def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
 
 
 def continued(
-    rows: Matrix, donors: Matrix, steps: Steps, until: Steps, rests: Steps
+    rows: Matrix, donors: Matrix, steps: Steps, end_steps: Steps, rests: Steps
 ) -> tuple[Matrix, NDArray[np.bool_]]:
-    """Return rows of one sketch with the decisions after `steps` up to `until` from `donors`.
+    """Return rows of one sketch with the decisions after `steps` up to `end_steps` from `donors`.
 
     The columns `rests` (see `outermost`) get the rest of their axis's extent. Also return a
     mask of valid rows, in which the decided levels of each axis divide its extent. Ignore the
-    values of decisions after `until`.
+    values of decisions after `end_steps`.
     """
-    taken = (steps[:, None] < STEP) & (until[:, None] >= STEP)
-    mixed = np.where(taken, donors, rows)
-    inner = np.where(until[:, None] >= STEP, mixed, np.float32(0.0))
+    is_from_donor = (steps[:, None] < STEP) & (end_steps[:, None] >= STEP)
+    new_rows = np.where(is_from_donor, donors, rows)
+    inner = np.where(end_steps[:, None] >= STEP, new_rows, np.float32(0.0))
     inner[:, rests] = 0.0
-    extents, decided = _products(rows), _products(inner)
-    mixed[:, rests] = (extents - decided).astype(np.float32)
-    mixed[:, _DERIVED] = _derived_of(mixed)
-    return mixed, (np.rint(np.exp2(extents)) % np.rint(np.exp2(decided)) == 0).all(axis=1)
+    extents, inner_extents = _products(rows), _products(inner)
+    new_rows[:, rests] = (extents - inner_extents).astype(np.float32)
+    new_rows[:, _DERIVED] = _derived_of(new_rows)
+    return new_rows, (np.rint(np.exp2(extents)) % np.rint(np.exp2(inner_extents)) == 0).all(axis=1)
 
 
 def outermost(rows: Matrix) -> Steps:
     """Return per axis the column of the outermost level that any of one sketch's rows uses."""
-    used = (rows != 0).any(axis=0)
-    starts = [(_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)]
-    axes = [range(at, at + levels) for part, levels in starts for at in range(part.start, part.stop, levels)]
-    return np.array([next((at for at in axis if used[at]), axis[-1]) for axis in axes], dtype=np.int64)
+    is_used = (rows != 0).any(axis=0)
+    answer: list[int] = []
+    for part, levels in ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)):
+        for first in range(part.start, part.stop, levels):
+            axis = range(first, first + levels)
+            answer.append(next((column for column in axis if is_used[column]), axis[-1]))
+    return np.array(answer, dtype=np.int64)
 
 
 def reproducible(rows: Matrix) -> NDArray[np.bool_]:

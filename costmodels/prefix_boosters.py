@@ -70,7 +70,9 @@ class DecisionExamples(NamedTuple):
     weights: Column
 
 
-def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator) -> DecisionExamples:
+def decision_examples(
+    rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
+) -> DecisionExamples:
     """Return decisions of each task's best schedules, and alternatives from other rows."""
     is_reproducible = reproducible(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
@@ -81,36 +83,31 @@ def choices_of(rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Gene
     parts = [
         part
         for lines in members(by_sketch(rows, groups))
-        for part in _of_sketch(rows, labels, lines, np.intersect1d(lines, good), rng)
+        for part in _sketch_examples(rows, labels, lines, np.intersect1d(lines, good), rng)
     ]
     if not parts:
         return DecisionExamples(rows[:0], labels[:0], np.empty(0))
-    return DecisionExamples(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+    return DecisionExamples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
-def _of_sketch(
+def _sketch_examples(
     rows: Matrix, labels: Vector, lines: Indices, good: Indices, rng: np.random.Generator
 ) -> Iterator[DecisionExamples]:
     if not len(good):
         return
     rests, weight = outermost(rows[lines]), np.exp(labels[good].astype(np.float64))
     real = real_steps(rows[lines])
-    for before, after in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
-        yield DecisionExamples(prefixes(rows[good], after), np.ones(len(good), np.float32), weight)
-        yield _alternatives(rows, good, weight, rng.choice(lines, OTHERS * len(good)), (before, after), rests)
-
-
-def _alternatives(
-    rows: Matrix, good: Indices, weight: Column, donors: Indices, span: tuple[int, int], rests: Steps
-) -> DecisionExamples:
-    """Return the good schedules with the decisions in a span of steps taken from donors."""
     originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
-    steps, until = (np.full(len(originals), index) for index in span)
-    mixed, is_valid = continued(originals, rows[donors], steps, until, rests)
-    decided = np.flatnonzero(is_valid)
-    return DecisionExamples(
-        prefixes(mixed[decided], span[1]), np.zeros(len(decided), np.float32), shares[decided]
-    )
+    for step, end_step in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
+        yield DecisionExamples(prefixes(rows[good], end_step), np.ones(len(good), np.float32), weight)
+        # Alternatives: the decisions in this span of steps come from other rows of the sketch.
+        donors = rows[rng.choice(lines, OTHERS * len(good))]
+        steps, end_steps = np.full(len(originals), step), np.full(len(originals), end_step)
+        new_rows, is_valid = continued(originals, donors, steps, end_steps, rests)
+        valid = np.flatnonzero(is_valid)
+        yield DecisionExamples(
+            prefixes(new_rows[valid], end_step), np.zeros(len(valid), np.float32), shares[valid]
+        )
 
 
 def by_sketch(rows: Matrix, groups: Groups) -> Groups:
@@ -164,10 +161,10 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
         self._boosters = []
         if len(labels):
             rng = np.random.default_rng([seed, 1])
-            choices = choices_of(finite(features), labels, groups, rng)
-            if choices.taken.any() and not choices.taken.all():
-                data = as_data(choices.rows, choices.taken)
-                self._boosters = [classify(data, choices.weights, rng) for _ in range(MEMBERS)]
+            examples = decision_examples(finite(features), labels, groups, rng)
+            if examples.taken.any() and not examples.taken.all():
+                data = as_data(examples.rows, examples.taken)
+                self._boosters = [classify(data, examples.weights, rng) for _ in range(MEMBERS)]
 
     def liking(self, features: Matrix) -> Vector:
         if not self._boosters:
@@ -181,8 +178,8 @@ MOST_STATES: Final = 12_000  # bounds the training time of a base model
 END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at once
 
 
-class Onward(NamedTuple):
-    """Transitions: states, successor rows, and the steps up to which these are decided."""
+class Transitions(NamedTuple):
+    """States, successor rows, and the steps up to which these are decided."""
 
     states: Indices
     rows: Matrix
@@ -209,30 +206,30 @@ class ValueIterationStates:
     seen: Vector
     blocks: tuple[_Block, ...]
 
-    def onward(self, rng: np.random.Generator, *, to_the_end: bool) -> Onward:
+    def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> Transitions:
         """Draw a transition per state, deciding as another row of its block; drop invalid ones."""
-        parts = [self._from(block, rng, to_the_end) for block in self.blocks]
-        return Onward(*(np.concatenate(part) for part in zip(*parts, strict=True)))
+        parts: list[Transitions] = []
+        for block in self.blocks:
+            steps = self.steps[block.states]
+            first = np.searchsorted(block.real, steps, side="right")
+            next_steps = block.real[rng.integers(first, len(block.real))]
+            is_end = to_the_end | (rng.random(len(steps)) < END_SHARE)
+            end_steps = np.where(is_end, LAST, next_steps)
+            donors = self.rows[rng.choice(block.lines, size=len(steps))]
+            origins = self.rows[self.at[block.states]]
+            new_rows, is_valid = continued(origins, donors, steps, end_steps, block.rests)
+            parts.append(Transitions(block.states[is_valid], new_rows[is_valid], end_steps[is_valid]))
+        return Transitions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    def _from(self, block: _Block, rng: np.random.Generator, to_the_end: bool) -> Onward:
-        steps = self.steps[block.states]
-        first = np.searchsorted(block.real, steps, side="right")
-        drawn = block.real[rng.integers(first, len(block.real))]
-        end = to_the_end | (rng.random(len(steps)) < END_SHARE)
-        until = np.where(end, LAST, drawn)
-        donors = self.rows[rng.choice(block.lines, size=len(steps))]
-        mixed, good = continued(self.rows[self.at[block.states]], donors, steps, until, block.rests)
-        return Onward(block.states[good], mixed[good], until[good])
 
-
-def journeys_of(
+def draw_states(
     rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
 ) -> ValueIterationStates:
     """Draw a few states from each row whose derived columns can be recomputed."""
     is_reproducible = reproducible(rows)
     usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
-    chosen = np.sort(rng.permutation(usable)[:MOST_STATES])
-    rows, labels, groups = rows[chosen], labels[chosen], groups[chosen]
+    sample = np.sort(rng.permutation(usable)[:MOST_STATES])
+    rows, labels, groups = rows[sample], labels[sample], groups[sample]
     sketch = by_sketch(rows, groups)
     index = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
     steps, blocks = np.empty(len(index), dtype=np.int64), []
@@ -253,9 +250,9 @@ def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
     best = np.empty(prefix_hashes.shape, dtype=np.float32)
     for index in range(prefix_hashes.shape[1]):
         same = numbered(np.column_stack([sketch, prefix_hashes[:, index]]))
-        most = np.full(same.max() + 1, -np.inf, dtype=np.float32)
-        np.maximum.at(most, same, labels)
-        best[:, index] = most[same]
+        group_best = np.full(same.max() + 1, -np.inf, dtype=np.float32)
+        np.maximum.at(group_best, same, labels)
+        best[:, index] = group_best[same]
     return best
 
 
@@ -289,37 +286,39 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
         self._boosters = []
         if len(labels):
             rng = np.random.default_rng([seed, 1])
-            journeys = journeys_of(finite(features), labels, groups, rng)
-            states = prefixes(journeys.rows[journeys.at], journeys.steps)
+            states = draw_states(finite(features), labels, groups, rng)
+            state_rows = prefixes(states.rows[states.at], states.steps)
             boosters: list[xgboost.Booster] = []
             for sweep in range(SWEEPS):
-                target = np.maximum(journeys.seen, self._ahead(journeys, boosters, rng))
+                target = np.maximum(states.seen, self._successor_values(states, boosters, rng))
                 target = np.minimum(target, np.float32(0.0))
-                data, weight = as_data(states, target), importance(target)
+                data, weight = as_data(state_rows, target), importance(target)
                 boosters = [grow(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)]
             self._boosters = boosters
 
-    def _ahead(
-        self, journeys: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
+    def _successor_values(
+        self, states: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
     ) -> Vector:
         """Return per state the best value of its sampled successors; -inf without any."""
-        best = np.full(len(journeys.at), -np.inf, dtype=np.float32)
+        best = np.full(len(states.at), -np.inf, dtype=np.float32)
         for _ in range(OPTIONS):
-            moves = journeys.onward(rng, to_the_end=not boosters)
+            moves = states.draw_transitions(rng, to_the_end=not boosters)
             values = self._values(boosters, prefixes(moves.rows, moves.steps), moves.steps >= LAST)
             best[moves.states] = np.maximum(best[moves.states], values)
         return best
 
-    def _values(self, boosters: list[xgboost.Booster], rows: Matrix, complete: NDArray[np.bool_]) -> Vector:
-        worth = np.empty(len(rows), dtype=np.float32)
-        if complete.any():
-            worth[complete] = self._whole.predict(rows[complete]).mean
-        if not complete.all():
-            worth[~complete] = opinions(boosters, rows[~complete]).mean(axis=0)
-        return worth
+    def _values(
+        self, boosters: list[xgboost.Booster], rows: Matrix, is_complete: NDArray[np.bool_]
+    ) -> Vector:
+        values = np.empty(len(rows), dtype=np.float32)
+        if is_complete.any():
+            values[is_complete] = self._whole.predict(rows[is_complete]).mean
+        if not is_complete.all():
+            values[~is_complete] = opinions(boosters, rows[~is_complete]).mean(axis=0)
+        return values
 
     def value(self, features: Matrix) -> Vector:
-        complete = np.asarray(~np.isnan(features).any(axis=1))
         if not self._boosters:
             return self._whole.predict(features).mean
-        return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), complete)
+        is_complete = np.asarray(~np.isnan(features).any(axis=1))
+        return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), is_complete)

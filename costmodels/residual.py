@@ -44,9 +44,9 @@ class Residual(TransferModel):
         guess = self.base.predict(features).mean
         self._trust = trust(guess, labels, weight)
         residuals = (labels - self._trust * guess).astype(np.float32)
-        data, drawn = as_data(rows, residuals), draws(rng, len(labels), MEMBERS)
-        self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
-        self._noise = unexplained(opinions(self._boosters, rows), residuals, weight * (drawn == 0))
+        data, bootstraps = as_data(rows, residuals), draws(rng, len(labels), MEMBERS)
+        self._boosters = [grow(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained(opinions(self._boosters, rows), residuals, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         guess = self.base.predict(features)
@@ -66,8 +66,10 @@ class Residual(TransferModel):
 
 def trust(guess: Vector, labels: Vector, weight: Column) -> float:
     """Return the slope of labels over base scores, at least 0, shrunk to 1 for few rows."""
-    (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
-    if not own:
+    (variance, covariance), _ = np.cov(
+        guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0
+    )
+    if not variance:
         return 1.0
-    slope = shared / own
+    slope = covariance / variance
     return float(max(0.0, (len(labels) * slope + TRUSTED_ROWS) / (len(labels) + TRUSTED_ROWS)))

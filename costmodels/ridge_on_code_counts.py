@@ -92,7 +92,7 @@ class RidgeOnCodeCounts(CostModel):
 
 def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
     """Return the weighted mean squared leave-one-out error, from the rows' SVD."""
-    kept = size**2 / (size**2 + strength)
-    lever = np.einsum("nc,c->n", left**2, kept)
-    errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
+    shrinkage = size**2 / (size**2 + strength)
+    lever = np.einsum("nc,c->n", left**2, shrinkage)
+    errors = (truth - left @ (shrinkage * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
     return float(np.mean(errors**2))

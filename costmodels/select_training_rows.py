@@ -43,21 +43,21 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
     parts = [-(-count * part // BATCHES) for part in range(1, BATCHES + 1)]
-    selected = even(groups, parts[0], rng)
-    for before, after in pairwise(parts):
-        remaining = np.setdiff1d(np.arange(len(rows)), selected)
-        remaining = rng.permutation(remaining)[: max(LOOKED_AT, after - before)]
+    selection = even(groups, parts[0], rng)
+    for count_before, count_after in pairwise(parts):
+        remaining = np.setdiff1d(np.arange(len(rows)), selection)
+        remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]
         # Disagreement of boosters that are fit to different bootstraps of the selected rows.
-        data, weight = as_data(rows[selected], labels[selected]), importance(labels[selected])
-        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(selected), COMMITTEE)]
+        data, weight = as_data(rows[selection], labels[selection]), importance(labels[selection])
+        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(selection), COMMITTEE)]
         doubt = _ranks(opinions(committee, rows[remaining]).std(axis=0))
-        others = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
-        crowd = _ranks(-cdist(places[remaining], places[others]).mean(axis=1))
-        distance = _ranks(cdist(places[remaining], places[selected[-LOOKED_AT:]]).min(axis=1))
+        sample = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
+        crowd = _ranks(-cdist(places[remaining], places[sample]).mean(axis=1))
+        distance = _ranks(cdist(places[remaining], places[selection[-LOOKED_AT:]]).min(axis=1))
         scores = doubt + crowd + distance
-        best = remaining[np.argsort(-scores, kind="stable")[: after - before]]
-        selected = np.sort(np.concatenate([selected, best]))
-    return selected
+        best = remaining[np.argsort(-scores, kind="stable")[: count_after - count_before]]
+        selection = np.sort(np.concatenate([selection, best]))
+    return selection
 
 
 def _ranks(values: NDArray[np.floating]) -> Scores:

@@ -31,9 +31,9 @@ DAMAGE: Final = (
 def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
     """Return a model's bytes."""
     header = json.dumps({"kind": kind, "numbers": dict(numbers)}).encode()
-    out = BytesIO()
-    np.savez_compressed(out, allow_pickle=False, **{HEADER: as_array(header), **arrays})
-    return out.getvalue()
+    buffer = BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **{HEADER: as_array(header), **arrays})
+    return buffer.getvalue()
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
@@ -42,23 +42,19 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
     Raises InvalidRequest if the bytes are truncated, damaged or of another kind of model.
     """
     try:
-        arrays = _arrays(blob)
+        with zipfile.ZipFile(BytesIO(blob)) as archive:
+            unpacked_bytes = sum(member.file_size for member in archive.infolist())
+        if unpacked_bytes > MOST_BYTES:
+            raise ValueError(f"it holds {unpacked_bytes} bytes, more than {MOST_BYTES}")
+        with np.load(BytesIO(blob), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
-        found, numbers = header["kind"], header["numbers"]
+        stored_kind, numbers = header["kind"], header["numbers"]
     except DAMAGE as error:
         raise unreadable(kind, str(error)) from error
-    if found != kind:
-        raise unreadable(kind, f"it is a {found} model")
+    if stored_kind != kind:
+        raise unreadable(kind, f"it is a {stored_kind} model")
     return numbers, arrays
-
-
-def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
-    with zipfile.ZipFile(BytesIO(blob)) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > MOST_BYTES:
-        raise ValueError(f"it holds {unpacked} bytes, more than {MOST_BYTES}")
-    with np.load(BytesIO(blob), allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
 
 
 def sealed(content: bytes) -> bytes:

@@ -69,8 +69,8 @@ def by_order(
 ) -> Column:
     """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
-    for listed in lists(groups, rng):
-        push[listed] = rank_push(sums[listed], goal[listed])
+    for rows in lists(groups, rng):
+        push[rows] = rank_push(sums[rows], goal[rows])
     return push
 
 
@@ -120,11 +120,11 @@ class Statements(CostModel):
         rng, weight = np.random.default_rng(seed), importance(labels)
         self._middle = float(np.average(labels, weights=weight))
         data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
-        drawn = draws(rng, len(labels), MEMBERS)
-        for counts in drawn:
+        bootstraps = draws(rng, len(labels), MEMBERS)
+        for counts in bootstraps:
             goal = self._goal(lines, labels, groups, counts * weight, rng)
             self._boosters.append(grow_by(goal, data, 0.0, rng))
-        self._calibration = calibrated(self._raw(lines), labels, drawn == 0, curve=self.RANKS)
+        self._calibration = calibrated(self._raw(lines), labels, bootstraps == 0, curve=self.RANKS)
 
     def _goal(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator

@@ -41,7 +41,7 @@ def tiling(features: Matrix) -> Tiling:
     )
 
 
-def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
+def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
     """Return the derived columns: lanes, register tile, footprints, parallel extent, unrolling.
 
     Tiles are rows x axes x levels, the innermost level last, in log2. A column is NaN if any
@@ -53,7 +53,7 @@ def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
     reduce = np.cumsum(depth[:, ::-1], axis=1)
     lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
     lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
-    unroll = listed.max(axis=1, initial=0)
+    unroll = choices.max(axis=1, initial=0)
     body = inner[:, 0] + reduce[:, 0]
     columns = [
         *inner.T,
@@ -72,7 +72,7 @@ def derived(spatial: Matrix, reduction: Matrix, listed: Matrix) -> Matrix:
         inner[:, 1] + reduce[:, 0],
         inner[:, 2] + reduce[:, 1],
         inner[:, 1] - reduce[:, 0],
-        listed.sum(axis=1),
+        choices.sum(axis=1),
         np.minimum(body, unroll),
         np.heaviside(body - unroll, 0.0),
     ]

@@ -121,9 +121,9 @@ class XGBoost(CostModel):
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
         data = as_data(rows, labels)
-        drawn = draws(rng, len(labels), MEMBERS)
-        self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
-        self._noise = unexplained(opinions(self._boosters, rows), labels, weight * (drawn == 0))
+        bootstraps = draws(rng, len(labels), MEMBERS)
+        self._boosters = [grow(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained(opinions(self._boosters, rows), labels, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
@@ -137,23 +137,14 @@ class XGBoost(CostModel):
 
     @classmethod
     def load(cls, blob: bytes) -> "XGBoost":
-        model = cls()
-        model._noise, parts = _parts(unsealed(KIND, blob))
-        model._boosters = [from_bytes(part, KIND) for part in parts]
+        content, model = unsealed(KIND, blob), cls()
+        try:
+            model._noise, count = struct.unpack_from("<dI", content)
+            lengths = struct.unpack_from(f"<{count}Q", content, struct.calcsize("<dI"))
+        except struct.error as error:
+            raise unreadable(KIND, str(error)) from error
+        ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
+        if ends[-1] != len(content):
+            raise unreadable(KIND, f"there are {len(content)} bytes, but their header names {ends[-1]}")
+        model._boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
         return model
-
-
-def _parts(blob: bytes) -> tuple[float, list[bytes]]:
-    """Split a saved model into its noise and the bytes of each booster.
-
-    Raises InvalidRequest if the length does not match the header.
-    """
-    try:
-        noise, count = struct.unpack_from("<dI", blob)
-        lengths = struct.unpack_from(f"<{count}Q", blob, struct.calcsize("<dI"))
-    except struct.error as error:
-        raise unreadable(KIND, str(error)) from error
-    ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
-    if ends[-1] != len(blob):
-        raise unreadable(KIND, f"there are {len(blob)} bytes where {ends[-1]} are announced")
-    return noise, [blob[start:end] for start, end in pairwise(ends)]

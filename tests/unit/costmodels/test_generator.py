@@ -6,7 +6,7 @@ import pytest
 from costmodels.base import Matrix, Vector
 from costmodels.labels import labels
 from costmodels.partial_schedules import prefixes
-from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, choices_of
+from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, decision_examples
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 
@@ -38,7 +38,7 @@ def test_the_decisions_of_good_schedules_are_liked(fitted: GeneratorModel) -> No
 
 def test_a_decision_is_compared_with_what_could_stand_in_its_place() -> None:
     rows, label = measured(300)
-    made = choices_of(rows, label, np.zeros(300, dtype=np.int64), np.random.default_rng(0))
+    made = decision_examples(rows, label, np.zeros(300, dtype=np.int64), np.random.default_rng(0))
     taken = made.rows[made.taken == 1]
     best = rows[np.argsort(-label, kind="stable")[:GOOD_A_TASK]]
     for row in taken[::17]:
@@ -54,7 +54,7 @@ def test_slow_tasks_teach_as_much_as_fast_ones() -> None:
     """Labels are of each task's own best; a task of a few rows does not drown."""
     rows, label = measured(300)
     groups = np.where(np.arange(300) < 20, 0, 1)
-    made = choices_of(rows, label, groups, np.random.default_rng(0))
+    made = decision_examples(rows, label, groups, np.random.default_rng(0))
     few = {row.tobytes() for row in prefixes(rows[:20], 5)}
     assert any(prefixes(row[None], 5).tobytes() in few for row in made.rows[made.taken == 1])
 
@@ -62,7 +62,7 @@ def test_slow_tasks_teach_as_much_as_fast_ones() -> None:
 def test_a_base_learns_from_no_more_schedules_than_a_family() -> None:
     rows = np.repeat(measured(500)[0], 10, axis=0)
     groups = np.arange(len(rows)) % 250
-    made = choices_of(rows, np.zeros(len(rows), np.float32), groups, np.random.default_rng(0))
+    made = decision_examples(rows, np.zeros(len(rows), np.float32), groups, np.random.default_rng(0))
     steps = len(np.unique(np.isnan(made.rows).sum(axis=1)))
     assert (made.taken == 1).sum() <= MOST_GOOD * (steps + 1)
 
