@@ -113,7 +113,7 @@ def _runtime(data: Path | None) -> "Runtime":
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()
     with installed("worker"):
-        from db.repositories.credentials import asks_for_keys
+        from db.repositories.access_control import asks_for_keys
         from workers.process.worker_runtime import Runtime
     config = settings()
     config.sandbox = config.sandbox_mode(asks_for_keys(config))

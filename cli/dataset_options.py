@@ -90,7 +90,7 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 def selected(database: "Database", rows: RowFilter) -> "Selection":
     """Return the options' filter for the database. Raises NotFound for an unknown model."""
     from db.repositories.snapshots import Selection
-    from db.repositories.uploaded_models import Models
+    from db.repositories.stored_files import Models
 
     model = rows.model
     if model is not None:

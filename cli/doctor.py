@@ -62,7 +62,7 @@ def _repaired(config: Settings) -> Iterator[Finding]:
 
 def _findings(config: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import data_directory
-    from db.repositories.credentials import asks_for_keys
+    from db.repositories.access_control import asks_for_keys
 
     directory = DataDir(config.data_dir.absolute())
     yield look("directory", lambda: data_directory.rights(directory.path))

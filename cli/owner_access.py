@@ -38,7 +38,7 @@ def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
         ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
         if here:
             with dataset(place.data, None) as database:
-                from db.repositories.owners import treat
+                from db.repositories.access_control import treat
 
                 name = treat(database, deed, owner).owner
         else:

@@ -50,7 +50,7 @@ def worker(
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
     with installed("worker"):
-        from db.repositories.credentials import asks_for_keys
+        from db.repositories.access_control import asks_for_keys
         from stack.run_celery import run_worker
         from workers.app import app
         from workers.sandbox.sandbox_support import reached

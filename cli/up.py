@@ -72,5 +72,5 @@ def _asks_for_keys(config: Settings, host: str) -> bool:
     if config.api_keys or config.oidc_issuer or is_loopback(host):
         return True
     with installed("server,worker"):
-        from db.repositories.credentials import holds_keys
+        from db.repositories.access_control import holds_keys
     return holds_keys(config.database_url)

@@ -7,9 +7,9 @@ from typing import ClassVar, Final, NamedTuple, Self
 import numpy as np
 
 from costmodels.base import FAILED_LABEL, Column, CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.decision_columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
 from costmodels.labels import timed
 from costmodels.serialization import pack, unpack
-from costmodels.tiling_columns import SPATIAL_LEVELS, WIDTH, Tiling, tiling
 from costmodels.views import ACCESSES, EXECUTED, Count, check_rows, check_width
 from mallorn.core.values.machine import Cache, Machine, assumed
 

@@ -10,11 +10,10 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import LARGEST, finite, importance
-from costmodels.metrics import members
-from costmodels.partial_schedules import (
+from costmodels.decision_columns import (
     DECIDED,
     LAST,
+    SHARED,
     STEP,
     ProposesDecisions,
     Steps,
@@ -24,8 +23,9 @@ from costmodels.partial_schedules import (
     prefixes,
     reproducible,
 )
+from costmodels.ensemble_spread import LARGEST, finite, importance
+from costmodels.metrics import members
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.tiling_columns import SHARED
 from costmodels.xgb import XGBoost, as_arrays, as_data, classify, from_arrays, grow, opinions
 
 MEMBERS: Final = 2  # boosters on prefixes

@@ -50,7 +50,7 @@ class StackLayout:
 
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     """Return the parts' environment: the settings they would have if a user started them."""
-    from db.repositories.credentials import asks_for_keys
+    from db.repositories.access_control import asks_for_keys
 
     asks_keys = asks_for_keys(known)
     is_private = is_loopback(layout.host) and not asks_keys

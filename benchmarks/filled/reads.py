@@ -7,7 +7,7 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.best_records import BestRecords
+from db.repositories.access_control import Usage
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.decision_log import DecisionLog
 from db.repositories.fair_shares import FairShares
@@ -18,9 +18,8 @@ from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
 from db.repositories.measurement_filters import TrialLimits
 from db.repositories.measurements import Measurements, NewMeasurement, Records
-from db.repositories.owners import Usage
 from db.repositories.rounds import Rounds
-from db.repositories.schedules import Schedules
+from db.repositories.schedules import BestRecords, Schedules
 from db.repositories.snapshots import Selection, SnapshotRows
 from db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
 from db.repositories.trials import Recordings, Trials

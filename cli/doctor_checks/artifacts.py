@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from costmodels.serialization import check_bytes
-from db.repositories.stored_and_lost_files import Repairs, StoredCostModel, StoredFiles
+from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
 from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store

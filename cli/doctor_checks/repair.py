@@ -22,7 +22,7 @@ from db.backups import (
     taken_at,
 )
 from db.migrate import check, upgrade
-from db.repositories.stored_and_lost_files import Repairs, StoredFiles
+from db.repositories.stored_files import Repairs, StoredFiles
 from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
 from mallorn.core.artifact_uris import exports_beside, model_uri, open_store

@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.fail_pause_cancel_job import fail_job, failure, pause_job
 from db.repositories.job_events_and_warnings import Events
+from db.repositories.job_transitions import fail_job, failure, pause_job
 from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from db.repositories.rounds import Rounds

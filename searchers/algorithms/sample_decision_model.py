@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
-from costmodels.partial_schedules import ProposesDecisions, prefixes
+from costmodels.decision_columns import ProposesDecisions, prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
 from searchers.learning.scorer import Scorer

@@ -3,7 +3,7 @@
 from contextlib import suppress
 from typing import Final
 
-from db.repositories.audit import Audit
+from db.repositories.access_control import Audit
 from db.repositories.dataset_statistics import Counts
 from db.repositories.job_removal import Removals
 from db.repositories.workers import Workers

@@ -8,11 +8,10 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import like_of
-from db.repositories.fail_pause_cancel_job import fail_job
 from db.repositories.job_events_and_warnings import Events
+from db.repositories.job_transitions import ReplacedCode, fail_job
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.replaced_code import ReplacedCode
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
 from db.repositories.tasks import TaskHistories, TaskHistory, Tasks

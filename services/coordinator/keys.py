@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from db.repositories.credentials import ApiKeys
+from db.repositories.access_control import ApiKeys
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Forbidden
 from mallorn.core.storable_json import check_storable

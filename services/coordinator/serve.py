@@ -9,7 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from db.repositories.credentials import holds_keys
+from db.repositories.access_control import holds_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from sqlalchemy import and_
 
 from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.fail_pause_cancel_job import pause_job
 from db.repositories.fair_shares import FairShares
+from db.repositories.job_transitions import pause_job
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
 from db.tables import LeaseRow

@@ -3,10 +3,10 @@
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import MachineKey, like_of
+from db.repositories.job_transitions import ReplacedCode
 from db.repositories.jobs import Jobs
 from db.repositories.measurement_filters import TrialLimits
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.replaced_code import ReplacedCode
 from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable

@@ -6,11 +6,11 @@ from typing import Final
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from db.repositories.fail_pause_cancel_job import cancel
+from db.repositories.access_control import Usage
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
+from db.repositories.job_transitions import cancel
 from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
-from db.repositories.owners import Usage
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict

@@ -6,8 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
-from db.repositories.credentials import SignIns
-from db.repositories.owners import Owners
+from db.repositories.access_control import Owners, SignIns
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API

@@ -11,8 +11,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.credentials import USED_SEC, ApiKeys, SignIns
-from db.repositories.owners import Owners
+from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable

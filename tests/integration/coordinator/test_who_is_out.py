@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete, update
 
-from db.repositories.credentials import ApiKeys
+from db.repositories.access_control import ApiKeys
 from db.tables import ApiKeyRow, AuditRow, PutOut, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, digest_of, new_key
 from mallorn.core.errors import Unauthorized
@@ -287,7 +287,7 @@ def planted(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
         elif fault == "anybody's rotation":
             inside.setattr(ApiKeys, "opens", lambda *_: True)
         elif fault == "the old secret for ever":
-            inside.setattr(credentials, "and_", lambda digest, _until: digest)
+            inside.setattr(access_control, "and_", lambda digest, _until: digest)
         else:
             inside.setattr(key_routes.ApiKeys, "revoke", lambda *_: None)
         yield

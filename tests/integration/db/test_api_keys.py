@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import func, select, text, update
 
-from db.repositories.credentials import ApiKeys, SignIns
+from db.repositories.access_control import ApiKeys, SignIns
 from db.tables import ApiKeyRow, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Conflict

@@ -1,7 +1,7 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
-from db.repositories.best_records import BestRecords
 from db.repositories.measuring_contexts import Contexts, differ, programs_beside
+from db.repositories.schedules import BestRecords
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.best_records import BestRecords
 from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.feature_cache import Features, ViewOf
@@ -15,10 +14,11 @@ from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
+from db.repositories.schedules import BestRecords
 from db.repositories.snapshots import Selection, SnapshotRows
+from db.repositories.stored_files import Models
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Recordings
-from db.repositories.uploaded_models import Models
 from db.repositories.workload_families import WorkloadFamilies
 from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task

@@ -9,8 +9,8 @@ from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Records
 from db.repositories.rounds import Rounds
+from db.repositories.stored_files import Models
 from db.repositories.tasks import TaskHistories
-from db.repositories.uploaded_models import Models
 from db.repositories.workers import Activity, StageRuns
 from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun

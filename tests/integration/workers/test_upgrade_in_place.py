@@ -4,9 +4,9 @@ import pytest
 from sqlalchemy import select, update
 
 from db.repositories.job_progress import progress
+from db.repositories.job_transitions import ReplacedCode
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
-from db.repositories.replaced_code import ReplacedCode
 from db.repositories.tasks import TaskHistories, Tasks
 from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Context, Device, FinishStep, Task, Worker

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from db.repositories.credentials import holds_keys
+from db.repositories.access_control import holds_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data, mallorn, refused

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from db.repositories.owners import treat
+from db.repositories.access_control import treat
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.credentials import SignIns
+from db.repositories.access_control import SignIns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
 from db.tables import Base, Job, Round

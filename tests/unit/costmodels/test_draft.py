@@ -5,10 +5,10 @@ import pytest
 
 from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, CostModel
+from costmodels.decision_columns import WIDTH, tiling
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import easy_data
-from costmodels.tiling_columns import WIDTH, tiling
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assumed
 from searchers.decision_features import FEATURES

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from costmodels.base import Matrix, Vector
+from costmodels.decision_columns import prefixes
 from costmodels.labels import labels
-from costmodels.partial_schedules import prefixes
 from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, decision_examples
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.base import Matrix, Vector
+from costmodels.decision_columns import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.partial_schedules import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
 from costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace

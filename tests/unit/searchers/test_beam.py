@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Prediction, Vector
-from costmodels.partial_schedules import LAST, ValuesPrefixes, prefixes
+from costmodels.decision_columns import LAST, ValuesPrefixes, prefixes
 from costmodels.prefix_boosters import ValueModel
 from searchers.algorithms.beam import Beam
 from searchers.decision_features import describe

@@ -12,7 +12,7 @@ import pytest
 
 from cli import run_service_part
 from db.migrate import upgrade
-from db.repositories.credentials import ApiKeys, asks_for_keys
+from db.repositories.access_control import ApiKeys, asks_for_keys
 from db.session import Database
 from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings

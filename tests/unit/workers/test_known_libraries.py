@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from db.repositories.owners import treat
-from db.repositories.uploaded_models import Models
+from db.repositories.access_control import treat
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.api_keys import OwnerDeed
 from tests.fixtures.processes import UNTIL_KILLED, beside

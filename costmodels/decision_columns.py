@@ -1,28 +1,98 @@
-"""Partial schedules: rows of the view `decisions` in which open decisions are NaN.
+"""The columns of the view `decisions`: tiles, listed choices, and columns derived from them.
 
-All workloads have the same order of decisions: first the innermost level of every axis, then
-the listed choices, then the other levels outwards, and last the compute locations. So the
-derived columns (lanes, register tiles, footprints) become known early: as soon as all their
-inputs are decided. The interfaces of models that rate partial schedules are at the end.
+A test compares the columns with the features of a real sketch. In the row of a partial
+schedule, open decisions are NaN. All workloads have the same order of decisions: first the
+innermost level of every axis, then the listed choices, then the other levels outwards, and
+last the compute locations. So the derived columns (lanes, register tiles, footprints) become
+known early: as soon as all their inputs are decided.
 """
 
 from abc import abstractmethod
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Vector
-from costmodels.tiling_columns import (
-    LISTED,
-    REDUCTION_AXES,
-    REDUCTION_LEVELS,
-    SHARED,
-    SPATIAL_AXES,
-    SPATIAL_LEVELS,
-    WIDTH,
-    derived,
-)
+from costmodels.base import Column, CostModel, Matrix, Vector
+
+WIDTH: Final = 136
+SHARED: Final = 57
+SPATIAL_AXES, SPATIAL_LEVELS = 6, 5
+REDUCTION_AXES, REDUCTION_LEVELS = 4, 3
+LISTED: Final = 8
+
+_REDUCED: Final = SHARED + SPATIAL_AXES * SPATIAL_LEVELS
+_LIST: Final = _REDUCED + REDUCTION_AXES * REDUCTION_LEVELS
+_PLACE: Final = _LIST + LISTED
+_SPATIAL: Final = slice(SHARED, _REDUCED)
+_REDUCTION: Final = slice(_REDUCED, _LIST)
+_LISTED: Final = slice(_LIST, _PLACE)
+
+LARGEST_LOG2: Final = 40.0
+
+
+class Tiling(NamedTuple):
+    """Tile extents, not logarithms; the last axis is vectorised, the last level is innermost."""
+
+    spatial: Column  # rows x axes x levels
+    reduction: Column  # rows x axes x levels
+    unroll: Column  # the largest body that is unrolled
+
+
+def tiling(features: Matrix) -> Tiling:
+    """Return the tiles in these rows; missing axes and levels have extent 1."""
+    rows = np.nan_to_num(features, nan=0.0, posinf=LARGEST_LOG2, neginf=0.0).astype(np.float64)
+    extents = np.exp2(np.clip(rows, 0.0, LARGEST_LOG2))
+    return Tiling(
+        spatial=extents[:, _SPATIAL].reshape(-1, SPATIAL_AXES, SPATIAL_LEVELS),
+        reduction=extents[:, _REDUCTION].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS),
+        unroll=extents[:, _LISTED].max(axis=1) - 1,
+    )
+
+
+def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
+    """Return the derived columns: lanes, register tile, footprints, parallel extent, unrolling.
+
+    Tiles are rows x axes x levels, the innermost level last, in log2. A column is NaN if any
+    of its inputs is NaN.
+    """
+    space = spatial.sum(axis=1)
+    depth = reduction.sum(axis=1)
+    inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
+    reduce = np.cumsum(depth[:, ::-1], axis=1)
+    lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
+    lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
+    unroll = choices.max(axis=1, initial=0)
+    body = inner[:, 0] + reduce[:, 0]
+    columns = [
+        *inner.T,
+        *reduce.T,
+        lane,
+        lane2,
+        inner[:, 0] - lane,  # rows of the register tile, without the vectorised axis
+        _power_of_two(lane, 2),
+        _power_of_two(lane, 3),
+        _power_of_two(lane, 4),
+        space[:, 0] + space[:, 1],  # parallel extent, for four levels and for five
+        inner[:, -1] - inner[:, 1],
+        unroll,
+        body,
+        body - unroll,
+        inner[:, 1] + reduce[:, 0],
+        inner[:, 2] + reduce[:, 1],
+        inner[:, 1] - reduce[:, 0],
+        choices.sum(axis=1),
+        np.minimum(body, unroll),
+        np.heaviside(body - unroll, 0.0),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
+    """Return 1 if 2**exponent lanes divide the innermost factor, else 0; NaN for NaN."""
+    divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
+    return np.where(np.isnan(lane), lane, divides.astype(np.float32))
+
 
 Steps = NDArray[np.int64]
 
@@ -31,13 +101,7 @@ _DERIVED_WIDTH: Final = derived(
     np.zeros((1, 1, REDUCTION_LEVELS), np.float32),
     np.zeros((1, 1), np.float32),
 ).shape[1]
-_REDUCED: Final = SHARED + SPATIAL_AXES * SPATIAL_LEVELS
-_LIST: Final = _REDUCED + REDUCTION_AXES * REDUCTION_LEVELS
-_PLACE: Final = _LIST + LISTED
 _DERIVE: Final[int] = WIDTH - _DERIVED_WIDTH
-_SPATIAL: Final = slice(SHARED, _REDUCED)
-_REDUCTION: Final = slice(_REDUCED, _LIST)
-_LISTED: Final = slice(_LIST, _PLACE)
 _DERIVED: Final = slice(_DERIVE, WIDTH)
 
 DECIDED: Final = np.arange(SHARED, _DERIVE)
@@ -152,7 +216,7 @@ class ProposesDecisions(CostModel):
     """A model of the view `decisions` from which schedules can be sampled decision by decision.
 
     Contract, in addition to that of CostModel
-    - `liking` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and rates
+    - `liking` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and rates
       the last decision of each, in one vectorised pass. Over rows that differ only in that decision,
       a softmax of the ratings gives the share of good schedules that took each.
     - Without training, all rows get the same rating.
@@ -167,7 +231,7 @@ class ValuesPrefixes(CostModel):
     """A model of the view `decisions` that can also score partial schedules.
 
     Contract, in addition to that of CostModel
-    - `value` takes rows whose open decisions are NaN (`costmodels.partial_schedules`), and returns
+    - `value` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and returns
       the score of the best completion of each, in one vectorised pass.
     - The value of a row without NaN is the mean that `predict` returns for it.
     """
