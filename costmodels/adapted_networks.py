@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Self, TypeVar, cast
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.labels import of_times, timed
+from costmodels.labels import labels_of_times, timed
 from costmodels.metrics import members
 from costmodels.networks import TLP
 from costmodels.serialization import Arrays, Numbers, as_array, unpack
@@ -23,7 +23,7 @@ STEPS_PER_UPDATE: Final = 100
 Network = TypeVar("Network", bound=Neural)
 
 
-def adapted(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
+def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
     """Return the base after UPDATES updates on growing prefixes of the local rows, oldest first.
 
     Each update fine-tunes the slow weights on all rows so far, and then moves the slow weights
@@ -34,7 +34,7 @@ def adapted(base: Network, features: Matrix, labels: Vector, groups: Groups, *, 
     for update in range(1, UPDATES + 1):
         count = -(-len(labels) * update // UPDATES)
         rows = slice(0, count)
-        fast = slow.tuned(
+        fast = slow.fine_tuned(
             features[rows], labels[rows], groups[rows], steps=STEPS_PER_UPDATE, seed=seed + update
         )
         slow = slow.towards(fast, 1 - MOMENTUM)
@@ -63,7 +63,7 @@ class OnNetwork(TransferModel):
         self._learned: Neural | None = None
 
     @classmethod
-    def stands_on(cls, kind: type[CostModel]) -> bool:
+    def can_extend(cls, kind: type[CostModel]) -> bool:
         return issubclass(kind, Neural)
 
     @abstractmethod
@@ -75,7 +75,7 @@ class OnNetwork(TransferModel):
         self._learned = None
         if not len(labels):
             return
-        if self._network.learned:
+        if self._network.is_trained:
             self._learned = self._from_base(features, labels, groups, seed)
         else:
             self._learned = type(self._network)()
@@ -107,7 +107,7 @@ class MoA(OnNetwork):
     CANNOT: ClassVar[str] = "has no layers that could adapt"
 
     def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
-        return adapted(self._network, features, labels, groups, seed=seed)
+        return adapt(self._network, features, labels, groups, seed=seed)
 
 
 ONLY: Final = ""  # the domain of rows without one
@@ -131,7 +131,7 @@ class MTLTLP(TLP, ManyDomains):
     @classmethod
     def on(cls, base: CostModel) -> Self:
         model = cls.load(base.save())
-        model._base = cast(Self, base) if model.learned else None
+        model._base = cast(Self, base) if model.is_trained else None
         return model
 
     def _forget(self) -> None:
@@ -142,7 +142,7 @@ class MTLTLP(TLP, ManyDomains):
         if self._base is None:
             return super().fit(features, labels, groups, seed=seed)
         check_rows(features, labels, groups)
-        learned = adapted(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
+        learned = adapt(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
         self._members, self._calibrations = learned._members, learned._calibrations
 
     def fit_domains(
@@ -218,21 +218,23 @@ class TCL(OnNetwork):
     def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
         # Crossed rows were not measured: the teacher alone labels them.
         teacher_scores = self._network.predict(features).mean
-        crossed_rows, parents = crossed(features, groups, VIEWS[self.view], np.random.default_rng(seed))
+        crossed_rows, parents = cross_rows(features, groups, VIEWS[self.view], np.random.default_rng(seed))
         best = np.array(
             [teacher_scores[groups == group].max() for group in groups[parents]], dtype=np.float32
         )
-        crossed_labels = of_times(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
-        return self._network.tuned(
+        crossed_labels = labels_of_times(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
+        return self._network.fine_tuned(
             np.concatenate([features, crossed_rows]),
-            np.concatenate([softened(labels, teacher_scores, groups), crossed_labels]),
+            np.concatenate([soften_labels(labels, teacher_scores, groups), crossed_labels]),
             np.concatenate([groups, groups[parents]]),
             steps=STUDENT_STEPS,
             seed=seed,
         )
 
 
-def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generator) -> tuple[Matrix, Indices]:
+def cross_rows(
+    features: Matrix, groups: Groups, view: View, rng: np.random.Generator
+) -> tuple[Matrix, Indices]:
     """Return rows that mix lines of two rows of one task, and the index of the first row."""
     count = min(CROSSINGS * len(features), MOST_CROSSINGS)
     mothers = rng.integers(len(features), size=count)
@@ -244,7 +246,7 @@ def crossed(features: Matrix, groups: Groups, view: View, rng: np.random.Generat
     return rows.reshape(count, -1), mothers
 
 
-def softened(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
+def soften_labels(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
     """Return labels blended with the teacher's scores, by half for a task with 16 times."""
     has_time, answer = timed(labels), labels.copy()
     for lines in members(groups):
@@ -253,5 +255,5 @@ def softened(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
             share = TRUSTED / (TRUSTED + len(with_time))
             teacher = teacher_scores[with_time]
             blend = (1 - share) * labels[with_time] + share * (teacher - teacher.max())
-            answer[with_time] = of_times(np.minimum(blend - blend.max(), 0))
+            answer[with_time] = labels_of_times(np.minimum(blend - blend.max(), 0))
     return answer

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.evaluation import newest, rebased
+from costmodels.evaluation import hold_out_newest, rebase_labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.serialization import as_array, pack, unpack
 from costmodels.views import check_rows
@@ -37,7 +37,7 @@ def spread_factor(prediction: Prediction, labels: Vector) -> float:
     return float(np.clip(np.sort(deviations)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
 
 
-def scaled(prediction: Prediction, factor: float) -> Prediction:
+def scale_spreads(prediction: Prediction, factor: float) -> Prediction:
     """Return the prediction with its spreads multiplied by `factor`."""
     mean, std = prediction
     return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
@@ -78,8 +78,8 @@ class BestOfModels(CostModel):
         self._best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
             return
-        train, test = newest(groups, MOST_JUDGED, seed=seed)
-        train_labels, truth = rebased(labels[train], groups[train]), labels[test]
+        train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
+        train_labels, truth = rebase_labels(labels[train], groups[train]), labels[test]
         best: JudgedModel | None = None
         for name in (PRIOR, *LEARNERS):
             model = _new_model(name, self._machine)
@@ -94,7 +94,7 @@ class BestOfModels(CostModel):
         self._best = best
 
     def predict(self, features: Matrix) -> Prediction:
-        return scaled(self._best.model.predict(features), self._best.factor)
+        return scale_spreads(self._best.model.predict(features), self._best.factor)
 
     def save(self) -> bytes:
         name, accuracy, factor, model = self._best

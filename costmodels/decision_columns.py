@@ -216,14 +216,14 @@ class ProposesDecisions(CostModel):
     """A model of the view `decisions` from which schedules can be sampled decision by decision.
 
     Contract, in addition to that of CostModel
-    - `liking` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and rates
+    - `rate_last_decision` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and rates
       the last decision of each, in one vectorised pass. Over rows that differ only in that decision,
       a softmax of the ratings gives the share of good schedules that took each.
     - Without training, all rows get the same rating.
     """
 
     @abstractmethod
-    def liking(self, features: Matrix) -> Vector:
+    def rate_last_decision(self, features: Matrix) -> Vector:
         """Return per row the logit that good schedules take its last decision."""
 
 

@@ -73,7 +73,7 @@ def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
 
 
-def ignorant(rows: int) -> Prediction:
+def untrained_prediction(rows: int) -> Prediction:
     """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
     return Prediction(np.zeros(rows, dtype=np.float32), np.full(rows, UNKNOWN, dtype=np.float32))
 

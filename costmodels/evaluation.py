@@ -11,7 +11,7 @@ import numpy as np
 
 from costmodels import metrics
 from costmodels.base import CostModel, Groups, Indices, Matrix, Vector
-from costmodels.labels import of_times, timed
+from costmodels.labels import labels_of_times, timed
 from costmodels.metrics import members
 from mallorn.core.errors import InvalidRequest
 
@@ -36,7 +36,7 @@ def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split
     return Split(train, test[np.array(is_new, dtype=np.bool_)])
 
 
-def newest(groups: Groups, limit: int, *, seed: int) -> Split:
+def hold_out_newest(groups: Groups, limit: int, *, seed: int) -> Split:
     """Hold out the newest fifth of each group; sample at most `limit` rows on each side.
 
     Rows are ordered from oldest to newest.
@@ -70,18 +70,18 @@ def by_host(hosts: Groups) -> Iterator[Split]:
         yield Split(np.flatnonzero((hosts >= 0) & (hosts != host)), np.flatnonzero(hosts == host))
 
 
-def rebased(labels: Vector, groups: Groups) -> Vector:
+def rebase_labels(labels: Vector, groups: Groups) -> Vector:
     """Return labels relative to the best of these rows, so that held-out rows do not leak."""
     answer = labels.copy()
     has_time = timed(labels)
     for lines in members(groups):
         with_time = lines[has_time[lines]]
         if len(with_time):
-            answer[with_time] = of_times(labels[with_time] - labels[with_time].max())
+            answer[with_time] = labels_of_times(labels[with_time] - labels[with_time].max())
     return answer
 
 
-def scrambled(labels: Vector, groups: Groups, *, seed: int) -> Vector:
+def scramble_labels(labels: Vector, groups: Groups, *, seed: int) -> Vector:
     """Return labels shuffled within each group; a model of them must rank at chance level."""
     rng = np.random.default_rng(seed)
     answer = labels.copy()
@@ -159,7 +159,7 @@ def fitted(
             hint="measure more, or split within tasks",
         )
     model = make()
-    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
+    model.fit(features[train], rebase_labels(labels[train], groups[train]), groups[train], seed=seed)
     return model
 
 

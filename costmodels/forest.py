@@ -14,9 +14,9 @@ from costmodels.ensemble_spread import (
     Weights,
     draws,
     finite,
-    ignorant,
     importance,
     pooled,
+    untrained_prediction,
     variance_share,
 )
 from costmodels.labels import timed
@@ -105,7 +105,7 @@ class Forest(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._trees is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return pooled(self._trees.opinions(finite(features)), self._noise, self._share)
 
     def save(self) -> bytes:
@@ -195,7 +195,7 @@ class LFBO(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._parts:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return pooled(self._opinions(finite(features)), self._noise, self._share)
 
     def save(self) -> bytes:

@@ -14,7 +14,7 @@ from mallorn.core.outcomes import Outcome
 UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})
 
 
-def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+def is_informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
     """Return a mask of the measurements that models are trained on."""
     return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
 
@@ -39,11 +39,11 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
     np.minimum.at(best, group_of, logs)
     late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
     answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
-    answer[is_ok] = of_times(best[group_of[is_ok]] - logs[is_ok])
+    answer[is_ok] = labels_of_times(best[group_of[is_ok]] - logs[is_ok])
     return answer
 
 
-def of_times(label: NDArray[np.floating[Any]]) -> Vector:
+def labels_of_times(label: NDArray[np.floating[Any]]) -> Vector:
     """Return the labels, moved by the least amount off FAILED_LABEL and LATE_LABEL."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)

@@ -15,10 +15,10 @@ from costmodels.ensemble_spread import (
     calibrated,
     draws,
     finite,
-    ignorant,
     importance,
+    untrained_prediction,
 )
-from costmodels.evaluation import newest, rebased
+from costmodels.evaluation import hold_out_newest, rebase_labels
 from costmodels.labels import timed
 from costmodels.metrics import pairwise_accuracy
 from costmodels.serialization import as_array, pack, unpack, unreadable
@@ -86,7 +86,7 @@ class LightGBM(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         if not len(features):
             return self._calibration(np.empty((MEMBERS, 0)))
         return self._calibration(self._raw(finite(features)))
@@ -188,8 +188,8 @@ def _model_with(settings: Numbered) -> LightGBM:
 
 def _search(features: Matrix, labels: Vector, groups: Groups, seed: int) -> Numbered:
     flaml = need("flaml", "the cost model automl", "automl")
-    train, test = newest(groups, MOST_JUDGED, seed=seed)
-    train_labels = rebased(labels[train], groups[train])
+    train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
+    train_labels = rebase_labels(labels[train], groups[train])
 
     def judge(settings: Numbered) -> dict[str, float]:
         model = _model_with(settings)

@@ -8,7 +8,14 @@ from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, one_group_batches, push_of
-from costmodels.ensemble_spread import UNCALIBRATED, ScoreCalibration, calibrated, draws, ignorant, importance
+from costmodels.ensemble_spread import (
+    UNCALIBRATED,
+    ScoreCalibration,
+    calibrated,
+    draws,
+    importance,
+    untrained_prediction,
+)
 from costmodels.serialization import pack, unpack
 from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import check_rows
@@ -64,7 +71,7 @@ class MLP(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return self._calibration(self._raw(self._inputs.of(features)))
 
     def save(self) -> bytes:

@@ -166,7 +166,7 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
                 data = as_data(examples.rows, examples.taken)
                 self._boosters = [classify(data, examples.weights, rng) for _ in range(MEMBERS)]
 
-    def liking(self, features: Matrix) -> Vector:
+    def rate_last_decision(self, features: Matrix) -> Vector:
         if not self._boosters:
             return np.zeros(len(features), dtype=np.float32)
         share = opinions(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)

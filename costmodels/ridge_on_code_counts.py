@@ -5,7 +5,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, ignorant, importance
+from costmodels.ensemble_spread import UNKNOWN, importance, untrained_prediction
 from costmodels.serialization import pack, unpack
 from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import CODE, check_rows, check_width
@@ -67,7 +67,7 @@ class RidgeOnCodeCounts(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         rows = self._rows(features)
         mean = np.einsum("nc,c->n", rows, self._ridge.coefficients)

@@ -22,7 +22,7 @@ DIRECTIONS: Final = 16  # random projections for distances
 Scores = NDArray[np.float64]
 
 
-def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
+def select_evenly(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
     """Return `count` random rows, as evenly spread over the tasks as possible."""
     shuffled = [rng.permutation(lines) for lines in members(groups)]
     turns = np.concatenate([np.arange(len(lines)) for lines in shuffled])
@@ -30,7 +30,9 @@ def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
     return np.sort(np.concatenate(shuffled)[order[:count]])
 
 
-def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator) -> Indices:
+def select_rows(
+    rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator
+) -> Indices:
     """Select rows in batches as in TCL: by a committee's disagreement, density, and distance.
 
     The label of a row is not used before the row is selected. The first batch covers every
@@ -43,7 +45,7 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
     parts = [-(-count * part // BATCHES) for part in range(1, BATCHES + 1)]
-    selection = even(groups, parts[0], rng)
+    selection = select_evenly(groups, parts[0], rng)
     for count_before, count_after in pairwise(parts):
         remaining = np.setdiff1d(np.arange(len(rows)), selection)
         remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]

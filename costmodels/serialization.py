@@ -57,12 +57,12 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
     return numbers, arrays
 
 
-def sealed(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest for `unsealed`: native readers may crash on damaged bytes."""
+def seal(content: bytes) -> bytes:
+    """Prepend a SHA-256 digest for `unseal`: native readers may crash on damaged bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 
-def unsealed(kind: str, blob: bytes) -> bytes:
+def unseal(kind: str, blob: bytes) -> bytes:
     """Return the content of sealed bytes; return bytes without a seal (old releases) unchanged.
 
     Raises InvalidRequest if the digest does not match.
@@ -80,7 +80,7 @@ def check_bytes(kind: str, blob: bytes) -> None:
 
     Text models of earlier releases have neither, and always pass.
     """
-    content = unsealed(kind, blob)
+    content = unseal(kind, blob)
     if not content:
         raise unreadable(kind, "they are empty")
     if not content.startswith(ZIP):

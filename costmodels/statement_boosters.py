@@ -15,8 +15,8 @@ from costmodels.ensemble_spread import (
     calibrated,
     draws,
     finite,
-    ignorant,
     importance,
+    untrained_prediction,
 )
 from costmodels.metrics import members
 from costmodels.serialization import pack, unpack
@@ -139,7 +139,7 @@ class Statements(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         return self._calibration(self._raw(lines_of(features)))
 

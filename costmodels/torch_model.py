@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from costmodels.dense_layers import AdamW, one_group_batches, push_of
-from costmodels.ensemble_spread import ScoreCalibration, calibrated, folds, ignorant, importance
+from costmodels.ensemble_spread import ScoreCalibration, calibrated, folds, importance, untrained_prediction
 from costmodels.labels import bounded_sample
 from costmodels.serialization import Numbers, pack, unpack
 from costmodels.standardize_inputs import Table, Tables, tables_of
@@ -211,7 +211,7 @@ class Neural(CostModel):
             layers["out.offsets"] += labels.mean()
         self._descend(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
 
-    def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
+    def fine_tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
         """Return a copy fine-tuned on these rows, with unchanged standardisation of columns."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
@@ -230,7 +230,7 @@ class Neural(CostModel):
         return copy
 
     @property
-    def learned(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether the model was fit on any rows."""
         return bool(self._members)
 
@@ -273,7 +273,7 @@ class Neural(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._tables is None or not len(features):
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         tables = self._inputs(features)
         with one_thread():

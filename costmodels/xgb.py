@@ -15,12 +15,12 @@ from costmodels.ensemble_spread import (
     Weights,
     draws,
     finite,
-    ignorant,
     importance,
     pooled,
     unexplained,
+    untrained_prediction,
 )
-from costmodels.serialization import as_array, sealed, unreadable, unsealed
+from costmodels.serialization import as_array, seal, unreadable, unseal
 from costmodels.views import check_rows
 
 MEMBERS: Final = 4
@@ -127,17 +127,17 @@ class XGBoost(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return pooled(opinions(self._boosters, finite(features)), self._noise)
 
     def save(self) -> bytes:
         blobs = [as_bytes(booster) for booster in self._boosters]
         header = struct.pack(f"<dI{len(blobs)}Q", self._noise, len(blobs), *map(len, blobs))
-        return sealed(header + b"".join(blobs))
+        return seal(header + b"".join(blobs))
 
     @classmethod
     def load(cls, blob: bytes) -> "XGBoost":
-        content, model = unsealed(KIND, blob), cls()
+        content, model = unseal(KIND, blob), cls()
         try:
             model._noise, count = struct.unpack_from("<dI", content)
             lengths = struct.unpack_from(f"<{count}Q", content, struct.calcsize("<dI"))

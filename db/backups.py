@@ -101,7 +101,7 @@ def taken_at(backup: Path) -> datetime:
     return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC)
 
 
-def newest_whole(file: Path) -> Path | None:
+def newest_undamaged(file: Path) -> Path | None:
     """Return the newest backup in which SQLite's quick_check finds no fault, or None."""
     for backup in listed(file):
         with suppress(DamagedDatabase, NotFound, Unavailable):

@@ -17,7 +17,7 @@ from db.backups import (
     check_pages,
     check_unused,
     folder_of,
-    newest_whole,
+    newest_undamaged,
     sqlite_file,
     taken_at,
 )
@@ -130,7 +130,7 @@ def database(url: str, aside: FileQuarantine) -> Iterator[str]:
 
 
 def _backup_of(file: Path, error: MallornError) -> Path:
-    backup = newest_whole(file)
+    backup = newest_undamaged(file)
     if backup is not None:
         return backup
     if isinstance(error, NotFound):

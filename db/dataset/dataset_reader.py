@@ -77,7 +77,7 @@ class DatasetReader:
             yield [absent | row for row in batch.to_pylist()]
 
 
-def open_parcel(directory: Path) -> DatasetReader:
+def open_export(directory: Path) -> DatasetReader:
     """Check metadata, columns and checksums of all three files, and that they belong together.
 
     Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.

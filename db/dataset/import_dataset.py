@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy.orm import Session
 
-from db.dataset.dataset_reader import BATCH_ROWS, open_parcel
+from db.dataset.dataset_reader import BATCH_ROWS, open_export
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, Table, flaw
 from db.dataset.snapshots import Progress, silent
 from db.measurement_codec import pack_decisions, pack_times
@@ -35,7 +35,7 @@ COPIED: Final = (
 )
 
 
-class Parcel(Protocol):
+class CheckedExport(Protocol):
     """An export from which rows are imported."""
 
     @property
@@ -75,28 +75,28 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
 
     Raises InvalidRequest or NotFound, with nothing stored, unless every file can be read to its end.
     """
-    return import_parcel(database, open_parcel(directory), progress)
+    return import_export(database, open_export(directory), progress)
 
 
-def import_parcel(database: Database, parcel: Parcel, progress: Progress = silent) -> Imported:
+def import_export(database: Database, export: CheckedExport, progress: Progress = silent) -> Imported:
     """Store the rows of an export that this dataset lacks, except faulty rows and refused keys."""
     names = Names()
-    for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
+    for batch in export.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             names.workloads |= Workloads(session).ensure_many(workloads)
-    for batch in parcel.batches(SKETCH_TABLE, TEXTS):
+    for batch in export.batches(SKETCH_TABLE, TEXTS):
         rows = [_parsed(row, "choices") for row in batch]
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
     result, rows_done = Imported(), 0
-    for batch in parcel.batches(MEASUREMENT_TABLE):
+    for batch in export.batches(MEASUREMENT_TABLE):
         good_rows: list[Row] = []
         for row in batch:
             keys = row["workload"], row["sketch"]
-            refusal = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
-            reason = refusal or flaw(row, parcel.widths)
+            refusal = next((export.refused[key] for key in keys if key in export.refused), None)
+            reason = refusal or flaw(row, export.widths)
             if reason is None:
                 good_rows.append(row)
             else:
@@ -106,7 +106,7 @@ def import_parcel(database: Database, parcel: Parcel, progress: Progress = silen
         result.added += count
         result.known += len(good_rows) - count
         rows_done += len(batch)
-        progress(rows_done, parcel.rows)
+        progress(rows_done, export.rows)
     return result
 
 

@@ -38,7 +38,7 @@ BATCH: Final = 200  # rows per transaction, because an owner may have ten thousa
 class Owners(Repository):
     """Bans owners, ends their keys, sign-ins and jobs, and replaces their names."""
 
-    def is_put_out(self, owner: str) -> bool:
+    def is_banned(self, owner: str) -> bool:
         """Return whether this owner is banned, so that no key or sign-in is accepted."""
         return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
 
@@ -148,7 +148,7 @@ class ApiKeys(Repository):
 
     def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
         """Create a key; only this call ever returns it. Raises Conflict if the owner is banned."""
-        if Owners(self.session).is_put_out(owner):
+        if Owners(self.session).is_banned(owner):
             raise Conflict(f"{owner} was put out of this service", hint=f"mallorn owners let-in {owner}")
         key_id = new_id()
         key = new_key(key_id)
@@ -226,7 +226,7 @@ def _update(key_id: str) -> Update:
     return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
 
 
-def asks_for_keys(settings: Settings) -> bool:
+def needs_api_keys(settings: Settings) -> bool:
     """Return whether callers need a key; True if Postgres does not answer, as it may hold some."""
     if settings.api_keys or settings.oidc_issuer:
         return True
@@ -239,7 +239,7 @@ def asks_for_keys(settings: Settings) -> bool:
         return not settings.database_url.startswith("sqlite")
 
 
-def holds_keys(url: str) -> bool:
+def has_api_keys(url: str) -> bool:
     """Return whether this database ever held a key; False if missing, unreachable or not migrated."""
     try:
         with Database(url) as database:
@@ -254,7 +254,7 @@ MOST_OF_OWNER: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class LetIn:
+class SignInScopes:
     """The owner of a sign-in, and the scopes that it grants."""
 
     owner: str
@@ -278,13 +278,13 @@ class SignIns(Repository):
         self.session.add(SignIn(digest=digest_of(cookie), expires_at=expires_at, **columns))
         return cookie
 
-    def of(self, cookie: str) -> LetIn | None:
+    def of(self, cookie: str) -> SignInScopes | None:
         """Return the owner and scopes of a cookie; None if it has expired or is unknown."""
         query = select(SignIn).where(SignIn.digest == digest_of(cookie), SignIn.expires_at >= now())
         row = self.session.scalars(query).one_or_none()
         if row is None:
             return None
-        return LetIn(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
+        return SignInScopes(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
 
     def end(self, cookie: str) -> None:
         """End the sign-in of this cookie."""

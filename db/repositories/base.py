@@ -66,7 +66,7 @@ def until(seconds: float) -> ColumnElement[float]:
     return now() + seconds
 
 
-def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
+def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
     """Return the columns that explain a job's state: the reason as text, and its cause for programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 

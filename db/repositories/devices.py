@@ -25,7 +25,7 @@ class MachineKey:
     threads: int
 
 
-def like_of(row: "Device | Context | SeenDevice") -> MachineKey:
+def machine_key_of(row: "Device | Context | SeenDevice") -> MachineKey:
     """Return the machine key of a device, or of the devices that measured in a context."""
     return MachineKey(row.target_id, row.host_class, row.tvm_version, row.threads)
 
@@ -66,14 +66,16 @@ class Devices(Repository):
             for name, (row, is_fresh) in rows.items()
             if is_fresh and all(getattr(row, column) == getattr(by_name[name], column) for column in _SEEN)
         }
-        same_machine = {name for name, (row, _) in rows.items() if like_of(row) == like_of(by_name[name])}
+        same_machine = {
+            name for name, (row, _) in rows.items() if machine_key_of(row) == machine_key_of(by_name[name])
+        }
         stale = [device for name, device in by_name.items() if name not in unchanged]
         if not stale:
             return
-        new_keys = {like_of(device) for device in stale if device.name not in same_machine}
+        new_keys = {machine_key_of(device) for device in stale if device.name not in same_machine}
         machines = {key: self.machine_of(key) for key in new_keys}
         values = [
-            asdict(device) | {"machine": machines.get(like_of(device)), "last_seen": now()}
+            asdict(device) | {"machine": machines.get(machine_key_of(device)), "last_seen": now()}
             for device in stale
         ]
         insert = self.insert(Device).values(values)
@@ -96,7 +98,9 @@ class Devices(Repository):
     def machine_of(self, key: MachineKey) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if no worker tried to measure it."""
         # Pods leave thousands of rows, and each new row gets the newest known machine.
-        latest = select(Device.machine).where(alike(key)).order_by(Device.last_seen.desc()).limit(LATEST)
+        latest = (
+            select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc()).limit(LATEST)
+        )
         machines = self.session.scalars(latest)
         return max(
             (machine for machine in machines if machine is not None),
@@ -123,17 +127,19 @@ class Devices(Repository):
         was_tried = result.builder == builder or (result.machine is not None and bool(result.why))
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
-    def machine_before(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
+    def old_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
         """Return the machine if this builder measured it more than `ago_sec` ago; None otherwise."""
         result = self.machine_of(key)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None
 
-    def found_out(self, key: MachineKey, machine: Machine | None, reason: str, builder: str) -> DeviceMachine:
+    def store_machine(
+        self, key: MachineKey, machine: Machine | None, reason: str, builder: str
+    ) -> DeviceMachine:
         """Store for all devices with this key what probes of `builder` measured, or why they failed."""
         time = self.session.execute(select(now())).scalar_one()
         result = DeviceMachine(machine=machine, why=reason, at=time, builder=builder)
-        self.changed(update(Device).where(alike(key)).values(machine=result))
+        self.changed(update(Device).where(has_machine_key(key)).values(machine=result))
         return result
 
     def _age_sec(self, machine: DeviceMachine) -> float:
@@ -160,6 +166,6 @@ class Devices(Repository):
         return self.session.scalars(query).all()
 
 
-def alike(key: MachineKey) -> ColumnElement[bool]:
+def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
     """Return SQL: whether a device has this machine key."""
     return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))

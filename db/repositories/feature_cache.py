@@ -16,7 +16,7 @@ _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "ca
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOf:
+class FeatureSource:
     """The key of a cache: view, version, workload, target, and compiler (like `contexts.built_by`)."""
 
     workload_id: int
@@ -29,7 +29,7 @@ class ViewOf:
 class Features(Repository):
     """Features by candidate, as little-endian float32; None if the candidate cannot be lowered."""
 
-    def known(self, view: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
+    def known(self, view: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
         """Return the stored features of these candidates, by candidate key."""
         conditions = [getattr(FeatureRow, name) == value for name, value in asdict(view).items()]
         unpack = zstandard.ZstdDecompressor().decompress
@@ -40,7 +40,7 @@ class Features(Repository):
             for key, numbers in self.session.execute(query)
         }
 
-    def keep(self, view: ViewOf, rows: Mapping[str, bytes | None]) -> None:
+    def keep(self, view: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
         """Store features by candidate; rows that exist already do not change."""
         pack = zstandard.ZstdCompressor(level=_LEVEL).compress
         values = [

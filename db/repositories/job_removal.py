@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import said, until
+from db.repositories.base import reason_columns, until
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.targets import Targets
@@ -33,7 +33,7 @@ ENDED: Final = tuple(state for state in JobState if state.final)
 # Texts and reports that the deletion of a job clears.
 WORDS: Final[dict[str, object]] = {
     "name": "",
-    **said(""),
+    **reason_columns(""),
     "suggest": None,
     "tuning_ended": "",
     "graph": None,

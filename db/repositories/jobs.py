@@ -9,8 +9,8 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned, said
-from db.repositories.devices import alike, like_of
+from db.repositories.base import Repository, owned, reason_columns
+from db.repositories.devices import has_machine_key, machine_key_of
 from db.repositories.job_progress import count_by_outcome
 from db.repositories.leases import Leases, LeaseToken, WorkItem, held
 from db.tables import Context, Device, Event, Job, TargetRow
@@ -172,7 +172,7 @@ class Jobs(Repository):
         started_at = func.coalesce(Job.started_at, now())
         values = {
             "state": to_state,
-            **said(reason),
+            **reason_columns(reason),
             "finished_at": now() if to_state.final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
             "started_at": Job.started_at if to_state is JobState.QUEUED else started_at,
@@ -192,13 +192,15 @@ class Jobs(Repository):
 
         Raises NotFound if there is no such job, Conflict if it is not active.
         """
-        columns = said(reason, cause, detail) if reason else said(PAUSED_BY_OWNER, Cause.OWNER)
+        columns = (
+            reason_columns(reason, cause, detail) if reason else reason_columns(PAUSED_BY_OWNER, Cause.OWNER)
+        )
         return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, columns, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
         """Cancel a job. Raises NotFound if there is no such job, Conflict if it has ended."""
         states = (*ACTIVE, JobState.PAUSED)
-        return self._change_state(job_id, owner, states, JobState.CANCELLED, said(reason))
+        return self._change_state(job_id, owner, states, JobState.CANCELLED, reason_columns(reason))
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
         """Resume a paused job, or one that came to its finish and is given more trials, or `auto`.
@@ -210,9 +212,9 @@ class Jobs(Repository):
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
         next_state: Any = Job.resume_state
-        if (more_trials > 0 or (auto and not job.auto)) and came_to_finish(job):
+        if (more_trials > 0 or (auto and not job.auto)) and has_reached_finish(job):
             state, next_state = JobState(job.state), JobState.TUNING
-        elif finish_left_something(job):
+        elif has_incomplete_finish(job):
             state, next_state = JobState(job.state), JobState.FINISHING
         changes: dict[str, object] = {"finished_at": None, "archived_at": None}
         if auto:
@@ -222,7 +224,9 @@ class Jobs(Repository):
             trials = sum(count_by_outcome(self.session, [job.id])[job.id].values())
             spent_trials = case((adds_to_spent, trials))
             changes["trials"] = func.coalesce(Job.trials, spent_trials) + more_trials
-        return self._change_state(job_id, owner, [state], next_state, said(""), resume_state=None, **changes)
+        return self._change_state(
+            job_id, owner, [state], next_state, reason_columns(""), resume_state=None, **changes
+        )
 
     def _change_state(
         self,
@@ -247,7 +251,7 @@ class Jobs(Repository):
     def say(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Set the reason for which an active job waits; a paused or ended job keeps its own."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.changed(update(Job).where(*conditions).values(said(reason, cause)))
+        self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 
     def record(self, job_id: str, **report: Any) -> None:
         """Store results: `graph=` of the import, `tuning_ended=` of the planner, `report=` and
@@ -272,16 +276,16 @@ class Jobs(Repository):
         self.changed(update(Job).where(*unbound).values(machine=machine))
 
 
-def came_to_finish(job: Job) -> bool:
+def has_reached_finish(job: Job) -> bool:
     """Return whether a job is done, or failed or was paused in its finish."""
     has_stopped = job.state in (JobState.FAILED, JobState.PAUSED)
     return job.state == JobState.DONE or (has_stopped and job.resume_state == JobState.FINISHING)
 
 
-def finish_left_something(job: Job) -> bool:
+def has_incomplete_finish(job: Job) -> bool:
     """Return whether repeating a job's finish may do what failed or was left out the last time."""
     is_incomplete = job.report is not None and bool(job.report.not_done)
-    return came_to_finish(job) and (job.state == JobState.FAILED or is_incomplete)
+    return has_reached_finish(job) and (job.state == JobState.FAILED or is_incomplete)
 
 
 # Zero-shot jobs only return stored schedules, so they need no device.
@@ -297,7 +301,7 @@ class JobsWaitingForDevice(Repository):
         query = query.where(Job.state.in_(ACTIVE), _RUNS)
         return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
 
-    def one_of_each(self, target_ids: Collection[int]) -> Sequence[str]:
+    def one_job_per_target(self, target_ids: Collection[int]) -> Sequence[str]:
         """Return the id of one active job for each of these targets that has any."""
         active = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
         return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
@@ -306,13 +310,17 @@ class JobsWaitingForDevice(Repository):
         """Set the reason of a target's active jobs: they wait for a device that cannot run here."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
         conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
-        self.changed(update(Job).where(*conditions).values(said(reason, Cause.NOT_HERE, why_not_here)))
+        self.changed(
+            update(Job).where(*conditions).values(reason_columns(reason, Cause.NOT_HERE, why_not_here))
+        )
 
     def since(self, job: Job) -> float:
         """Return the later of the job's last event and the last contact with a suitable device."""
         events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
         last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
         if job.context_id is not None:
-            last_seen = last_seen.where(alike(like_of(self.session.get_one(Context, job.context_id))))
+            last_seen = last_seen.where(
+                has_machine_key(machine_key_of(self.session.get_one(Context, job.context_id)))
+            )
         times = self.session.scalar(events), self.session.scalar(last_seen)
         return max(job.created_at, *(time for time in times if time is not None), 0.0)

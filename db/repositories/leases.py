@@ -150,7 +150,9 @@ class Leases(Repository):
         rows = self.session.execute(query.where(*due).order_by(place, *order).limit(limit))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
-    def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
+    def has_other_work_waiting(
+        self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
+    ) -> bool:
         """Return whether other jobs' work of these kinds has waited longer than this for a worker."""
         waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
         other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 
 from db.repositories.base import Repository
-from db.repositories.devices import like_of
+from db.repositories.devices import machine_key_of
 from db.repositories.measurement_filters import IMPORTED
 from db.tables import Context, Measurement
 
@@ -90,7 +90,7 @@ class Contexts(Repository):
         return self.session.scalars(query.order_by(counts.c.rows.desc(), Context.id.desc())).all()
 
 
-def programs_beside(context: Context) -> int | None:
+def count_other_programs(context: Context) -> int | None:
     """Return how many other programs ran during timing inside a model; None if timed outside a model."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
@@ -102,7 +102,7 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
 
 def differ(left: Context, right: Context) -> tuple[bool, bool]:
     """Return whether two contexts differ in host class, threads or TVM, and whether in their builder."""
-    return like_of(left) != like_of(right), left.built_by != right.built_by
+    return machine_key_of(left) != machine_key_of(right), left.built_by != right.built_by
 
 
 def _fields(context: Context) -> dict[str, Any]:

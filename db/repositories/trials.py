@@ -119,7 +119,7 @@ class Trials(Repository):
         query = select(Measurement.id).where(*is_trial, Measurement.error.startswith(words, autoescape=True))
         return self.session.scalar(query.limit(1)) is not None
 
-    def best_brought(
+    def best_imported(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
         """Return the fastest distinct candidates of other datasets, by their times there."""

@@ -78,7 +78,7 @@ class Withdrawals(Repository):
             counts.move(1, is_in_portion)
         return withdrawn
 
-    def doubt(self, condition: ColumnElement[bool], share: float) -> int:
+    def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn times into upper bounds, deactivate models trained on them, and return their number."""
         models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(condition)))
         self.changed(models.values(active=False))
@@ -181,7 +181,9 @@ class BusyHours(Repository):
 
     def mark(self, hour: BusyHour) -> int:
         """Turn the times of an hour into upper bounds; return how many there were."""
-        return Withdrawals(self.session).doubt(_of_hour(hour.job_id, hour.since), 1 - 1 / hour.times)
+        return Withdrawals(self.session).turn_into_bounds(
+            _of_hour(hour.job_id, hour.since), 1 - 1 / hour.times
+        )
 
 
 def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:

@@ -63,5 +63,5 @@ class Generator(Learner):
             knobs.knobs.set(knobs.order[decided - 1], tried, place)
             candidates = knobs.sketch.candidates(tried.tolist())
             open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
-            liking[line, place] = scout.model.liking(open_rows)
+            liking[line, place] = scout.model.rate_last_decision(open_rows)
         return liking

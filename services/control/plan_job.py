@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import like_of
+from db.repositories.devices import machine_key_of
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_transitions import ReplacedCode, fail_job
 from db.repositories.jobs import Jobs
@@ -130,7 +130,7 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
     if step.job.context_id is None or not step.options.searches:
         return devices
     context = Contexts(step.session).get(step.job.context_id)
-    comparable = [device for device in devices if like_of(device) == like_of(context)]
+    comparable = [device for device in devices if machine_key_of(device) == machine_key_of(context)]
     return comparable or _upgraded(step, context, devices)
 
 
@@ -139,8 +139,8 @@ def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Se
 
     This counts as an upgrade only if no worker has the job's builder any more.
     """
-    like, workers = like_of(context), Workers(step.session)
-    same = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
+    like, workers = machine_key_of(context), Workers(step.session)
+    same = [each for each in devices if replace(machine_key_of(each), tvm_version=like.tvm_version) == like]
     builder = workers.builder() if is_built_by_tvm(step.options) else None
     if not same or builder is None or context.builder in workers.builders():
         return ()

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, differ, programs_beside
+from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.tables import Context, Task, Workload
@@ -182,7 +182,7 @@ def _inside_others(session: Session, task: Task, context: Context, programs: int
     valid for this model, so the candidate is timed here like the others.
     """
     key = task.workload_id, context.target_id
-    inside = [each for each in Contexts(session).of_workload(*key) if programs_beside(each) == programs]
+    inside = [each for each in Contexts(session).of_workload(*key) if count_other_programs(each) == programs]
     comparable = [(builder, each) for each in inside for host, builder in [differ(each, context)] if not host]
     first = min(comparable, key=lambda pair: pair[0], default=None)
     return () if first is None else Trials(session).best(*key, 1, first[1].id)

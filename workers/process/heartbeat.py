@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from db.repositories.base import ERROR_CHARS
-from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
+from db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
 from db.repositories.jobs import JobsWaitingForDevice
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
@@ -149,10 +149,10 @@ class Heartbeat:
             seen = {each.endpoint.name: _row_of(each, ids[each.target]) for each in devices}
             rows.seen_all(seen.values(), ENOUGH_SEC)
             rows.missed(seen, MISSED_SEC)
-            keys = {name: (name, like_of(device)) for name, device in seen.items()}
+            keys = {name: (name, machine_key_of(device)) for name, device in seen.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)
-            waiting = JobsWaitingForDevice(session).one_of_each({seen[name].target_id for name in new})
+            waiting = JobsWaitingForDevice(session).one_job_per_target({seen[name].target_id for name in new})
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Matrix
 from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.session import Database
 from mallorn.core.registry import resolve
 from searchers.space import Candidate, Sketch
@@ -22,7 +22,7 @@ from workers.tvm.code_digest import builder
 # Views that need lowering, with the number of candidates per call of the compiler.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
 # Per database: features that the compiler failed to compute. This process does not ask again.
-_unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
+_unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class FeatureLookup:
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
         shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        cache_view = ViewOf(work.workload_id, work.target_id, view, shape.version, builder())
+        cache_view = FeatureSource(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
             found = Features(session).known(cache_view, list(by_key))
         failed = _unanswered.setdefault(self.database, set())

@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, Groups, Vector
-from costmodels.labels import bounded_sample, informative, labels, timed
+from costmodels.labels import bounded_sample, is_informative, labels, timed
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
@@ -148,7 +148,7 @@ def _data(session: Session, line: _Line) -> _Data:
     keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(outlines["latency_us"], groups, outcomes)
-    useful = np.flatnonzero(informative(outcomes))
+    useful = np.flatnonzero(is_informative(outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
     rows = Trials(session).by_ids([outlines["id"][index] for index in chosen])
     owners = np.array(outlines["workload_id"], dtype=np.int64)[chosen]

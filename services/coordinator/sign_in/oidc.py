@@ -70,7 +70,7 @@ def come_back(
     nonce, verifier = secrets["nonce"], secrets["verifier"]
     owner, scopes = provider.person(code, _callback(request), nonce, verifier)
     with parts.database.transaction() as session:
-        if Owners(session).is_put_out(owner):
+        if Owners(session).is_banned(owner):
             raise Refused(f"{owner} was put out of this service", hint=LET_IN)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
     response = RedirectResponse(home(request), REDIRECT)

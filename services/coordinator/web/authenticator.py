@@ -75,7 +75,7 @@ class Authenticator:
                 caller = self._with_cookie(session, cookie)
             else:
                 caller = self._by_digest(session, digest_of(key))
-            if caller is not None and Owners(session).is_put_out(caller.owner):
+            if caller is not None and Owners(session).is_banned(caller.owner):
                 raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
         if caller is not None:
             self._note_use(caller.key_id)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete, update
 
+from db.repositories import access_control
 from db.repositories.access_control import ApiKeys
 from db.tables import ApiKeyRow, AuditRow, PutOut, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, digest_of, new_key

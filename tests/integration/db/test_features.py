@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 
 ROW = b"\x00\x00\x80\x3f" * 1980
 
 
 @pytest.fixture
 def of(rows):
-    return ViewOf(rows.workloads["w0"], rows.target_id, "statements", 1, "0.27.0")
+    return FeatureSource(rows.workloads["w0"], rows.target_id, "statements", 1, "0.27.0")
 
 
 def known(rows, of, *candidates):

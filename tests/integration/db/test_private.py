@@ -9,7 +9,7 @@ from sqlalchemy import insert, select, update
 
 from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
@@ -215,7 +215,7 @@ def test_a_deleted_job_stays_private(private):
 
 def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private):
     views = {
-        name: ViewOf(private.workloads[name], private.target_id, "statements", 1, "0.27.0")
+        name: FeatureSource(private.workloads[name], private.target_id, "statements", 1, "0.27.0")
         for name in ("w0", "secret")
     }
     for view in views.values():

@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
 from db.repositories.fair_shares import FairShares
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.sketches import Sketches
@@ -63,7 +63,7 @@ def test_any_number_of_sketches_and_features_is_kept(rows):
     keys = [f"s{number:05}" for number in range(MANY)]
     ids = rows.write(lambda session: Sketches(session).ensure_many([new_sketch(key) for key in keys]))
     assert len(rows.read(lambda session: Sketches(session).rows(ids.values()))) == MANY
-    of = ViewOf(rows.workloads["w0"], rows.target_id, "view", 1, "0")
+    of = FeatureSource(rows.workloads["w0"], rows.target_id, "view", 1, "0")
     rows.write(lambda session: Features(session).keep(of, dict.fromkeys(keys)))
     assert rows.read(lambda session: Features(session).known(of, keys)) == dict.fromkeys(keys)
 

@@ -32,7 +32,7 @@ def test_the_decisions_of_good_schedules_are_liked(fitted: GeneratorModel) -> No
     """Whole vectors are innermost in what is fast here."""
     rows = prefixes(measured(400, seed=3)[0], 0)
     lanes = rows[:, LANES]
-    liked = fitted.liking(rows)
+    liked = fitted.rate_last_decision(rows)
     assert liked[lanes == 4].mean() > liked[lanes == 0].mean() + 0.5
 
 
@@ -76,8 +76,10 @@ def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: GeneratorModel) -
 
 def test_likings_survive_storing(fitted: GeneratorModel) -> None:
     rows = prefixes(measured(30)[0], 10)
-    np.testing.assert_array_equal(GeneratorModel.load(fitted.save()).liking(rows), fitted.liking(rows))
+    np.testing.assert_array_equal(
+        GeneratorModel.load(fitted.save()).rate_last_decision(rows), fitted.rate_last_decision(rows)
+    )
 
 
 def test_before_any_data_all_decisions_are_liked_alike() -> None:
-    assert set(GeneratorModel().liking(prefixes(measured(30)[0], 10)).tolist()) == {0.0}
+    assert set(GeneratorModel().rate_last_decision(prefixes(measured(30)[0], 10)).tolist()) == {0.0}

@@ -80,8 +80,8 @@ def test_trust_is_the_slope_drawn_to_one_by_as_many_rows_as_speak_for_the_base()
 
 
 def test_any_model_can_be_the_base_of_residuals_and_networks_that_of_momentum() -> None:
-    assert [Residual.stands_on(kind) for kind in (XGBoost, TLP, Residual, MoA)] == [True, True, False, False]
-    assert [MoA.stands_on(kind) for kind in (XGBoost, TLP, MTLTLP, MoA)] == [False, True, True, False]
+    assert [Residual.can_extend(kind) for kind in (XGBoost, TLP, Residual, MoA)] == [True, True, False, False]
+    assert [MoA.can_extend(kind) for kind in (XGBoost, TLP, MTLTLP, MoA)] == [False, True, True, False]
 
 
 class Unregistered(Draft):
