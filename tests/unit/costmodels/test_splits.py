@@ -13,7 +13,7 @@ from costmodels.evaluation import (
     by_network,
     by_task,
     evaluate,
-    newest,
+    hold_out_newest,
     rebase_labels,
     scramble_labels,
     within_task,
