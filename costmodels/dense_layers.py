@@ -102,7 +102,7 @@ Scores = NDArray[np.floating]
 Rows = NDArray[np.int64]
 
 
-def rank_push(scores: Scores, labels: Scores) -> Scores:
+def lambda_rank_gradient(scores: Scores, labels: Scores) -> Scores:
     """Return the LambdaRank gradient for each score; each row of `scores` is one list.
 
     A wrongly ordered pair is weighted by how much swapping it changes the list's discounted
@@ -142,7 +142,7 @@ def one_group_batches(
     return answer
 
 
-def push_of(scores: Scores, truth: Vector, weight: Vector, order: float) -> Scores:
+def loss_gradient(scores: Scores, truth: Vector, weight: Vector, order: float) -> Scores:
     """Return the gradient of squared error plus `order` times LambdaRank; a row is a list."""
     value = weight * (scores - truth) / scores.shape[1]
-    return np.asarray(value + np.float32(order) * rank_push(scores, truth), dtype=np.float32)
+    return np.asarray(value + np.float32(order) * lambda_rank_gradient(scores, truth), dtype=np.float32)

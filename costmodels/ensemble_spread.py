@@ -22,12 +22,12 @@ def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.nan_to_num(features, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 
-def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
+def bootstrap_counts(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
     """Return how often each member's bootstrap contains each row (members x rows)."""
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
 
 
-def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
+def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
     """Return how often each member trains on each row: once, or never if it leaves it out."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))

@@ -12,7 +12,7 @@ from costmodels.ensemble_spread import (
     FEWEST_JUDGED,
     UNKNOWN,
     Weights,
-    draws,
+    bootstrap_counts,
     finite,
     importance,
     pooled,
@@ -97,7 +97,7 @@ class Forest(CostModel):
             return
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
-        bootstraps = draws(rng, len(labels), MEMBERS)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         self._trees = grow_trees(rows, labels, bootstraps * weight, rng)
         left_out = weight * (bootstraps == 0)
         self._share, noise_variance = variance_share(self._trees.opinions(rows), labels, left_out)
@@ -172,7 +172,7 @@ class LFBO(CostModel):
         if not len(labels):
             return
         rng, rows = np.random.default_rng(seed), finite(features)
-        bootstraps = draws(rng, len(labels), MEMBERS)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         self._parts = self._grow_parts(rows, labels, groups, bootstraps, rng)
         unseen = (bootstraps == 0).astype(np.float64)
         self._slope, self._offset = line(self._raw(rows), labels, importance(labels) * unseen)

@@ -12,8 +12,8 @@ from costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
     Weights,
+    bootstrap_counts,
     calibrated,
-    draws,
     finite,
     importance,
     untrained_prediction,
@@ -70,7 +70,7 @@ class LightGBM(CostModel):
         rows, truth = finite(features)[order], labels[order]
         data = self._dataset(rows, truth, np.unique(groups, return_counts=True)[1])
         rng = np.random.default_rng(seed)
-        bootstraps, weight = draws(rng, len(truth), MEMBERS), importance(truth)
+        bootstraps, weight = bootstrap_counts(rng, len(truth), MEMBERS), importance(truth)
         for counts in bootstraps:
             data.set_weight(counts * weight)
             parameters = {**self._parameters, "seed": int(rng.integers(2**31))}

@@ -7,12 +7,20 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, one_group_batches, push_of
+from costmodels.dense_layers import (
+    AdamW,
+    Tensor,
+    forward,
+    gradients,
+    initial,
+    loss_gradient,
+    one_group_batches,
+)
 from costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
+    bootstrap_counts,
     calibrated,
-    draws,
     importance,
     untrained_prediction,
 )
@@ -50,7 +58,7 @@ class MLP(CostModel):
         self._inputs = inputs_of(features)
         rng = np.random.default_rng(seed)
         rows = self._inputs.of(features)
-        bootstraps = draws(rng, len(labels), MEMBERS)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
@@ -60,7 +68,7 @@ class MLP(CostModel):
             for batch in one_group_batches(groups, bootstraps, STEPS, BATCH, rng):
                 values = forward(layers, rows[batch])
                 scores, truth = values[-1][:, :, 0], labels[batch]
-                adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
+                adam.step(gradients(layers, values, loss_gradient(scores, truth, weight[batch], ORDER)))
             self._layers = layers
             self._calibration = calibrated(self._raw(rows), labels, bootstraps == 0)
 

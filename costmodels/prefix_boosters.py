@@ -26,7 +26,15 @@ from costmodels.decision_columns import (
 from costmodels.ensemble_spread import LARGEST, finite, importance
 from costmodels.metrics import members
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.xgb import XGBoost, as_arrays, as_data, classify, from_arrays, grow, opinions
+from costmodels.xgb import (
+    XGBoost,
+    as_arrays,
+    as_data,
+    from_arrays,
+    member_scores,
+    train_booster,
+    train_classifier,
+)
 
 MEMBERS: Final = 2  # boosters on prefixes
 
@@ -164,12 +172,12 @@ class GeneratorModel(PrefixBoosters, ProposesDecisions):
             examples = decision_examples(finite(features), labels, groups, rng)
             if examples.taken.any() and not examples.taken.all():
                 data = as_data(examples.rows, examples.taken)
-                self._boosters = [classify(data, examples.weights, rng) for _ in range(MEMBERS)]
+                self._boosters = [train_classifier(data, examples.weights, rng) for _ in range(MEMBERS)]
 
     def rate_last_decision(self, features: Matrix) -> Vector:
         if not self._boosters:
             return np.zeros(len(features), dtype=np.float32)
-        share = opinions(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)
+        share = member_scores(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)
         return np.asarray(np.log(share) - np.log1p(-share), dtype=np.float32)
 
 
@@ -293,7 +301,9 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
                 target = np.maximum(states.seen, self._successor_values(states, boosters, rng))
                 target = np.minimum(target, np.float32(0.0))
                 data, weight = as_data(state_rows, target), importance(target)
-                boosters = [grow(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)]
+                boosters = [
+                    train_booster(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)
+                ]
             self._boosters = boosters
 
     def _successor_values(
@@ -314,7 +324,7 @@ class ValueModel(PrefixBoosters, ValuesPrefixes):
         if is_complete.any():
             values[is_complete] = self._whole.predict(rows[is_complete]).mean
         if not is_complete.all():
-            values[~is_complete] = opinions(boosters, rows[~is_complete]).mean(axis=0)
+            values[~is_complete] = member_scores(boosters, rows[~is_complete]).mean(axis=0)
         return values
 
     def value(self, features: Matrix) -> Vector:

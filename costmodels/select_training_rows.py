@@ -9,9 +9,9 @@ from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
 from costmodels.base import Groups, Indices, Matrix, Vector
-from costmodels.ensemble_spread import draws, finite, importance
+from costmodels.ensemble_spread import bootstrap_counts, finite, importance
 from costmodels.metrics import members
-from costmodels.xgb import as_data, grow, opinions
+from costmodels.xgb import as_data, member_scores, train_booster
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3
@@ -51,8 +51,11 @@ def select_rows(
         remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]
         # Disagreement of boosters that are fit to different bootstraps of the selected rows.
         data, weight = as_data(rows[selection], labels[selection]), importance(labels[selection])
-        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(selection), COMMITTEE)]
-        doubt = _ranks(opinions(committee, rows[remaining]).std(axis=0))
+        committee = [
+            train_booster(data, counts * weight, rng)
+            for counts in bootstrap_counts(rng, len(selection), COMMITTEE)
+        ]
+        doubt = _ranks(member_scores(committee, rows[remaining]).std(axis=0))
         sample = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
         crowd = _ranks(-cdist(places[remaining], places[sample]).mean(axis=1))
         distance = _ranks(cdist(places[remaining], places[selection[-LOOKED_AT:]]).min(axis=1))

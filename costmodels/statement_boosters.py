@@ -8,12 +8,12 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.dense_layers import rank_push
+from costmodels.dense_layers import lambda_rank_gradient
 from costmodels.ensemble_spread import (
     UNCALIBRATED,
     ScoreCalibration,
+    bootstrap_counts,
     calibrated,
-    draws,
     finite,
     importance,
     untrained_prediction,
@@ -28,8 +28,8 @@ from costmodels.xgb import (
     as_arrays,
     as_data,
     from_arrays,
-    grow_by,
-    opinions,
+    member_scores,
+    train_with_loss,
 )
 
 LISTED: Final = 16  # rows per list of the ranking loss
@@ -70,7 +70,7 @@ def by_order(
     """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
     for rows in lists(groups, rng):
-        push[rows] = rank_push(sums[rows], goal[rows])
+        push[rows] = lambda_rank_gradient(sums[rows], goal[rows])
     return push
 
 
@@ -120,10 +120,10 @@ class Statements(CostModel):
         rng, weight = np.random.default_rng(seed), importance(labels)
         self._middle = float(np.average(labels, weights=weight))
         data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
-        bootstraps = draws(rng, len(labels), MEMBERS)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         for counts in bootstraps:
             goal = self._goal(lines, labels, groups, counts * weight, rng)
-            self._boosters.append(grow_by(goal, data, 0.0, rng))
+            self._boosters.append(train_with_loss(goal, data, 0.0, rng))
         self._calibration = calibrated(self._raw(lines), labels, bootstraps == 0, curve=self.RANKS)
 
     def _goal(
@@ -134,7 +134,7 @@ class Statements(CostModel):
         return lambda scores, _: by_value(lines, scores, goal, weight)
 
     def _raw(self, lines: Lines) -> Column:
-        scores = opinions(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
+        scores = member_scores(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
         return self._middle + np.stack([lines.sums(member) for member in scores])
 
     def predict(self, features: Matrix) -> Prediction:

@@ -10,8 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.dense_layers import AdamW, one_group_batches, push_of
-from costmodels.ensemble_spread import ScoreCalibration, calibrated, folds, importance, untrained_prediction
+from costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
+from costmodels.ensemble_spread import (
+    ScoreCalibration,
+    calibrated,
+    fold_counts,
+    importance,
+    untrained_prediction,
+)
 from costmodels.labels import bounded_sample
 from costmodels.serialization import Numbers, pack, unpack
 from costmodels.standardize_inputs import Table, Tables, tables_of
@@ -119,7 +125,7 @@ def descend(
         tables, labels, heads = rows.at(batch)
         scores = network(tensors, torch.from_numpy(tables), torch.from_numpy(heads))
         weight = importance(labels).astype(np.float32)
-        push = push_of(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
+        push = loss_gradient(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
         slopes = torch.autograd.grad(scores, list(tensors.values()), torch.from_numpy(push))
         adam.step([slope.numpy() for slope in slopes])
         if step_number % CHECK_STEPS == 0 and len(check.labels):
@@ -253,7 +259,7 @@ class Neural(CostModel):
         sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
         labels, heads = labels[sample], heads[sample]
         training = TrainingRows(self._inputs(features[sample]), labels, heads)
-        training_counts = folds(rng, len(sample), MEMBERS, PARTS)
+        training_counts = fold_counts(rng, len(sample), MEMBERS, PARTS)
         steps = min(limit, FEWEST_STEPS + len(sample))
         batches = one_group_batches(groups[sample], training_counts, steps, BATCH, rng)
         unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in training_counts]

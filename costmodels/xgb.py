@@ -13,7 +13,7 @@ from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.ensemble_spread import (
     UNKNOWN,
     Weights,
-    draws,
+    bootstrap_counts,
     finite,
     importance,
     pooled,
@@ -47,20 +47,24 @@ def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
     return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
 
 
-def grow(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+def train_booster(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
     """Train one member with squared error."""
     data.set_weight(weights)
     return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
 
 
-def classify(data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator) -> xgboost.Booster:
+def train_classifier(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
     """Train one member as a classifier of targets 0 and 1; it predicts probabilities."""
     data.set_weight(weights)
     settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
     return xgboost.train(settings, data, num_boost_round=TREES)
 
 
-def grow_by(
+def train_with_loss(
     objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
 ) -> xgboost.Booster:
     """Train one member with a custom loss; `start` is the initial score of all rows."""
@@ -68,7 +72,7 @@ def grow_by(
     return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
 
 
-def opinions(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
+def member_scores(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
     """Return the score of every member for every row of features (members x rows)."""
     return np.stack([booster.inplace_predict(rows) for booster in boosters])
 
@@ -121,14 +125,14 @@ class XGBoost(CostModel):
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
         data = as_data(rows, labels)
-        bootstraps = draws(rng, len(labels), MEMBERS)
-        self._boosters = [grow(data, counts * weight, rng) for counts in bootstraps]
-        self._noise = unexplained(opinions(self._boosters, rows), labels, weight * (bootstraps == 0))
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained(member_scores(self._boosters, rows), labels, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
             return untrained_prediction(len(features))
-        return pooled(opinions(self._boosters, finite(features)), self._noise)
+        return pooled(member_scores(self._boosters, finite(features)), self._noise)
 
     def save(self) -> bytes:
         blobs = [as_bytes(booster) for booster in self._boosters]

@@ -93,7 +93,7 @@ class DeviceScout:
         if refusal := self._refusals[target]:
             words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
             with self._database.transaction() as session:
-                JobsWaitingForDevice(session).tell(target.text, words, refusal)
+                JobsWaitingForDevice(session).set_reason(target.text, words, refusal)
         else:
             self._used_sec[target] = now_sec
 

@@ -52,7 +52,7 @@ class Owners(Repository):
         """End all sign-ins of an owner, by any key or identity provider."""
         self.changed(delete(SignIn).where(SignIn.owner == owner))
 
-    def put_out(self, owner: str) -> None:
+    def ban(self, owner: str) -> None:
         """Ban an owner: revoke all keys permanently and end all sign-ins."""
         row = self.insert(PutOut).values(owner_digest=digest_of(owner))
         self.changed(row.on_conflict_do_nothing())
@@ -60,7 +60,7 @@ class Owners(Repository):
         self.changed(update(ApiKeyRow).where(*active_keys).values(revoked_at=now()))
         self.sign_out(owner)
 
-    def let_in(self, owner: str) -> None:
+    def readmit(self, owner: str) -> None:
         """Lift an owner's ban: the owner may sign in and get new keys; old keys stay revoked."""
         self.changed(delete(PutOut).where(PutOut.owner_digest == digest_of(owner)))
 
@@ -84,13 +84,13 @@ class Owners(Repository):
 
 BEGINS: Final = {
     OwnerDeed.SIGN_OUT: Owners.sign_out,
-    OwnerDeed.PUT_OUT: Owners.put_out,
-    OwnerDeed.LET_IN: Owners.let_in,
-    OwnerDeed.ERASE: Owners.put_out,
+    OwnerDeed.PUT_OUT: Owners.ban,
+    OwnerDeed.LET_IN: Owners.readmit,
+    OwnerDeed.ERASE: Owners.ban,
 }
 
 
-def treat(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
+def apply_deed(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
     """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's new status."""
     with database.transaction() as session:
         BEGINS[deed](Owners(session), owner)
@@ -166,19 +166,19 @@ class ApiKeys(Repository):
         self.session.flush()
         return NewApiKey.from_row(row, key=key)
 
-    def presented(self, digest: str) -> ApiKey | None:
+    def find_by_digest(self, digest: str) -> ApiKey | None:
         """Return the key with this digest, valid or not, or whose previous secret is still accepted."""
         is_previous = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
         query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, is_previous))
         row = self.session.scalars(query).one_or_none()
         return None if row is None else ApiKey.from_row(row)
 
-    def opens(self, key_id: str, digest: str) -> bool:
+    def is_current(self, key_id: str, digest: str) -> bool:
         """Return whether this digest is of the key's current secret, and not of its previous one."""
         is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
         return bool(self.session.scalar(select(exists().where(*is_current))))
 
-    def used(self, key_id: str) -> None:
+    def record_use(self, key_id: str) -> None:
         """Record that a request used this key now."""
         is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
         self.changed(_update(key_id).where(is_old).values(last_used_at=now()))

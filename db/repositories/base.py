@@ -71,6 +71,6 @@ def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") ->
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
-def owned(owner: str | None) -> ColumnElement[bool]:
+def is_owned_by(owner: str | None) -> ColumnElement[bool]:
     """Return SQL: whether the job of a query is the owner's; true for all jobs if `owner` is None."""
     return true() if owner is None else Job.owner == owner

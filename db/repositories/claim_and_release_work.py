@@ -90,7 +90,7 @@ class WorkItems(Repository):
             self.lock_job(job_id)
             is_returned = Leases(self.session).give_back(hold, is_delayed)
         if is_returned and reason:
-            Jobs(self.session).say(job_id, reason)
+            Jobs(self.session).set_reason(job_id, reason)
         return is_returned
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
@@ -133,8 +133,8 @@ class WorkItems(Repository):
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave(hold, left_by):
-            self._record_loss(Loss(hold, job_id, given_up=False), error)
-            Jobs(self.session).say(job_id, error.reason)
+            self._record_loss(Loss(hold, job_id, is_given_up=False), error)
+            Jobs(self.session).set_reason(job_id, error.reason)
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
         """Stop trying: give a round up, as its job has others; fail the job of a stage."""
@@ -163,12 +163,12 @@ class WorkItems(Repository):
         if item.kind is WorkKind.ROUND:
             rounds, round_id = Rounds(self.session), int(item.subject)
             text = SILENT if error is None else error.message[-ERROR_CHARS:]
-            state = RoundState.POISON if loss.given_up else RoundState.QUEUED
+            state = RoundState.POISON if loss.is_given_up else RoundState.QUEUED
             rounds.move(round_id, state, error=text)
-            event_type = RoundPoisonedEvent if loss.given_up else RoundReturnedEvent
+            event_type = RoundPoisonedEvent if loss.is_given_up else RoundReturnedEvent
             index = rounds.get(round_id).index
             events.append(job_id, event_type(round=index, attempt=loss.hold.attempt, error=text))
-        elif item.kind in STATES and loss.given_up:
+        elif item.kind in STATES and loss.is_given_up:
             if error is None:
                 reason = f"{SILENT} {MAX_DEATHS} times"
                 failed_event = FailedEvent(why=reason)
@@ -180,7 +180,7 @@ class WorkItems(Repository):
         elif item.kind in STATES:
             stage = STATES[item.kind]
             if error is not None:
-                Jobs(self.session).say(job_id, _interruption(stage, "and is tried again", error))
+                Jobs(self.session).set_reason(job_id, _interruption(stage, "and is tried again", error))
             text = SILENT if error is None else error.message
             events.append(job_id, StageReturnedEvent(state=stage, error=text))
 

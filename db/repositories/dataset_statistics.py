@@ -24,8 +24,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from db.database_clock import now
-from db.repositories.base import Repository, owned
-from db.repositories.measurement_filters import IMPORTED, left_unbuilt
+from db.repositories.base import Repository, is_owned_by
+from db.repositories.measurement_filters import IMPORTED, was_left_unbuilt
 from db.tables import (
     ForeignRecord,
     ForeignTask,
@@ -99,7 +99,7 @@ def _facets() -> dict[str, ColumnElement[str]]:
     return {
         "target": cast(Measurement.target_id, String),
         "workload": cast(Measurement.workload_id, String),
-        OUTCOME: case((left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome),
+        OUTCOME: case((was_left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome),
         "kind": Measurement.kind.expression,
         "day": cast(days_since_epoch(Measurement.created_at), String),
     }
@@ -134,7 +134,7 @@ class Statistics(Repository):
 
     def of(self, owner: str | None) -> DatasetStats:
         """Return an owner's statistics; None also counts imported rows and other tuners' records."""
-        counts = Counts(self.session).of(None if owner is None else select(Job.id).where(owned(owner)))
+        counts = Counts(self.session).of(None if owner is None else select(Job.id).where(is_owned_by(owner)))
         # Counts by facet and name, over all jobs, without names that have no rows.
         rows_by = defaultdict[str, dict[str, int]](dict)
         facet_and_name, rows_in_all = (counts.c.facet, counts.c.name), func.sum(counts.c.rows)

@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import eligible, failed, is_same_context
+from db.repositories.measurement_filters import has_failed, is_eligible, is_same_context
 from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
@@ -38,12 +38,12 @@ class DecisionLog(Repository):
 def _decisions() -> Select[*tuple[Any, ...]]:
     model = CostModelRow.family, CostModelRow.name, CostModelRow.version
     task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
-    counts = _count().label("trials"), _count(failed()).label("failures")
-    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
+    counts = _count().label("trials"), _count(has_failed()).label("failures")
+    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), is_eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
     # With one round in flight per workload, rows up to `seen_upto` precede the round.
     same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
+    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, is_eligible(), is_same_context()
     earlier_us = select(Measurement.latency_us).where(*earlier_rows).order_by(Measurement.latency_us).limit(1)
     before_us = earlier_us.correlate(Round, Job).scalar_subquery()
     times = before_us.label("before_us"), found_us.label("found_us")

@@ -145,7 +145,7 @@ class Devices(Repository):
     def _age_sec(self, machine: DeviceMachine) -> float:
         return self.session.execute(select(now())).scalar_one() - (machine.at or 0.0)
 
-    def missed(self, present: Collection[str], silent_sec: float) -> None:
+    def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
         """Mark devices that the tracker does not list, and were not seen for `silent_sec`, as stopped."""
         is_gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
         is_marked = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())

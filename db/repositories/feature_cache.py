@@ -29,9 +29,9 @@ class FeatureSource:
 class Features(Repository):
     """Features by candidate, as little-endian float32; None if the candidate cannot be lowered."""
 
-    def known(self, view: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
+    def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
         """Return the stored features of these candidates, by candidate key."""
-        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(view).items()]
+        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
         unpack = zstandard.ZstdDecompressor().decompress
         is_candidate = self.among(FeatureRow.candidate, candidates)
         query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
@@ -40,11 +40,11 @@ class Features(Repository):
             for key, numbers in self.session.execute(query)
         }
 
-    def keep(self, view: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
+    def store(self, source: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
         """Store features by candidate; rows that exist already do not change."""
         pack = zstandard.ZstdCompressor(level=_LEVEL).compress
         values = [
-            asdict(view) | {"candidate": key, "numbers": None if row is None else pack(row)}
+            asdict(source) | {"candidate": key, "numbers": None if row is None else pack(row)}
             for key, row in sorted(rows.items())
         ]
         if values:

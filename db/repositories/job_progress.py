@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from db.repositories.measurement_filters import best_of_task, left_unbuilt
+from db.repositories.measurement_filters import best_of_task, was_left_unbuilt
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
@@ -92,7 +92,7 @@ def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
     """Return the counts with candidates that were left unbuilt as an outcome of their own."""
     ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
     trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
-    query = select(Measurement.job_id, func.count()).where(*trials, left_unbuilt())
+    query = select(Measurement.job_id, func.count()).where(*trials, was_left_unbuilt())
     by_job = defaultdict[str | None, dict[str, int]](dict, outcomes)
     for job_id, unbuilt in session.execute(query.group_by(Measurement.job_id)) if ids else ():
         counts = Counter(by_job[job_id]) - Counter({Outcome.BUILD_ERROR: unbuilt})

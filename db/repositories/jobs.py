@@ -9,7 +9,7 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned, reason_columns
+from db.repositories.base import Repository, is_owned_by, reason_columns
 from db.repositories.devices import has_machine_key, machine_key_of
 from db.repositories.job_progress import count_by_outcome
 from db.repositories.leases import Leases, LeaseToken, WorkItem, held
@@ -95,7 +95,7 @@ class Jobs(Repository):
         """Return a job. Raises NotFound, also for other owners' jobs, and to owners for deleted ones."""
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
-        query = select(Job).where(Job.id == job_id, owned(owner), is_visible)
+        query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
         job = self.session.scalars(query).one_or_none()
         if job is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
@@ -103,7 +103,7 @@ class Jobs(Repository):
 
     def check_measured(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job: measurements of deleted jobs remain."""
-        if self.session.scalar(select(Job.id).where(Job.id == job_id, owned(owner))) is None:
+        if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
     def imported_before(self, job: Job) -> Sequence[Job]:
@@ -129,7 +129,7 @@ class Jobs(Repository):
     def find(self, text: str, owner: str | None) -> Job:
         """Return the job with id `text`, or the only one whose id starts so. Raises NotFound, Conflict."""
         has_prefix = Job.id.startswith(text, autoescape=True)
-        query = select(Job).where(has_prefix, owned(owner), Job.deleted_at.is_(None))
+        query = select(Job).where(has_prefix, is_owned_by(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         jobs = self.session.scalars(query.limit(MOST_NAMED + 1)).all()
         if len(jobs) < 2 or text in (job.id for job in jobs):
@@ -149,7 +149,7 @@ class Jobs(Repository):
     ) -> Page[Job]:
         """Return a page of jobs, newest first: only archived jobs, or only jobs that are not archived."""
         is_listed = Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None)
-        query = select(Job).where(owned(owner), is_listed, Job.deleted_at.is_(None))
+        query = select(Job).where(is_owned_by(owner), is_listed, Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         if state is not None:
             query = query.where(Job.state == state)
@@ -248,7 +248,7 @@ class Jobs(Repository):
         self._update_leases(job_id, JobState(job.state))
         return job
 
-    def say(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
+    def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Set the reason for which an active job waits; a paused or ended job keeps its own."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
         self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
@@ -306,7 +306,7 @@ class JobsWaitingForDevice(Repository):
         active = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
         return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
 
-    def tell(self, target: str, reason: str, why_not_here: str) -> None:
+    def set_reason(self, target: str, reason: str, why_not_here: str) -> None:
         """Set the reason of a target's active jobs: they wait for a device that cannot run here."""
         target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
         conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason

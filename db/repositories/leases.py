@@ -64,11 +64,11 @@ class LeaseToken:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lease that its holder lost; the work waits for another holder unless it is `given_up`."""
+    """A lease that its holder lost; the work waits for another holder unless `is_given_up`."""
 
     hold: LeaseToken
     job_id: str
-    given_up: bool
+    is_given_up: bool
 
 
 class Leases(Repository):

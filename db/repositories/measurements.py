@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, select, update
 
 from db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned
+from db.repositories.base import Repository, is_owned_by
 from db.repositories.leases import LeaseToken, Token, WorkItem, held
 from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
 from db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
@@ -174,7 +174,7 @@ class Records(Repository):
             .limit(check_limit(limit) + 1)
         )
         if owner is not None:
-            query = query.where(Measurement.job_id.in_(select(Job.id).where(owned(owner))))
+            query = query.where(Measurement.job_id.in_(select(Job.id).where(is_owned_by(owner))))
         filters: list[tuple[Any, object]] = [
             (Measurement.job_id, job_id),
             (Measurement.outcome, outcome),

@@ -72,7 +72,7 @@ class Rounds(Repository):
             return None
         return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
-    def settle(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
+    def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
         """Fix, at the first claim, what all attempts use: the cost model's version, and the round whose
         search state the searcher starts from.
         """

@@ -9,8 +9,8 @@ from sqlalchemy.orm import aliased, defer
 
 from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned
-from db.repositories.measurement_filters import is_not_refuted, shared
+from db.repositories.base import Repository, is_owned_by
+from db.repositories.measurement_filters import is_not_refuted, is_shared
 from db.repositories.measuring_contexts import is_inside_model
 from db.repositories.trials import select_trials, trial_of
 from db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
@@ -115,7 +115,7 @@ def _named(owner: str | None) -> Select[*Named]:
 
 
 def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
-    return schedule.job_id.in_(select(Job.id).where(owned(owner)))
+    return schedule.job_id.in_(select(Job.id).where(is_owned_by(owner)))
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:
@@ -174,7 +174,7 @@ class BestRecords(Repository):
         places = (
             select(Measurement.id, place.label("place"))
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*conditions, shared())
+            .where(*conditions, is_shared())
             .subquery()
         )
         columns = {

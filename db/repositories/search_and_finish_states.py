@@ -29,7 +29,7 @@ class SearchStates(Repository):
         query = select(SearchState.blob).where(SearchState.round_id == round_id)
         return self.session.scalar(query)
 
-    def keep(self, row: Round, state: bytes) -> None:
+    def store(self, row: Round, state: bytes) -> None:
         """Store a round's search state, in the transaction that closes the round."""
         values = {"round_id": row.id, "task_id": row.task_id, "searcher": row.searcher, "blob": state}
         self.session.execute(self.insert(SearchState).values(**values))
@@ -52,7 +52,7 @@ class FinishSteps(Repository):
         rows = self.session.execute(query.where(*conditions))
         return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
-    def keep(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
+    def store(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
         """Store a step. Raises LeaseLost if this lease no longer holds the finish."""
         job_id = hold.item.subject
         self.lock_job(job_id)

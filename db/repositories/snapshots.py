@@ -10,7 +10,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from db.columnar_rows import Columns
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import shared
+from db.repositories.measurement_filters import is_shared
 from db.tables import Context, Job, Measurement, SketchRow, Snapshot, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import Conflict, NotFound
 
@@ -118,7 +118,7 @@ class SnapshotRows(Repository):
         # With this limit both databases use the index of the ids.
         ids = select(Measurement.id).where(*_between(after_id, upto)).order_by(Measurement.id)
         window = ids.limit(upto - after_id).subquery()
-        query = _query(window).where(shared(), *(column == value for column, value in _filters(selection)))
+        query = _query(window).where(is_shared(), *(column == value for column, value in _filters(selection)))
         if selection.model is not None:
             query = query.where(~Job.private)
         if selection.since is not None:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import best_of_task, eligible, failed, is_same_context
+from db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
 from db.tables import Job, Measurement, Round, Task, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
@@ -133,7 +133,7 @@ class Tasks(Repository):
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
         columns = Round.task_id, Round.state, Round.size
         rounds = (
-            select(*columns, func.count(Measurement.id), func.sum(case((failed(), 1), else_=0)))
+            select(*columns, func.count(Measurement.id), func.sum(case((has_failed(), 1), else_=0)))
             .join(Measurement, trial, isouter=True)
             .where(Round.job_id == job_id)
             .group_by(Round.id, *columns)
@@ -235,7 +235,7 @@ def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
     was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
     known_us = case((~was_tried, _Finish.latency_us))
     same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
-    is_timed = Measurement.kind == MeasurementKind.FINISH, eligible(), is_same_context()
+    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_same_context()
     finishes = (
         select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us).limit(1)
     )

@@ -13,13 +13,13 @@ from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.measurement_filters import (
     TrialLimits,
-    bounded,
-    eligible,
     failed_under_other_limits,
+    is_bound_only,
+    is_eligible,
     is_imported,
     is_not_withdrawn,
-    shared,
-    undisturbed,
+    is_shared,
+    is_undisturbed,
     was_given_usual_time,
 )
 from db.repositories.measuring_contexts import Contexts
@@ -90,8 +90,8 @@ class Trials(Repository):
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         if context_id is not None:
             conditions.append(Measurement.context_id == context_id)
-        fastest = self._fastest([*conditions, eligible()], count)
-        return fastest or self._fastest([*conditions, bounded()], count, Measurement.bound_us)
+        fastest = self._fastest([*conditions, is_eligible()], count)
+        return fastest or self._fastest([*conditions, is_bound_only()], count, Measurement.bound_us)
 
     def first(
         self,
@@ -111,7 +111,7 @@ class Trials(Repository):
         origin = Measurement.kind == MeasurementKind.TRIAL, in_context, Measurement.origin.endswith(means)
         conditions = *program, *origin, not_(failed_under_other_limits(limits))
         trials = select(Measurement.id).where(*conditions).order_by(Measurement.round_id, Measurement.slot)
-        return self._fastest([*program, eligible(), Measurement.id.in_(trials.limit(count))], count)
+        return self._fastest([*program, is_eligible(), Measurement.id.in_(trials.limit(count))], count)
 
     def any_failed_with(self, job_id: str, words: str) -> bool:
         """Return whether a trial of a job failed with an error that begins with `words`."""
@@ -137,7 +137,7 @@ class Trials(Repository):
         """
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         context_ids = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
-        built_otherwise = and_(Measurement.context_id.in_(context_ids), eligible())
+        built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible())
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
@@ -216,7 +216,7 @@ def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
 
 
 def _learnable() -> tuple[ColumnElement[bool], ...]:
-    return Measurement.kind.in_(_LEARNABLE), is_not_withdrawn(), undisturbed()
+    return Measurement.kind.in_(_LEARNABLE), is_not_withdrawn(), is_undisturbed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ class Recordings(Repository):
         """Return the tasks with shared trials, in the order of their first trial."""
         key = Measurement.workload_id, Measurement.target_id, Measurement.context_id
         query = select(*key).join(Workload, Workload.id == Measurement.workload_id)
-        query = query.where(_is_trial(), Measurement.context_id.is_not(None), shared())
+        query = query.where(_is_trial(), Measurement.context_id.is_not(None), is_shared())
         rows = self.session.execute(query.group_by(*key).order_by(func.min(Measurement.id)))
         return [
             MeasuredTask(workload, target, context)
@@ -248,7 +248,7 @@ class Recordings(Repository):
         query = (
             select_trials(Measurement.run_us, Measurement.error)
             .join(Workload, Workload.id == Measurement.workload_id)
-            .where(*same_task, is_in_context, _is_trial(), shared(), is_not_withdrawn(), undisturbed())
+            .where(*same_task, is_in_context, _is_trial(), is_shared(), is_not_withdrawn(), is_undisturbed())
             .order_by(Measurement.id)
         )
         return [trial_of(row) for row in self.session.execute(query)]

@@ -6,8 +6,8 @@ from typing import Any, Final
 from sqlalchemy import Row, case, delete, func, insert, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import Repository, owned, until
-from db.repositories.measurement_filters import failed
+from db.repositories.base import Repository, is_owned_by, until
+from db.repositories.measurement_filters import has_failed
 from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
 from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
 from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker, WorkerInfo
@@ -67,11 +67,11 @@ class Activity(Repository):
         recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
         newest = select(Round.id).where(*has_run, recent).order_by(Round.id.desc()).limit(limit).subquery()
         trial = (Measurement.round_id == Round.id) & (Measurement.kind == MeasurementKind.TRIAL)
-        failures = case((failed(), 1), else_=0)
+        failures = case((has_failed(), 1), else_=0)
         query = (
             select(
                 *(Round.id.label("round_id"), Round.state, Round.worker, Round.started_at, Round.finished_at),
-                *(owned(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
+                *(is_owned_by(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
                 *(Task.index.label("task_index"), Task.name.label("task_name"), Device.name.label("device")),
                 func.count(Measurement.id).label("trials"),
                 func.coalesce(func.sum(failures), 0).label("failures"),
@@ -140,7 +140,7 @@ class StageRuns(Repository):
                     StageRun.started_at,
                     ended_at.label("finished_at"),
                 ),
-                *(owned(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
+                *(is_owned_by(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
             )
             .join(Job, Job.id == StageRun.job_id)
             .join(Worker, Worker.id == StageRun.worker, isouter=True)

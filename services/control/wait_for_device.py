@@ -57,9 +57,9 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
         Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
         return True
     if unlike:
-        Jobs(session).say(job.id, unlike, Cause.UNLIKE)
+        Jobs(session).set_reason(job.id, unlike, Cause.UNLIKE)
     elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
-        Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
+        Jobs(session).set_reason(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
 
 

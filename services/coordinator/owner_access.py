@@ -38,4 +38,4 @@ def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: Own
     """Sign out, ban (`put-out`: ends keys and jobs), readmit (`let-in`) or erase an owner."""
     if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
-    return access_control.treat(parts.database, deed, wanted.owner)
+    return access_control.apply_deed(parts.database, deed, wanted.owner)

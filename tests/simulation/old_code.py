@@ -138,7 +138,7 @@ def host_faults_are_losses() -> Iterator[None]:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, self._job_of(hold), error)
         elif self.lose(hold, error) is not None:
-            Jobs(self.session).say(self._job_of(hold), error.reason)
+            Jobs(self.session).set_reason(self._job_of(hold), error.reason)
 
     def fate(error: MallornError, kind: WorkKind) -> RetryRule:
         found = retry_rule_for(error, kind)

@@ -50,7 +50,7 @@ def decide_inside(model: JobModel, first: TunedModel, verifier: Checker) -> Insi
     if not (affordable := _affordable_fields(model, first)):
         return InsideChoice(first, None)
     with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
+        Jobs(session).set_reason(model.claimed.job.id, SAYS)
     builds = [first, *(model.build(f"rivals-{n}", field) for n, field in enumerate(affordable, 1))]
     times = model.kernel_times(builds)
     chosen = verified(first.winners, choose([build.winners for build in builds], times), verifier)

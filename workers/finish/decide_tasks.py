@@ -80,7 +80,7 @@ class StoredDecisions:
             sec=decision.sec,
             code=code_digest(),
         )
-        FinishSteps(session).keep(self.claimed.hold, decision.contest.task.id, self.trials, step)
+        FinishSteps(session).store(self.claimed.hold, decision.contest.task.id, self.trials, step)
 
 
 def _candidate(kept: KeptCandidate) -> Candidate:
@@ -148,7 +148,7 @@ def decide_all(claimed: StageContext, why: str, measurer: Measurer, check: Check
             steps.keep(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
-            Jobs(session).say(task.job_id, words)
+            Jobs(session).set_reason(task.job_id, words)
         if len(decisions) < len(tasks):
             turn.offer(words)
     in_order = [decisions[task.id] for task, _ in tasks]

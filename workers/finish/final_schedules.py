@@ -105,7 +105,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
         return True
 
     with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SEARCHES)
+        Jobs(session).set_reason(model.claimed.job.id, SEARCHES)
     why = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
         _import_without_passes(model, error, why)

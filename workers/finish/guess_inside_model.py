@@ -197,7 +197,7 @@ def choose_guesses(
     if not others:
         return InsideChoice(first, None)
     with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
+        Jobs(session).set_reason(model.claimed.job.id, SAYS)
     names = [f"guess-{n}" for n, _ in enumerate(others, 2)]
     with Engines(model.whole, [FIRST, *names]) as engines:  # they start during the builds
         with undone.step("build"):

@@ -61,7 +61,7 @@ def beside_others(
 def _versions(model: JobModel, winners: Sequence[Winner], first: TunedModel, check: Checker) -> Contention:
     started = time.monotonic()
     with model.claimed.runtime.database.transaction() as session:
-        Jobs(session).say(model.claimed.job.id, SAYS)
+        Jobs(session).set_reason(model.claimed.job.id, SAYS)
     most = model.claimed.target.num_cores
     winner_of = {winner.contest.task.name: winner for winner in winners}
     others = fields(first.winners, [_others(w, winner_of[w.contest.task.name]) for w in first.winners])

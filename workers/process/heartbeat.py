@@ -148,7 +148,7 @@ class Heartbeat:
             ids = {text: targets.ensure(parse_target(text)).id for text in texts}
             seen = {each.endpoint.name: _row_of(each, ids[each.target]) for each in devices}
             rows.seen_all(seen.values(), ENOUGH_SEC)
-            rows.missed(seen, MISSED_SEC)
+            rows.mark_stopped(seen, MISSED_SEC)
             keys = {name: (name, machine_key_of(device)) for name, device in seen.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)

@@ -62,7 +62,7 @@ class FeatureLookup:
         by_key = {candidate.key: candidate for candidate in candidates}
         cache_view = FeatureSource(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
-            found = Features(session).known(cache_view, list(by_key))
+            found = Features(session).read(cache_view, list(by_key))
         failed = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in found and (cache_view, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
@@ -71,7 +71,7 @@ class FeatureLookup:
             chunk = missing[start : start + batch]
             fresh = self._ask(view, work, chunk)
             with self.database.transaction() as session:
-                Features(session).keep(cache_view, fresh)
+                Features(session).store(cache_view, fresh)
             found |= fresh
             failed.update((cache_view, each.key) for each in chunk if each.key not in fresh)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)

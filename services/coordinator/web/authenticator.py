@@ -117,7 +117,7 @@ class Authenticator:
         ]
         if owners:
             return Caller(owners[0])
-        key = ApiKeys(session).presented(digest)
+        key = ApiKeys(session).find_by_digest(digest)
         if key is None:
             return None
         # A caller that presents the whole key may know why it is refused.
@@ -134,7 +134,7 @@ class Authenticator:
         self._use_noted_sec[key_id] = now_sec
         # A failure to record the use must not refuse the caller.
         with suppress(Unavailable), self._database.transaction() as session:
-            ApiKeys(session).used(key_id)
+            ApiKeys(session).record_use(key_id)
 
 
 def _foreign_user_error(uid: int | None) -> Unauthorized:

@@ -153,7 +153,7 @@ def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
     words = waiting_words(NINE, ServiceAddress("127.0.0.1:1"), why)
-    yard.write(lambda session: JobsWaitingForDevice(session).tell(NINE, words, why))
+    yard.write(lambda session: JobsWaitingForDevice(session).set_reason(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
     assert yard.read(lambda session: list(JobsWaitingForDevice(session).targets())) == [NINE]
@@ -162,7 +162,7 @@ def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
 def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     yard.write(
-        lambda session: JobsWaitingForDevice(session).tell(
+        lambda session: JobsWaitingForDevice(session).set_reason(
             NINE, "no such machine far and wide", "it is too small"
         )
     )

@@ -286,7 +286,7 @@ def planted(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
         if fault == "rotation revives":
             inside.setattr(ApiKeys, "rotate", revives)
         elif fault == "anybody's rotation":
-            inside.setattr(ApiKeys, "opens", lambda *_: True)
+            inside.setattr(ApiKeys, "is_current", lambda *_: True)
         elif fault == "the old secret for ever":
             inside.setattr(access_control, "and_", lambda digest, _until: digest)
         else:

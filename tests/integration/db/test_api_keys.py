@@ -33,10 +33,10 @@ def test_only_the_digest_is_kept(rows: Rows) -> None:
 
 def test_it_is_found_by_what_was_presented(rows: Rows) -> None:
     key = made(rows)
-    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
     assert found is not None
     assert (found.id, found.owner, found.scopes) == (key.id, "ada", USUAL_SCOPES)
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.id))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.id))) is None
 
 
 def test_revoking_the_last_leaves_the_door_shut(rows: Rows) -> None:
@@ -66,7 +66,7 @@ def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
     assert fresh.expires_at is not None
     assert abs(fresh.expires_at - fresh.created_at - 2 * day) < 1
     assert fresh.created_at >= key.created_at
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
 
 
 def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
@@ -98,11 +98,11 @@ def test_of_two_who_rotate_the_same_secret_the_second_is_refused(rows: Rows) -> 
 def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have_been(rows: Rows) -> None:
     key = made(rows, days=1)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id), 600.0))
-    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
     assert found is not None
-    assert not rows.read(lambda session: ApiKeys(session).opens(key.id, digest_of(key.key)))
+    assert not rows.read(lambda session: ApiKeys(session).is_current(key.id, digest_of(key.key)))
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(previous_until=found.created_at - 1)))
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
     soon = made(rows, days=0.001)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(soon.id), 600.0))
     assert rows.read(lambda session: ApiKeys(session).get(soon.id)).previous_until == soon.expires_at
@@ -110,13 +110,13 @@ def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have
 
 def test_use_is_noted_once_a_minute(rows: Rows) -> None:
     key = made(rows)
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     first = rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     assert first is not None
     assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at == first
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(last_used_at=first - 61)))
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at > first - 1
 
 

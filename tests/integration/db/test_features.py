@@ -15,11 +15,11 @@ def of(rows):
 
 
 def known(rows, of, *candidates):
-    return rows.read(lambda session: Features(session).known(of, candidates))
+    return rows.read(lambda session: Features(session).read(of, candidates))
 
 
 def keep(rows, of, **numbers):
-    rows.write(lambda session: Features(session).keep(of, numbers))
+    rows.write(lambda session: Features(session).store(of, numbers))
 
 
 def test_what_is_kept_is_found_again_and_nothing_else(rows, of):

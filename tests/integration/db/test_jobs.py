@@ -172,7 +172,7 @@ def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
     for _ in range(MAX_DEATHS):
         jobs.claim_stage(rows.job_id, JobState.FINISHING, "w", -1)
         (lost,) = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
-    assert lost.given_up
+    assert lost.is_given_up
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
     assert rows.read(lambda session: Leases(session).get(lost.hold.item).deaths) == 0
 

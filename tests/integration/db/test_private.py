@@ -173,7 +173,7 @@ def test_families_of_private_jobs_are_not_met_by_others(private):
 
     private.write(seat)
     shared = private.read(
-        lambda session: WorkloadFamilies(session).seats(private.job_id, private.target_id, "operator")
+        lambda session: WorkloadFamilies(session).members(private.job_id, private.target_id, "operator")
     )
     assert {each.key for each in shared} == {"w0", "w1"}
 
@@ -219,13 +219,13 @@ def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private)
         for name in ("w0", "secret")
     }
     for view in views.values():
-        private.write(lambda session, view=view: Features(session).keep(view, {"a": bytes(4)}))
+        private.write(lambda session, view=view: Features(session).store(view, {"a": bytes(4)}))
 
     def kept():
         return {
             name
             for name, view in views.items()
-            if private.read(lambda session, view=view: Features(session).known(view, ["a"]))
+            if private.read(lambda session, view=view: Features(session).read(view, ["a"]))
         }
 
     other = new_job("bob", target_id=private.target_id, model_id=SECRET_MODEL, options=PRIVATE)

@@ -46,7 +46,8 @@ def stage(rows):
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
             return [
-                each.given_up for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
+                each.is_given_up
+                for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
             ]
 
         def waiting(self, older_than_sec):
@@ -152,9 +153,9 @@ def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
         stage.claim(lease_sec=-1)
         assert stage.expire() == [False]
     for _ in range(MAX_LOSSES - 1):
-        assert not stage.lose(stage.claim(), "it died").given_up
+        assert not stage.lose(stage.claim(), "it died").is_given_up
     assert stage.job().state == FINISHING
-    assert stage.lose(stage.claim(), "it died").given_up
+    assert stage.lose(stage.claim(), "it died").is_given_up
 
 
 def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
@@ -168,11 +169,11 @@ def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_on
     assert (
         stage.lose(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
     )
-    assert not stage.lose(hold, "it died").given_up
+    assert not stage.lose(hold, "it died").is_given_up
     assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):
         lost = stage.lose(stage.claim(), "it died again")
-    assert lost.given_up
+    assert lost.is_given_up
     reason = "finishing broke off 3 times: it died again"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
