@@ -158,7 +158,7 @@ class MTLTLP(TLP, ManyDomains):
         """Train on all domains; predict for `home`. Raises InvalidRequest if it has no row."""
         if len(domains) != len(labels):
             raise InvalidRequest(
-                f"{len(labels)} rows are of {len(domains)} domains", hint="give every row one domain"
+                f"{len(labels)} rows have {len(domains)} domains", hint="give every row one domain"
             )
         names, heads = np.unique([*domains, home], return_inverse=True)
         distinct = tuple(str(name) for name in names)
@@ -186,7 +186,7 @@ class MTLTLP(TLP, ManyDomains):
 def _check(domain: str, domains: set[str]) -> None:
     if domain not in domains:
         raise InvalidRequest(
-            f"no row is of the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
+            f"no row belongs to the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
         )
 
 
@@ -213,7 +213,7 @@ class TCL(OnNetwork):
 
     KIND: ClassVar[str] = "tcl"
     STORED: ClassVar[str] = "student"
-    CANNOT: ClassVar[str] = "is no network that could teach another"
+    CANNOT: ClassVar[str] = "is not a network that could teach another"
 
     def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
         # Crossed rows were not measured: the teacher alone labels them.

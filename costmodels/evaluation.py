@@ -155,7 +155,7 @@ def fitted(
     train, test = split
     if not len(train) or not len(test):
         raise InvalidRequest(
-            f"there are {len(train)} rows to learn from and {len(test)} to judge: too few for this split",
+            f"there are {len(train)} training rows and {len(test)} test rows, too few for this split",
             hint="measure more, or split within tasks",
         )
     model = make()

@@ -64,7 +64,7 @@ def name_of(model: CostModel) -> str:
         if registered == place:
             return name
     raise InvalidRequest(
-        f"{place} is no registered cost model, so nothing that stands on it can be stored",
+        f"{place} is not a registered cost model, so models that extend it cannot be stored",
         hint=f"known: {', '.join(sorted(REGISTRY['cost_model']))}",
     )
 

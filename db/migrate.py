@@ -93,7 +93,7 @@ def _refuse_unknown(connection: Connection) -> None:
         return
     if revision.isdigit():
         raise Conflict(
-            f"the database is of a development version before 0.1.0 (revision {revision})",
+            f"the database was written by a development version before 0.1.0 (revision {revision})",
             hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
         )
     raise NewerTables(
@@ -105,6 +105,4 @@ def _check_references(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
         if broken is not None:
-            raise Conflict(
-                f"a row of {broken[0]} refers to one of {broken[2]} that is not there", hint=_MIGRATE
-            )
+            raise Conflict(f"a row of {broken[0]} refers to a missing row of {broken[2]}", hint=_MIGRATE)

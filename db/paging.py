@@ -39,7 +39,7 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
         position = None
     if not isinstance(position, list) or [type(part) for part in position] != list(types):
         raise InvalidRequest(
-            "this cursor is not one of ours", hint="leave it out to start from the first page"
+            "this cursor was not made by Mallorn", hint="leave it out to start from the first page"
         )
     return position
 

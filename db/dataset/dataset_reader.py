@@ -104,7 +104,7 @@ def open_export(directory: Path) -> DatasetReader:
         try:
             widths[row["key"]] = sum(choice.width for choice in unpack_choices(row["choices"]))
         except ValueError:
-            raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
+            raise InvalidRequest("a sketch has invalid choices", hint=AGAIN) from None
     _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
     return DatasetReader(directory, heads[0], rows, widths)
 
@@ -152,7 +152,7 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
         try:
             yield row | {name: read_json(row[name]) for name in json_columns}
         except ValueError:
-            message = f"{directory / table.file}: {told(row['key'])} is no JSON"
+            message = f"{directory / table.file}: {told(row['key'])} is not JSON"
             raise InvalidRequest(message, hint=AGAIN) from None
 
 
@@ -165,7 +165,8 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
             used_keys = set(batch.column(column).unique().to_pylist())
             if missing_keys := sorted(map(str, used_keys - keys[table] - {None})):
                 path = directory / table.file
-                raise InvalidRequest(f"{path} lacks {told(missing_keys[0])}, which was measured", hint=AGAIN)
+                message = f"{path} lacks {told(missing_keys[0])}, to which a measurement refers"
+                raise InvalidRequest(message, hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
@@ -174,7 +175,7 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
         try:
             read_json(text)
         except ValueError:
-            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is no JSON: {told(text)}"
+            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is not JSON: {told(text)}"
             raise InvalidRequest(message, hint=AGAIN) from None
 
 
@@ -196,4 +197,4 @@ def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatc
 
 def _unreadable(path: Path, error: Exception) -> InvalidRequest:
     reason = told(str(error).partition("\n")[0])
-    return InvalidRequest(f"{path} is torn or no Parquet: {reason}", hint=AGAIN)
+    return InvalidRequest(f"{path} is damaged or not a Parquet file: {reason}", hint=AGAIN)

@@ -214,7 +214,9 @@ class ApiKeys(Repository):
         valid_key = _update(key.id).where(ApiKeyRow.revoked_at.is_(None), is_unexpired, is_current)
         if not self.changed(valid_key.values(**new, **old)):
             cause = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
-            raise Conflict(f"the API key {key.id} {cause} and stays so", hint="mallorn keys create NAME")
+            raise Conflict(
+                f"the API key {key.id} {cause} and cannot be used again", hint="mallorn keys create NAME"
+            )
         return NewApiKey(**self.get(key.id).model_dump(), key=secret)
 
     def revoke(self, key_id: str) -> None:

@@ -17,7 +17,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
 
-SILENT: Final = "its worker died or went silent"
+SILENT: Final = "its worker died or stopped responding"
 
 
 class WorkItems(Repository):
@@ -186,4 +186,4 @@ class WorkItems(Repository):
 
 
 def _interruption(state: JobState, consequence: str, error: MallornError) -> str:
-    return f"{state} broke off {consequence}: {error.headline}\n{error.hint}".strip()
+    return f"{state} was interrupted {consequence}: {error.headline}\n{error.hint}".strip()

@@ -135,7 +135,7 @@ class SnapshotRows(Repository):
         """Raise NotFound for a target, operator or model that does not exist, most likely a typing error."""
         for column, value in _filters(selection):
             if self.session.scalar(select(column).where(column == value).limit(1)) is None:
-                raise NotFound(f"nothing in the dataset is of {value}", hint="mallorn dataset stats")
+                raise NotFound(f"the dataset has no rows of {value}", hint="mallorn dataset stats")
 
 
 def _between(after_id: int, upto: int) -> tuple[ColumnElement[bool], ...]:

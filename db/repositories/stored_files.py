@@ -96,10 +96,10 @@ def _owned(owner: str | None) -> ColumnElement[bool]:
 
 
 LOST_MODEL: Final = NewJobWarning(
-    "model file", "the uploaded model was found missing or damaged", "submit the same model file again"
+    "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
 )
 LOST_EXPORT: Final = NewJobWarning(
-    "exported files", "they were found missing", "mallorn resume JOB --trials N   exports them again"
+    "exported files", "they are missing", "mallorn resume JOB --trials N   exports them again"
 )
 
 

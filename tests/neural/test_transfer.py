@@ -162,14 +162,14 @@ def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None
     here = two_heads.at("here")
     assert right(here.predict(features).mean) > right(two_heads.predict(features).mean)
     assert_same(MTLTLP.load(here.save()).predict(features), here.predict(features))
-    with pytest.raises(InvalidRequest, match="no row is of the domain 'elsewhere'") as raised:
+    with pytest.raises(InvalidRequest, match="no row belongs to the domain 'elsewhere'") as raised:
         two_heads.at("elsewhere")
     assert "'here', 'there'" in raised.value.hint
 
 
 def test_every_row_has_a_domain_and_home_is_one_of_them() -> None:
     data = measured(20, 0, "here")
-    with pytest.raises(InvalidRequest, match="20 rows are of 3 domains"):
+    with pytest.raises(InvalidRequest, match="20 rows have 3 domains"):
         MTLTLP().fit_domains(*data, ["here"] * 3, home="here", seed=0)
-    with pytest.raises(InvalidRequest, match="no row is of the domain 'there'"):
+    with pytest.raises(InvalidRequest, match="no row belongs to the domain 'there'"):
         MTLTLP().fit_domains(*data, ["here"] * 20, home="there", seed=0)

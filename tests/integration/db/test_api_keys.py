@@ -75,7 +75,7 @@ def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
     over = update(ApiKeyRow).where(ApiKeyRow.id == expired.id).values(expires_at=1.0)
     rows.write(lambda session: session.execute(over))
     for key, words in ((revoked, "was revoked"), (expired, "has expired")):
-        with pytest.raises(Conflict, match=f"{key.id} {words}.* and stays so"):
+        with pytest.raises(Conflict, match=f"{key.id} {words}.* and cannot be used again"):
             rows.write(lambda session, key=key: ApiKeys(session).rotate(ApiKeys(session).get(key.id)))
 
 

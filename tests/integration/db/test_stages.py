@@ -128,7 +128,7 @@ def test_the_last_worker_that_dies_fails_the_job(stage):
     stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
-    assert stage.job().reason == f"its worker died or went silent {MAX_DEATHS} times"
+    assert stage.job().reason == f"its worker died or stopped responding {MAX_DEATHS} times"
 
 
 def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):
@@ -144,7 +144,7 @@ def test_deaths_of_workers_and_of_helpers_from_outside_count_together(stage):
     for _ in range(MAX_DEATHS - MAX_DEATHS // 2):
         assert stage.job().state == FINISHING
         stage.die(stage.claim(), "graphs died of SIGKILL")
-    reason = f"finishing broke off {MAX_DEATHS} times: graphs died of SIGKILL"
+    reason = f"finishing was interrupted {MAX_DEATHS} times: graphs died of SIGKILL"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 
@@ -174,7 +174,7 @@ def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_on
     for _ in range(2):
         lost = stage.lose(stage.claim(), "it died again")
     assert lost.is_given_up
-    reason = "finishing broke off 3 times: it died again"
+    reason = "finishing was interrupted 3 times: it died again"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 

@@ -94,6 +94,6 @@ class Unregistered(Draft):
 
 def test_a_base_that_nobody_could_load_is_refused_with_the_names_of_those_that_can() -> None:
     assert name_of(Residual.on(Statements())) == "residual"
-    with pytest.raises(InvalidRequest, match="Unregistered is no registered cost model") as raised:
+    with pytest.raises(InvalidRequest, match="Unregistered is not a registered cost model") as raised:
         Residual.on(Unregistered()).save()
     assert "xgboost" in raised.value.hint
