@@ -142,8 +142,8 @@ class MTLTLP(TLP, ManyDomains):
         if self._base is None:
             return super().fit(features, labels, groups, seed=seed)
         check_rows(features, labels, groups)
-        learned = adapt(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
-        self._members, self._calibrations = learned._members, learned._calibrations
+        network = adapt(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
+        self._members, self._calibrations = network._members, network._calibrations
 
     def fit_domains(
         self,

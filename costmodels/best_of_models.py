@@ -38,7 +38,6 @@ def spread_factor(prediction: Prediction, labels: Vector) -> float:
 
 
 def scale_spreads(prediction: Prediction, factor: float) -> Prediction:
-    """Return the prediction with its spreads multiplied by `factor`."""
     mean, std = prediction
     return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
 

@@ -133,7 +133,6 @@ def evaluate(
     *,
     seed: int,
 ) -> Evaluation:
-    """Fit a model on the training rows of a split, and judge it on the test rows."""
     model = fitted(make, features, labels, groups, split, seed=seed)
     mean, std = model.predict(features[split.test])
     return judge(mean, std, labels[split.test], groups[split.test])

@@ -29,7 +29,6 @@ DAMAGE: Final = (
 
 
 def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
-    """Return a model's bytes."""
     header = json.dumps({"kind": kind, "numbers": dict(numbers)}).encode()
     buffer = BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **{HEADER: as_array(header), **arrays})

@@ -48,7 +48,6 @@ class Lines(NamedTuple):
 
 
 def lines_of(features: Matrix) -> Lines:
-    """Return the statements of padded rows."""
     tables = STATEMENTS.tables(finite(features))
     row, line = np.nonzero(tables[:, :, 0] > 0)
     return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))

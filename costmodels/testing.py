@@ -144,12 +144,12 @@ class CostModelTestCase:
         model = self._fit(make_model(), (features, np.full_like(labels, FAILED_LABEL), groups))
         assert np.isfinite(model.predict(features).mean).all()
 
-    @pytest.mark.parametrize("known", [False, True], ids=["nothing", "data"])
+    @pytest.mark.parametrize("is_fitted", [False, True], ids=["nothing", "data"])
     def test_a_loaded_model_predicts_what_the_saved_one_did(
-        self, make_model: Callable[[], CostModel], fitted: CostModel, known: bool
+        self, make_model: Callable[[], CostModel], fitted: CostModel, is_fitted: bool
     ) -> None:
         features, _, _ = self.data(100, seed=6)
-        model = fitted if known else make_model()
+        model = fitted if is_fitted else make_model()
         assert_same(type(model).load(model.save()).predict(features), model.predict(features))
 
     def test_no_pickle_is_written_or_read(self, fitted: CostModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,8 +62,8 @@ def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
 
 def head_scores(layers: Tensors, values: "Tensor", heads: "Tensor") -> "Tensor":
     """Return each row's score by its head, from a hidden layer on `values`."""
-    hidden = dense(layers, "hidden", values).relu()
-    return dense(layers, "out", hidden).gather(1, heads[:, None])[:, 0]
+    activations = dense(layers, "hidden", values).relu()
+    return dense(layers, "out", activations).gather(1, heads[:, None])[:, 0]
 
 
 def normal(values: "Tensor") -> "Tensor":

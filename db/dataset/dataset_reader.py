@@ -67,7 +67,7 @@ class DatasetReader:
     directory: Path
     snapshot: dict[str, object]
     rows: int
-    widths: Mapping[str, int]  # number of decisions of each sketch, by sketch key
+    widths: dict[str, int]  # number of decisions of each sketch, by sketch key
     refused: Mapping[str, str] = field(default_factory=dict)  # empty: this reader refuses no key
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:

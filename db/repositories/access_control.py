@@ -289,7 +289,6 @@ class SignIns(Repository):
         return SignInScopes(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
 
     def end(self, cookie: str) -> None:
-        """End the sign-in of this cookie."""
         self.changed(delete(SignIn).where(SignIn.digest == digest_of(cookie)))
 
 

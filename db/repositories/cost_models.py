@@ -126,7 +126,6 @@ class CostModels(Repository):
         return self.session.scalar(query) is not None
 
     def get(self, cost_model_id: int) -> CostModelRow:
-        """Return the version with an id that came from the database."""
         return self.session.get_one(CostModelRow, cost_model_id)
 
 

@@ -69,7 +69,6 @@ class Contexts(Repository):
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 
     def get(self, context_id: int) -> Context:
-        """Return the context with an id that came from the database."""
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:

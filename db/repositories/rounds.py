@@ -57,7 +57,6 @@ class Rounds(Repository):
         return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
 
     def next_index(self, job_id: str) -> int:
-        """Return the index of the job's next round."""
         return self.session.execute(
             select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
         ).scalar_one()

@@ -38,7 +38,6 @@ class Snapshots(Repository):
         return snapshot
 
     def list(self) -> Sequence[Snapshot]:
-        """Return all snapshots, newest first."""
         return self.session.scalars(select(Snapshot).order_by(Snapshot.id.desc())).all()
 
 
@@ -128,7 +127,6 @@ class SnapshotRows(Repository):
         return Columns.of(self.session.execute(query.order_by(window.c.id)))
 
     def contexts(self) -> dict[int, Context]:
-        """Return every measuring context by id."""
         return {context.id: context for context in self.session.scalars(select(Context))}
 
     def check(self, selection: Selection) -> None:

@@ -105,11 +105,9 @@ class Tasks(Repository):
         self.add_many(job_id, [task for task in tasks if task.index not in old_indices])
 
     def get(self, task_id: int) -> Task:
-        """Return the task with an id that came from the database."""
         return self.session.get_one(Task, task_id)
 
     def list(self, job_id: str) -> Sequence[Task]:
-        """Return a job's tasks, in the order of the model."""
         return self.session.scalars(select(Task).where(_of(job_id)).order_by(Task.index)).all()
 
     def programs(self, job_id: str) -> Sequence[tuple[Task, Workload]]:

@@ -39,7 +39,6 @@ class Workers(Repository):
         return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
-        """Return the host ids of these workers."""
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
     def forget(self, days: float, limit: int) -> int:

@@ -76,11 +76,9 @@ class Workloads(Repository):
         return dict(self.session.execute(query).all())
 
     def get(self, workload_id: int) -> Workload:
-        """Return the workload with an id that came from the database."""
         return self.session.get_one(Workload, workload_id)
 
     def get_many(self, workload_ids: Collection[int]) -> Sequence[Workload]:
-        """Return the workloads with these ids, in the order of ids."""
         query = select(Workload).where(self.among(Workload.id, workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 
