@@ -186,7 +186,7 @@ MOST_STATES: Final = 12_000  # bounds the training time of a base model
 END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at once
 
 
-class Transitions(NamedTuple):
+class StateTransitions(NamedTuple):
     """States, successor rows, and the steps up to which these are decided."""
 
     states: Indices
@@ -214,9 +214,9 @@ class ValueIterationStates:
     seen: Vector
     blocks: tuple[_Block, ...]
 
-    def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> Transitions:
+    def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> StateTransitions:
         """Draw a transition per state, deciding as another row of its block; drop invalid ones."""
-        parts: list[Transitions] = []
+        parts: list[StateTransitions] = []
         for block in self.blocks:
             steps = self.steps[block.states]
             first = np.searchsorted(block.real, steps, side="right")
@@ -226,8 +226,8 @@ class ValueIterationStates:
             donors = self.rows[rng.choice(block.lines, size=len(steps))]
             origins = self.rows[self.at[block.states]]
             new_rows, is_valid = continued(origins, donors, steps, end_steps, block.rests)
-            parts.append(Transitions(block.states[is_valid], new_rows[is_valid], end_steps[is_valid]))
-        return Transitions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+            parts.append(StateTransitions(block.states[is_valid], new_rows[is_valid], end_steps[is_valid]))
+        return StateTransitions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
 def draw_states(
