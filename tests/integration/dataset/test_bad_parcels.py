@@ -76,7 +76,7 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no snapshot": (lambda at: rewrite(at / ROWS, head(SNAPSHOT_KEY, "x")), "does not name its snapshot"),
     "a missing workload": (
-        lambda at: rewrite(at / "workloads.parquet", lambda table: table.slice(1)), "lacks w0, which"
+        lambda at: rewrite(at / "workloads.parquet", lambda table: table.slice(1)), "lacks w0, to which"
     ),
     "a target that is none": (
         lambda at: rewrite(at / ROWS, put("target", '{"kind":"llvm"}')), "a CPU target needs num-cores"
