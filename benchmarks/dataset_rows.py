@@ -11,9 +11,9 @@ from db.measurement_codec import pack_decisions, pack_times
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.uploaded_models import Models
 from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database
 from db.tables import Measurement, Round, Schedule

@@ -30,7 +30,7 @@ from cli.dataset_options import dataset
 from db.dataset.export import export
 from db.dataset.import_dataset import import_dataset
 from db.dataset.snapshots import take_snapshot
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from mallorn.core.job_options import JobOptions
 from mallorn.core.targets import Target, parse_target
 from research.pretraining.from_database import training_data_of

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks.hosts import describe_host
 from costmodels.base import CostModel
-from costmodels.labels import bounded_sample, informative, labels
+from costmodels.labels import bounded_sample, is_informative, labels
 from costmodels.views import DECISIONS
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import resolve
@@ -114,7 +114,7 @@ def refit(name: str, family: Family, seed: int) -> dict[str, float]:
     """Return wall seconds of the parts of a refit, as in `workers.round.train_cost_model`."""
     started = time.perf_counter()
     label = labels(family.latencies_us, family.groups, family.outcomes)
-    useful = np.flatnonzero(informative(family.outcomes))
+    useful = np.flatnonzero(is_informative(family.outcomes))
     chosen = useful[bounded_sample(label[useful], MAX_ROWS, seed=seed)]
     sampled = time.perf_counter()
     features = describe(family, chosen)

@@ -11,7 +11,7 @@ from db.dataset.import_dataset import import_dataset
 from db.dataset.snapshots import take_snapshot
 from db.migrate import upgrade
 from db.repositories.cost_models import CostModels
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from db.tables import Snapshot

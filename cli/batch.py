@@ -113,9 +113,9 @@ def _runtime(data: Path | None) -> "Runtime":
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()
     with installed("worker"):
-        from db.repositories.api_keys import asks_for_keys
+        from db.repositories.access_control import needs_api_keys
         from workers.process.worker_runtime import Runtime
     config = settings()
-    config.sandbox = config.sandbox_mode(asks_for_keys(config))
+    config.sandbox = config.sandbox_mode(needs_api_keys(config))
     check_tables(config.database_url)
     return Runtime(config)

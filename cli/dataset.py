@@ -32,7 +32,7 @@ class TakenSnapshot(Value):
     @property
     def selection(self) -> str:
         """The snapshot's filter in words."""
-        from db.repositories.snapshot_rows import Selection
+        from db.repositories.snapshots import Selection
 
         return str(Selection.from_dict(self.filter))
 

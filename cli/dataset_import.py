@@ -88,13 +88,13 @@ def bring_in(
 
 def _bring_in_export(database: "Database", directory: Path, tally: ImportTally) -> None:
     with installed("server,worker", "tvm"):
-        from db.dataset.import_dataset import import_parcel
+        from db.dataset.import_dataset import import_export
         from db.dataset.schema import TABLES
         from workers.interfaces.checked_dataset import CheckedDataset
         from workers.interfaces.model_compiler import reading
     files = [directory / table.file for table in TABLES]
     with reading(*files) as graphs, bar(f"reading {directory.name}") as progress:
-        result = import_parcel(database, CheckedDataset(graphs, directory), progress)
+        result = import_export(database, CheckedDataset(graphs, directory), progress)
     tally.added += result.added
     tally.known += result.known
     for cause, count in result.skipped.items():

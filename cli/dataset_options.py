@@ -14,7 +14,7 @@ from mallorn.core.settings import Settings
 from mallorn.core.targets import parse_target
 
 if TYPE_CHECKING:
-    from db.repositories.snapshot_rows import Selection
+    from db.repositories.snapshots import Selection
     from db.session import Database
 
 DAY: Final = "%Y-%m-%d"
@@ -89,8 +89,8 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":
     """Return the options' filter for the database. Raises NotFound for an unknown model."""
-    from db.repositories.snapshot_rows import Selection
-    from db.repositories.uploaded_models import Models
+    from db.repositories.snapshots import Selection
+    from db.repositories.stored_files import Models
 
     model = rows.model
     if model is not None:

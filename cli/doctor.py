@@ -62,7 +62,7 @@ def _repaired(config: Settings) -> Iterator[Finding]:
 
 def _findings(config: Settings, backup: Path | None) -> Iterator[Finding]:
     from cli.doctor_checks import data_directory
-    from db.repositories.api_keys import asks_for_keys
+    from db.repositories.access_control import needs_api_keys
 
     directory = DataDir(config.data_dir.absolute())
     yield look("directory", lambda: data_directory.rights(directory.path))
@@ -70,7 +70,7 @@ def _findings(config: Settings, backup: Path | None) -> Iterator[Finding]:
     yield from _stored(config, backup)
     yield look("stack", lambda: data_directory.stack(directory), necessary=False)
     yield look("leftovers", lambda: data_directory.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: data_directory.sandbox(config.sandbox_mode(asks_for_keys(config))))
+    yield look("sandbox", lambda: data_directory.sandbox(config.sandbox_mode(needs_api_keys(config))))
 
 
 def _asked(config: Settings, address: Address) -> Iterator[Finding]:

@@ -61,7 +61,7 @@ def create(
     scopes = tuple(scope or USUAL_SCOPES)
     if here:
         with dataset(place.data, None, create=True) as database, database.transaction() as session:
-            from db.repositories.api_keys import ApiKeys
+            from db.repositories.access_control import ApiKeys
 
             key = ApiKeys(session).create(owner or name, name, scopes, days)
     else:

@@ -38,9 +38,9 @@ def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
         ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
         if here:
             with dataset(place.data, None) as database:
-                from db.repositories.owner_access import treat
+                from db.repositories.access_control import apply_deed
 
-                name = treat(database, deed, owner).owner
+                name = apply_deed(database, deed, owner).owner
         else:
             with client(*place) as api:
                 name = api.treat_owner(owner, deed).owner

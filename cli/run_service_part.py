@@ -50,12 +50,12 @@ def worker(
         raise InvalidRequest(f"unknown queue {unknown[0]!r}", hint=f"--queues {','.join(WORKER_QUEUES)}")
     set_up("worker", settings())
     with installed("worker"):
-        from db.repositories.api_keys import asks_for_keys
+        from db.repositories.access_control import needs_api_keys
         from stack.run_celery import run_worker
         from workers.app import app
         from workers.sandbox.sandbox_support import reached
     open_store(settings().artifacts)
-    settings().sandbox = mode = settings().sandbox_mode(asks_for_keys(settings()))
+    settings().sandbox = mode = settings().sandbox_mode(needs_api_keys(settings()))
     reached(mode)  # raises if a sandbox is required and this host has none
     check_tables(settings().database_url)
     run_worker(app, queue_names, name or f"worker-{os.getpid()}")

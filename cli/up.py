@@ -72,5 +72,5 @@ def _asks_for_keys(config: Settings, host: str) -> bool:
     if config.api_keys or config.oidc_issuer or is_loopback(host):
         return True
     with installed("server,worker"):
-        from db.repositories.api_keys import holds_keys
-    return holds_keys(config.database_url)
+        from db.repositories.access_control import has_api_keys
+    return has_api_keys(config.database_url)

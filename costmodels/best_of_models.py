@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.evaluation import hold_out_newest, rebase_labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.splits import Split, newest, rebased
 from costmodels.views import check_rows
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine
@@ -37,8 +37,7 @@ def spread_factor(prediction: Prediction, labels: Vector) -> float:
     return float(np.clip(np.sort(deviations)[rank] / DEVIATIONS, 1 / WIDEST, WIDEST))
 
 
-def scaled(prediction: Prediction, factor: float) -> Prediction:
-    """Return the prediction with its spreads multiplied by `factor`."""
+def scale_spreads(prediction: Prediction, factor: float) -> Prediction:
     mean, std = prediction
     return Prediction(mean, np.maximum(std * np.float32(factor), np.float32(LEAST_SPREAD)))
 
@@ -78,19 +77,23 @@ class BestOfModels(CostModel):
         self._best = _prior(self._machine)
         if len(labels) < FEWEST_ROWS:
             return
-        split = newest(groups, MOST_JUDGED, seed=seed)
-        models = {name: _new_model(name, self._machine) for name in (PRIOR, *LEARNERS)}
-        judged = [
-            _judge(name, model, features, labels, groups, split, seed) for name, model in models.items()
-        ]
-        best = judged[0]
-        for other in judged[1:]:
-            best = other if other.accuracy > best.accuracy + CLEARLY else best
+        train, test = hold_out_newest(groups, MOST_JUDGED, seed=seed)
+        train_labels, truth = rebase_labels(labels[train], groups[train]), labels[test]
+        best: JudgedModel | None = None
+        for name in (PRIOR, *LEARNERS):
+            model = _new_model(name, self._machine)
+            model.fit(features[train], train_labels, groups[train], seed=seed)
+            prediction = model.predict(features[test])
+            accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
+            accuracy = 0.5 if np.isnan(accuracy) else accuracy
+            if best is None or accuracy > best.accuracy + CLEARLY:
+                best = JudgedModel(name, accuracy, spread_factor(prediction, truth), model)
+        assert best is not None  # noqa: S101
         best.model.fit(features, labels, groups, seed=seed)
         self._best = best
 
     def predict(self, features: Matrix) -> Prediction:
-        return scaled(self._best.model.predict(features), self._best.factor)
+        return scale_spreads(self._best.model.predict(features), self._best.factor)
 
     def save(self) -> bytes:
         name, accuracy, factor, model = self._best
@@ -113,14 +116,3 @@ def _prior(machine: Machine | None) -> JudgedModel:
 def _new_model(name: str, machine: Machine | None) -> CostModel:
     kind: type[CostModel] = resolve("cost_model", name)
     return kind.made_for(machine)
-
-
-def _judge(
-    name: str, model: CostModel, features: Matrix, labels: Vector, groups: Groups, split: Split, seed: int
-) -> JudgedModel:
-    train, test = split
-    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
-    prediction, truth = model.predict(features[test]), labels[test]
-    accuracy = pairwise_accuracy(prediction.mean, truth, groups[test])
-    chance = 0.5 if np.isnan(accuracy) else accuracy
-    return JudgedModel(name, chance, spread_factor(prediction, truth), model)

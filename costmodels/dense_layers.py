@@ -1,4 +1,4 @@
-"""Train several small networks at once in numpy: dense layers, their gradients, and Adam."""
+"""Train several small networks at once in numpy: layers, gradients, minibatches and Adam."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,6 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from costmodels.base import Vector
+
 Tensor = NDArray[np.floating]  # first axis: the network
 Layers = Sequence[Tensor]  # weights and offsets, alternating
 
@@ -14,10 +16,10 @@ Layers = Sequence[Tensor]  # weights and offsets, alternating
 def initial(rng: np.random.Generator, networks: int, widths: Sequence[int]) -> list[Tensor]:
     """Return He-initialised weights; those of the last layer are ten times smaller."""
     layers: list[Tensor] = []
-    for index, (before, after) in enumerate(pairwise(widths)):
-        scale = np.sqrt(2 / max(before, 1)) * (0.1 if index == len(widths) - 2 else 1.0)
-        layers.append(rng.normal(0, scale, (networks, before, after)).astype(np.float32))
-        layers.append(np.zeros((networks, 1, after), dtype=np.float32))
+    for index, (inputs, outputs) in enumerate(pairwise(widths)):
+        scale = np.sqrt(2 / max(inputs, 1)) * (0.1 if index == len(widths) - 2 else 1.0)
+        layers.append(rng.normal(0, scale, (networks, inputs, outputs)).astype(np.float32))
+        layers.append(np.zeros((networks, 1, outputs), dtype=np.float32))
     return layers
 
 
@@ -94,3 +96,53 @@ class AdamW(Adam):
 
     def _change(self, parameter: Parameter, rate: float, mean: Parameter, root: Parameter) -> Parameter:
         return np.float32(rate) * (mean / root + WEIGHT_DECAY * parameter)
+
+
+Scores = NDArray[np.floating]
+Rows = NDArray[np.int64]
+
+
+def lambda_rank_gradient(scores: Scores, labels: Scores) -> Scores:
+    """Return the LambdaRank gradient for each score; each row of `scores` is one list.
+
+    A wrongly ordered pair is weighted by how much swapping it changes the list's discounted
+    gain. A candidate's gain is its speed relative to the best; its discount depends on its
+    present rank.
+    """
+    gain = np.exp(labels)
+    rank = np.argsort(np.argsort(-scores, axis=1, kind="stable"), axis=1, kind="stable")
+    discount = 1 / np.log2(rank + 2)
+    ideal = (-np.sort(-gain, axis=1) / np.log2(np.arange(scores.shape[1]) + 2)).sum(axis=1)
+    swap = np.abs(_differences(gain) * _differences(discount)) / ideal[:, None, None]
+    wrong = 1 / (
+        1 + np.exp(np.clip(_differences(scores), -30, 30))
+    )  # probability that the faster, i, is second
+    push = np.where(_differences(labels) > 0, wrong * swap, 0)
+    return np.asarray(push.sum(axis=1) - push.sum(axis=2), dtype=np.float32)
+
+
+def _differences(values: Scores) -> Scores:
+    return values[:, :, None] - values[:, None, :]
+
+
+def one_group_batches(
+    groups: Rows, bootstraps: Rows, steps: int, size: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return row indices (steps x members x size); groups are drawn by size, one per batch."""
+    _, dense = np.unique(groups, return_inverse=True)
+    answer = np.empty((steps, len(bootstraps), size), dtype=np.int64)
+    for member, counts in enumerate(bootstraps):
+        rows = np.repeat(np.arange(len(groups)), counts)
+        rows = rows[np.argsort(dense[rows], kind="stable")]
+        batch_groups = dense[rng.choice(rows, steps)]
+        first = np.searchsorted(dense[rows], batch_groups)[:, None]
+        past = np.searchsorted(dense[rows], batch_groups, side="right")[:, None]
+        positions = first + rng.random((steps, size)) * (past - first)
+        answer[:, member] = rows[positions.astype(np.int64)]
+    return answer
+
+
+def loss_gradient(scores: Scores, truth: Vector, weight: Vector, order: float) -> Scores:
+    """Return the gradient of squared error plus `order` times LambdaRank; a row is a list."""
+    value = weight * (scores - truth) / scores.shape[1]
+    return np.asarray(value + np.float32(order) * lambda_rank_gradient(scores, truth), dtype=np.float32)

@@ -1,11 +1,12 @@
-"""Bootstraps for ensembles, and spreads of scores from the members' disagreement."""
+"""Bootstraps for ensembles, spreads from the members' disagreement, and calibration of scores."""
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import FAILED_LABEL, Prediction, Vector
+from costmodels.base import FAILED_LABEL, Column, Prediction, Vector
+from costmodels.serialization import Arrays, Numbers
 
 Weights = NDArray[np.float64]
 Matrix = NDArray[np.floating[Any]]
@@ -21,12 +22,12 @@ def finite(features: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.nan_to_num(features, nan=0.0, posinf=LARGEST, neginf=-LARGEST)
 
 
-def draws(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
+def bootstrap_counts(rng: np.random.Generator, rows: int, members: int) -> NDArray[np.int64]:
     """Return how often each member's bootstrap contains each row (members x rows)."""
     return rng.multinomial(rows, np.full(rows, 1 / rows), size=members)
 
 
-def folds(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
+def fold_counts(rng: np.random.Generator, rows: int, members: int, parts: int) -> NDArray[np.int64]:
     """Return how often each member trains on each row: once, or never if it leaves it out."""
     part = rng.permutation(rows) % parts
     sees = part != np.arange(members)[:, None] if rows >= parts else np.ones((members, rows))
@@ -43,8 +44,8 @@ def unexplained(scores: Matrix, labels: Vector, left_out: Weights) -> float:
     if not left_out.any():
         return UNKNOWN
     error = np.average((scores - labels) ** 2, weights=left_out)
-    covered = np.average(np.broadcast_to(scores.var(axis=0, ddof=1), scores.shape), weights=left_out)
-    return float(np.sqrt(max(0.0, error - covered)))
+    explained = np.average(np.broadcast_to(scores.var(axis=0, ddof=1), scores.shape), weights=left_out)
+    return float(np.sqrt(max(0.0, error - explained)))
 
 
 def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
@@ -60,9 +61,9 @@ def variance_share(scores: Matrix, labels: Vector, left_out: Weights) -> tuple[f
     mean_score = (scores[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
     error, variance = (mean_score - labels[rows]) ** 2, scores[:, rows].var(axis=0, ddof=1)
     mean_variance = np.average(variance, weights=weight)
-    spread = np.average((variance - mean_variance) ** 2, weights=weight)
-    shared = np.average((variance - mean_variance) * error, weights=weight)
-    share = float(np.clip(shared / spread, LEAST_SHARE, 1.0)) if spread else 1.0
+    variation = np.average((variance - mean_variance) ** 2, weights=weight)
+    covariance = np.average((variance - mean_variance) * error, weights=weight)
+    share = float(np.clip(covariance / variation, LEAST_SHARE, 1.0)) if variation else 1.0
     return share, max(0.0, float(np.average(error, weights=weight) - share * mean_variance))
 
 
@@ -72,7 +73,88 @@ def pooled(scores: Matrix, noise: float, share: float = 1.0) -> Prediction:
     return Prediction(scores.mean(axis=0).astype(np.float32), spread.astype(np.float32))
 
 
-def ignorant(rows: int) -> Prediction:
+def untrained_prediction(rows: int) -> Prediction:
     """Return an untrained model's prediction: score 0 with the largest spread for all rows."""
-    nothing = np.zeros(rows, dtype=np.float32)
-    return Prediction(nothing, nothing + np.float32(UNKNOWN))
+    return Prediction(np.zeros(rows, dtype=np.float32), np.full(rows, UNKNOWN, dtype=np.float32))
+
+
+MOST_KNOTS = 12
+ROWS_A_KNOT = 8
+# Extra slope, in labels per deviation, so that different scores never map to the same label.
+TILT = 0.02
+
+
+class MonotoneCurve(NamedTuple):
+    """A strictly increasing, piecewise linear curve from scores to labels."""
+
+    scores: Column
+    labels: Column
+    tilt: float
+
+    def __call__(self, scores: Column) -> Column:
+        if not len(self.scores):
+            return self.tilt * scores
+        flat = np.interp(scores, self.scores, self.labels)
+        return np.asarray(flat + self.tilt * (scores - self.scores.mean()), dtype=np.float64)
+
+
+UNSCALED = MonotoneCurve(np.empty(0), np.empty(0), 1.0)
+
+
+def fit_scale(scores: Column, labels: Vector, weights: Column) -> MonotoneCurve:
+    """Return the curve through the mean scores and labels of a few bins, made non-decreasing."""
+    weighted = np.flatnonzero(weights)
+    if not len(weighted):
+        return UNSCALED
+    order = weighted[np.argsort(scores[weighted], kind="stable")]
+    bins = np.array_split(order, min(MOST_KNOTS, max(1, len(order) // ROWS_A_KNOT)))
+    middles = [np.average(scores[rows], weights=weights[rows]) for rows in bins]
+    heights = [np.average(labels[rows], weights=weights[rows]) for rows in bins]
+    deviation = float(scores[weighted].std())
+    return MonotoneCurve(
+        np.array(middles), np.maximum.accumulate(heights), TILT / deviation if deviation else TILT
+    )
+
+
+class ScoreCalibration(NamedTuple):
+    """The curve from members' scores to labels, and the error that variance does not explain."""
+
+    scale: MonotoneCurve
+    noise: float
+
+    def __call__(self, raw: Column) -> Prediction:
+        """Return the members' joint prediction from their raw scores (members x rows)."""
+        return pooled(self.scale(raw), self.noise)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers to store; see also `arrays`."""
+        return {"noise": self.noise, "tilt": self.scale.tilt}
+
+    def arrays(self, suffix: str = "") -> Arrays:
+        """Return the knots of the curve, with `suffix` appended to their names."""
+        return {f"scores{suffix}": self.scale.scores, f"labels{suffix}": self.scale.labels}
+
+    @classmethod
+    def stored(cls, numbers: Numbers, arrays: Arrays, suffix: str = "") -> Self:
+        """Return the calibration stored as `numbers` and `arrays`."""
+        scores, labels = arrays[f"scores{suffix}"], arrays[f"labels{suffix}"]
+        return cls(MonotoneCurve(scores, labels, numbers["tilt"]), numbers["noise"])
+
+
+UNCALIBRATED = ScoreCalibration(UNSCALED, UNKNOWN)
+
+
+def calibrated(
+    raw: Column, labels: Vector, unseen: NDArray[np.bool_], *, curve: bool = True
+) -> ScoreCalibration:
+    """Fit a calibration on the rows that each member was not trained on.
+
+    `raw` and `unseen` have shape members x rows. With `curve=False` scores are not rescaled.
+    """
+    if not len(labels):
+        return UNCALIBRATED
+    left_out = unseen.astype(np.float64)
+    truth = np.broadcast_to(labels, raw.shape)
+    scale = fit_scale(raw.ravel(), truth.ravel(), left_out.ravel()) if curve else UNSCALED
+    return ScoreCalibration(scale, unexplained(scale(raw), labels, importance(labels) * left_out))

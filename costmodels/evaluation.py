@@ -1,12 +1,98 @@
-"""Evaluate a cost model: fit it on one part of the measurements, and judge it on the other."""
+"""Split rows without leakage, fit a cost model on one part, and judge it on the other.
 
-from collections.abc import Callable
+A task is a workload in any measuring context: pass workload ids as tasks, not training groups.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
 
 from costmodels import metrics
-from costmodels.base import CostModel, Groups, Matrix, Vector
-from costmodels.splits import Split, rebased
+from costmodels.base import CostModel, Groups, Indices, Matrix, Vector
+from costmodels.labels import labels_of_times, timed
+from costmodels.metrics import members
 from mallorn.core.errors import InvalidRequest
+
+Networks = Mapping[str, Set[int]]  # the tasks of each network
+
+
+class Split(NamedTuple):
+    """Indices of training rows and of test rows, ascending."""
+
+    train: Indices
+    test: Indices
+
+
+def within_task(tasks: Groups, features: Matrix, *, share: float = 0.6) -> Split:
+    """Train on the first rows of each task, as a job would; test on later, new candidates."""
+    late = np.zeros(len(tasks), dtype=np.bool_)
+    for lines in members(tasks):
+        late[lines[int(len(lines) * share) :]] = True
+    train, test = np.flatnonzero(~late), np.flatnonzero(late)
+    trained = set(_identities(tasks, features, train))
+    is_new = [identity not in trained for identity in _identities(tasks, features, test)]
+    return Split(train, test[np.array(is_new, dtype=np.bool_)])
+
+
+def hold_out_newest(groups: Groups, limit: int, *, seed: int) -> Split:
+    """Hold out the newest fifth of each group; sample at most `limit` rows on each side.
+
+    Rows are ordered from oldest to newest.
+    """
+    late = np.zeros(len(groups), dtype=np.bool_)
+    for lines in members(groups):
+        late[lines[len(lines) - len(lines) // 5 :]] = True
+    rng = np.random.default_rng(seed)
+    sides = [rng.permutation(np.flatnonzero(side))[:limit] for side in (~late, late)]
+    return Split(np.sort(sides[0]), np.sort(sides[1]))
+
+
+def by_task(tasks: Groups, *, seed: int, folds: int | None = None) -> Iterator[Split]:
+    """Yield cross-validation splits by task; by default each fold is one task."""
+    names = np.random.default_rng(seed).permutation(np.unique(tasks))
+    for fold in np.array_split(names, min(folds or len(names), len(names))):
+        held_out = np.isin(tasks, fold)
+        yield Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
+
+
+def by_network(tasks: Groups, networks: Networks) -> Iterator[tuple[str, Split]]:
+    """Yield each network's name, with a split that tests its tasks and trains on others."""
+    for name, own in sorted(networks.items()):
+        held_out = np.isin(tasks, sorted(own))
+        yield name, Split(np.flatnonzero(~held_out), np.flatnonzero(held_out))
+
+
+def by_host(hosts: Groups) -> Iterator[Split]:
+    """Yield a split per host that tests its rows; rows without a host (-1) are left out."""
+    for host in np.unique(hosts[hosts >= 0]):
+        yield Split(np.flatnonzero((hosts >= 0) & (hosts != host)), np.flatnonzero(hosts == host))
+
+
+def rebase_labels(labels: Vector, groups: Groups) -> Vector:
+    """Return labels relative to the best of these rows, so that held-out rows do not leak."""
+    answer = labels.copy()
+    has_time = timed(labels)
+    for lines in members(groups):
+        with_time = lines[has_time[lines]]
+        if len(with_time):
+            answer[with_time] = labels_of_times(labels[with_time] - labels[with_time].max())
+    return answer
+
+
+def scramble_labels(labels: Vector, groups: Groups, *, seed: int) -> Vector:
+    """Return labels shuffled within each group; a model of them must rank at chance level."""
+    rng = np.random.default_rng(seed)
+    answer = labels.copy()
+    for lines in members(groups):
+        answer[lines] = rng.permutation(labels[lines])
+    return answer
+
+
+def _identities(tasks: Groups, features: Matrix, rows: Indices) -> Iterator[tuple[int, bytes]]:
+    return ((int(tasks[row]), features[row].tobytes()) for row in rows)
+
 
 TOP_K = 8
 NORMAL_80 = 1.2816  # half width of the 80 % interval of a normal distribution, in deviations
@@ -47,7 +133,6 @@ def evaluate(
     *,
     seed: int,
 ) -> Evaluation:
-    """Fit a model on the training rows of a split, and judge it on the test rows."""
     model = fitted(make, features, labels, groups, split, seed=seed)
     mean, std = model.predict(features[split.test])
     return judge(mean, std, labels[split.test], groups[split.test])
@@ -69,11 +154,11 @@ def fitted(
     train, test = split
     if not len(train) or not len(test):
         raise InvalidRequest(
-            f"there are {len(train)} rows to learn from and {len(test)} to judge: too few for this split",
+            f"there are {len(train)} training rows and {len(test)} test rows, too few for this split",
             hint="measure more, or split within tasks",
         )
     model = make()
-    model.fit(features[train], rebased(labels[train], groups[train]), groups[train], seed=seed)
+    model.fit(features[train], rebase_labels(labels[train], groups[train]), groups[train], seed=seed)
     return model
 
 

@@ -1,7 +1,7 @@
-"""A forest of random trees as flat arrays; the trees' disagreement is the spread of a score."""
+"""Forests of random trees on labels, and on the chance to be among a task's fastest (LFBO)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,18 @@ from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
 from costmodels.ensemble_spread import (
+    FEWEST_JUDGED,
     UNKNOWN,
     Weights,
-    draws,
+    bootstrap_counts,
     finite,
-    ignorant,
     importance,
     pooled,
+    untrained_prediction,
     variance_share,
 )
+from costmodels.labels import timed
+from costmodels.metrics import members
 from costmodels.serialization import pack, unpack
 from costmodels.views import check_rows
 
@@ -47,31 +50,28 @@ class Trees(NamedTuple):
         return self.value[node].reshape(len(self.roots), len(rows))
 
 
-def as_trees(grown: Sequence[Any]) -> Trees:
+def as_trees(estimators: Sequence[Any]) -> Trees:
     """Convert scikit-learn's trees into flat arrays."""
-    trees = [estimator.tree_ for estimator in grown]
+    trees = [estimator.tree_ for estimator in estimators]
     roots = np.cumsum([0, *(tree.node_count for tree in trees[:-1])]).astype(np.int32)
-    sides = [_children(tree, root) for tree, root in zip(trees, roots, strict=True)]
+    left: list[NDArray[np.int32]] = []
+    right: list[NDArray[np.int32]] = []
+    for tree, root in zip(trees, roots, strict=True):
+        own, is_leaf = np.arange(tree.node_count), tree.children_left < 0
+        left.append((np.where(is_leaf, own, tree.children_left) + root).astype(np.int32))
+        right.append((np.where(is_leaf, own, tree.children_right) + root).astype(np.int32))
     threshold = np.concatenate([tree.threshold for tree in trees])
     as_float32 = threshold.astype(np.float32)
     # Round down to float32: float32 features compare the same way with the rounded threshold.
-    rounded = np.where(as_float32 > threshold, np.nextafter(as_float32, np.float32(-np.inf)), as_float32)
+    next_below = np.nextafter(as_float32, np.float32(-np.inf))
     return Trees(
         roots=roots,
         feature=np.concatenate([np.maximum(tree.feature, 0) for tree in trees]).astype(np.int32),
-        threshold=rounded.astype(np.float32),
-        left=np.concatenate([left for left, _ in sides]),
-        right=np.concatenate([right for _, right in sides]),
+        threshold=np.where(as_float32 > threshold, next_below, as_float32).astype(np.float32),
+        left=np.concatenate(left),
+        right=np.concatenate(right),
         value=np.concatenate([tree.value[:, 0, 0] for tree in trees]).astype(np.float32),
     )
-
-
-def _children(tree: Any, root: np.int32) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    own = np.arange(tree.node_count)
-    leaf = tree.children_left < 0
-    left = np.where(leaf, own, tree.children_left) + root
-    right = np.where(leaf, own, tree.children_right) + root
-    return left.astype(np.int32), right.astype(np.int32)
 
 
 KIND = "forest"
@@ -97,14 +97,15 @@ class Forest(CostModel):
             return
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
-        drawn = draws(rng, len(labels), MEMBERS)
-        self._trees = grown(rows, labels, drawn * weight, rng)
-        share, rest = variance_share(self._trees.opinions(rows), labels, weight * (drawn == 0))
-        self._share, self._noise = share, rest**0.5
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        self._trees = grow_trees(rows, labels, bootstraps * weight, rng)
+        left_out = weight * (bootstraps == 0)
+        self._share, noise_variance = variance_share(self._trees.opinions(rows), labels, left_out)
+        self._noise = noise_variance**0.5
 
     def predict(self, features: Matrix) -> Prediction:
         if self._trees is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return pooled(self._trees.opinions(finite(features)), self._noise, self._share)
 
     def save(self) -> bytes:
@@ -120,7 +121,7 @@ class Forest(CostModel):
         return model
 
 
-def grown(
+def grow_trees(
     rows: Matrix, targets: Vector, weights: Weights, rng: np.random.Generator, **parameters: float
 ) -> Trees:
     """Fit one tree per line of `weights`, on rows with a weight above 0.
@@ -129,8 +130,142 @@ def grown(
     """
     trees = []
     for weight in weights:
-        used = weight > 0
+        has_weight = weight > 0
         seed = int(rng.integers(2**31))
         tree = ExtraTreeRegressor(**{**PARAMETERS, **parameters}, random_state=seed)
-        trees.append(tree.fit(rows[used], targets[used], sample_weight=weight[used]))
+        trees.append(tree.fit(rows[has_weight], targets[has_weight], sample_weight=weight[has_weight]))
     return as_trees(trees)
+
+
+GAMMA: Final = 0.1  # share of a task's rows that count as fast
+LEAST_SLOPE: Final = 0.02  # positive, so that the order of scores is kept
+
+
+class Chances(NamedTuple):
+    """Each row's target for the probability of being fast, and each row's weight."""
+
+    targets: Vector
+    weights: Weights
+
+
+class LFBO(CostModel):
+    """Random trees that tell the fastest tenth of each task from all its rows.
+
+    Every row has a vote of 1 for "slow"; rows of the fastest tenth also have a vote for
+    "fast", weighted by their gain over the slowest of that tenth. So the predicted probability
+    ranks candidates by expected improvement; it does not rank slow candidates. A linear fit on
+    left-out rows maps probabilities to labels.
+    """
+
+    KIND: ClassVar[str] = "lfbo"
+
+    def __init__(self) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self._parts: tuple[Trees, ...] = ()
+        self._slope, self._offset, self._share, self._noise = 1.0, 0.0, 1.0, UNKNOWN
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._forget()
+        if not len(labels):
+            return
+        rng, rows = np.random.default_rng(seed), finite(features)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        self._parts = self._grow_parts(rows, labels, groups, bootstraps, rng)
+        unseen = (bootstraps == 0).astype(np.float64)
+        self._slope, self._offset = line(self._raw(rows), labels, importance(labels) * unseen)
+        self._share, noise_variance = variance_share(self._opinions(rows), labels, unseen)
+        self._noise = noise_variance**0.5
+
+    def _grow_parts(
+        self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
+    ) -> tuple[Trees, ...]:
+        """Return one set of trees per part of the model, with one tree per line of `bootstraps`."""
+        targets, weights = chances(labels, groups)
+        return (grow_trees(rows, targets, bootstraps * weights, rng),)
+
+    def _raw(self, rows: Matrix) -> Matrix:
+        """Return the score of each member before it is mapped to a label."""
+        return self._parts[0].opinions(rows)
+
+    def _opinions(self, rows: Matrix) -> NDArray[np.float64]:
+        return self._offset + self._slope * self._raw(rows).astype(np.float64)
+
+    def predict(self, features: Matrix) -> Prediction:
+        if not self._parts:
+            return untrained_prediction(len(features))
+        return pooled(self._opinions(finite(features)), self._noise, self._share)
+
+    def save(self) -> bytes:
+        numbers = {"slope": self._slope, "offset": self._offset, "share": self._share, "noise": self._noise}
+        arrays: dict[str, NDArray[Any]] = {
+            f"{index}.{name}": array
+            for index, trees in enumerate(self._parts)
+            for name, array in trees._asdict().items()
+        }
+        return pack(self.KIND, {**numbers, "parts": len(self._parts)}, arrays)
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        numbers, arrays = unpack(cls.KIND, blob)
+        model = cls()
+        model._slope, model._offset = numbers["slope"], numbers["offset"]
+        model._share, model._noise = numbers["share"], numbers["noise"]
+        model._parts = tuple(
+            Trees(*(arrays[f"{index}.{name}"] for name in Trees._fields)) for index in range(numbers["parts"])
+        )
+        return model
+
+
+def chances(labels: Vector, groups: Groups) -> Chances:
+    """Return targets and weights from gains; in every group the mean gain counts as 1 vote."""
+    gain = np.zeros(len(labels))
+    for lines in members(groups):
+        with_time = lines[timed(labels[lines])]
+        if len(with_time):
+            least = np.quantile(labels[with_time].astype(np.float64), 1 - GAMMA)
+            gain[with_time] = np.maximum(0.0, labels[with_time] - least)
+            fast = with_time[gain[with_time] > 0]
+            gain[fast] /= gain[fast].mean() if len(fast) else 1.0
+    return Chances((gain / (1 + gain)).astype(np.float32), 1 + gain)
+
+
+def line(raw: Matrix, labels: Vector, left_out: Weights) -> tuple[float, float]:
+    """Return slope and offset of a linear fit of labels over the scores of members left out."""
+    rows = np.flatnonzero(left_out.any(axis=0))
+    if len(rows) < FEWEST_JUDGED:
+        return 1.0, float(np.mean(labels - raw.mean(axis=0)))
+    unseen, weight = (left_out > 0)[:, rows], left_out.max(axis=0)[rows]
+    mean_score = (raw[:, rows] * unseen).sum(axis=0) / unseen.sum(axis=0)
+    truth = labels[rows].astype(np.float64)
+    (variance, covariance), _ = np.cov(mean_score, truth, aweights=weight, ddof=0)
+    slope = max(LEAST_SLOPE, float(covariance / variance)) if variance else 1.0
+    return slope, float(np.average(truth - slope * mean_score, weights=weight))
+
+
+SHARPNESS: Final = 4.0  # a row that is twice as slow counts a sixteenth
+LEAST: Final = 0.02  # least weight, relative to the best row's
+CHANCE: Final = 0.3  # label units added for a probability of 1 of being among the fastest
+
+
+class ForestPlusLFBO(LFBO):
+    """Random trees on labels, with low weights for slow rows, plus the trees of `lfbo`.
+
+    The label trees rank all candidates, which guides a search far from the best; the `lfbo`
+    trees rank the fastest candidates.
+    """
+
+    KIND: ClassVar[str] = "headfirst"
+
+    def _grow_parts(
+        self, rows: Matrix, labels: Vector, groups: Groups, bootstraps: Groups, rng: np.random.Generator
+    ) -> tuple[Trees, ...]:
+        sharp = np.exp(SHARPNESS * labels.astype(np.float64)) + LEAST
+        speed = grow_trees(rows, labels, bootstraps * sharp, rng, min_samples_leaf=1)
+        return (speed, *super()._grow_parts(rows, labels, groups, bootstraps, rng))
+
+    def _raw(self, rows: Matrix) -> Matrix:
+        speed, chance = (trees.opinions(rows) for trees in self._parts)
+        return speed + np.float32(CHANCE) * chance

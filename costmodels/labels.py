@@ -14,7 +14,7 @@ from mallorn.core.outcomes import Outcome
 UNINFORMATIVE = frozenset({Outcome.WORKER_LOST, Outcome.CANCELLED, Outcome.NOT_RECORDED, Outcome.WITHDRAWN})
 
 
-def informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
+def is_informative(outcomes: Sequence[Outcome]) -> NDArray[np.bool_]:
     """Return a mask of the measurements that models are trained on."""
     return np.array([outcome not in UNINFORMATIVE for outcome in outcomes], dtype=np.bool_)
 
@@ -25,8 +25,8 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
     A run that timed out gets LATE_LABEL; a build that timed out is a failure, since it never
     ran. Raises InvalidRequest if a time is not positive and finite.
     """
-    timed = zip(latencies_us, outcomes, strict=True)
-    wrong = [us for us, outcome in timed if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
+    pairs = zip(latencies_us, outcomes, strict=True)
+    wrong = [us for us, outcome in pairs if outcome is Outcome.OK and us is not None and not 0 < us < np.inf]
     if wrong:
         raise InvalidRequest(
             f"{len(wrong)} of {len(latencies_us)} times are not positive: the first is {wrong[0]:g} us",
@@ -39,11 +39,11 @@ def labels(latencies_us: Sequence[float | None], groups: Groups, outcomes: Seque
     np.minimum.at(best, group_of, logs)
     late = np.array([outcome is Outcome.RUN_TIMEOUT for outcome in outcomes], dtype=np.bool_)
     answer = np.where(late, LATE_LABEL, FAILED_LABEL).astype(np.float32)
-    answer[is_ok] = of_times(best[group_of[is_ok]] - logs[is_ok])
+    answer[is_ok] = labels_of_times(best[group_of[is_ok]] - logs[is_ok])
     return answer
 
 
-def of_times(label: NDArray[np.floating[Any]]) -> Vector:
+def labels_of_times(label: NDArray[np.floating[Any]]) -> Vector:
     """Return the labels, moved by the least amount off FAILED_LABEL and LATE_LABEL."""
     answer = np.maximum(label.astype(np.float32), _just_above(FAILED_LABEL))
     return np.where(answer == LATE_LABEL, _just_above(LATE_LABEL), answer).astype(np.float32)
@@ -69,7 +69,7 @@ def bounded_sample(label: Vector, limit: int, *, seed: int) -> Indices:
         return np.arange(total, dtype=np.int64)
     recent = np.arange(total - limit // 3, total)
     older = np.arange(total - limit // 3)
-    ranked = older[np.argsort(-label[older], kind="stable")]
-    best, rest = ranked[: limit // 3], ranked[limit // 3 :]
-    drawn = np.random.default_rng(seed).choice(rest, size=limit - 2 * (limit // 3), replace=False)
-    return np.sort(np.concatenate([recent, best, drawn])).astype(np.int64)
+    by_speed = older[np.argsort(-label[older], kind="stable")]
+    best, slower = by_speed[: limit // 3], by_speed[limit // 3 :]
+    sample = np.random.default_rng(seed).choice(slower, size=limit - 2 * (limit // 3), replace=False)
+    return np.sort(np.concatenate([recent, best, sample])).astype(np.int64)

@@ -48,15 +48,15 @@ def top_k_recall(scores: Vector, labels: Vector, groups: Groups, k: int) -> floa
     recalls = []
     for lines in members(groups):
         size = min(k, len(lines))
-        fastest, chosen = _best(labels[lines], size), _best(scores[lines], size)
-        recalls.append(len(np.intersect1d(fastest, chosen)) / size)
+        fastest, top = _best(labels[lines], size), _best(scores[lines], size)
+        recalls.append(len(np.intersect1d(fastest, top)) / size)
     return float(np.mean(recalls)) if recalls else NAN
 
 
 def fastest_tenth(labels: Vector, groups: Groups) -> NDArray[np.int64]:
     """Return the rows of the fastest tenth (rounded up) of each group, in ascending order."""
-    chosen = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in members(groups)]
-    return np.sort(np.concatenate(chosen)) if chosen else np.empty(0, dtype=np.int64)
+    tenths = [lines[_best(labels[lines], _tenth(len(lines)))] for lines in members(groups)]
+    return np.sort(np.concatenate(tenths)) if tenths else np.empty(0, dtype=np.int64)
 
 
 def top_tenth_pairs(scores: Vector, labels: Vector, groups: Groups) -> float:
@@ -93,8 +93,9 @@ def peak_score(scores: Vector, labels: Vector, groups: Groups, k: int) -> float:
     peaks = []
     for lines in members(groups):
         speed = np.exp(labels[lines].astype(np.float64))
-        found = np.maximum.accumulate(speed[_best(scores[lines], k)]) / speed.max()
-        peaks.append(float(np.mean(np.pad(found, (0, k - len(found)), mode="edge"))))
+        best_speed = np.maximum.accumulate(speed[_best(scores[lines], k)]) / speed.max()
+        padding = 0, k - len(best_speed)
+        peaks.append(float(np.mean(np.pad(best_speed, padding, mode="edge"))))
     return float(np.mean(peaks)) if peaks else NAN
 
 
@@ -105,14 +106,14 @@ def network_score(scores: Vector, latencies_us: Vector, groups: Groups, weights:
     task whose top k all fail makes the score 0. Tasks in which all candidates fail are left
     out.
     """
-    least, found = 0.0, 0.0
+    least_us, selected_us = 0.0, 0.0
     for lines in members(groups):
         latency = latencies_us[lines].astype(np.float64)
         if np.isfinite(latency).any():
             weight = weights[int(groups[lines[0]])]
-            least += weight * latency.min()
-            found += weight * latency[_best(scores[lines], k)].min()
-    return float(least / found) if found else NAN
+            least_us += weight * latency.min()
+            selected_us += weight * latency[_best(scores[lines], k)].min()
+    return float(least_us / selected_us) if selected_us else NAN
 
 
 def spearman(scores: Vector, labels: Vector, groups: Groups) -> float:

@@ -7,10 +7,23 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial
-from costmodels.ensemble_spread import draws, ignorant, importance
-from costmodels.minibatches_and_gradients import one_group_batches, push_of
-from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
+from costmodels.dense_layers import (
+    AdamW,
+    Tensor,
+    forward,
+    gradients,
+    initial,
+    loss_gradient,
+    one_group_batches,
+)
+from costmodels.ensemble_spread import (
+    UNCALIBRATED,
+    ScoreCalibration,
+    bootstrap_counts,
+    calibrated,
+    importance,
+    untrained_prediction,
+)
 from costmodels.serialization import pack, unpack
 from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import check_rows
@@ -45,19 +58,19 @@ class MLP(CostModel):
         self._inputs = inputs_of(features)
         rng = np.random.default_rng(seed)
         rows = self._inputs.of(features)
-        drawn = draws(rng, len(labels), MEMBERS)
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
         # BLAS threads wait for each other by spinning; on a busy host, one thread is faster.
         with threadpool_limits(1, user_api="blas"):
             layers = initial(rng, MEMBERS, (rows.shape[1], *HIDDEN, 1))
             layers[-1] += labels.mean()
             adam = AdamW(layers, RATE, STEPS)
             weight = importance(labels).astype(np.float32)
-            for batch in one_group_batches(groups, drawn, STEPS, BATCH, rng):
+            for batch in one_group_batches(groups, bootstraps, STEPS, BATCH, rng):
                 values = forward(layers, rows[batch])
                 scores, truth = values[-1][:, :, 0], labels[batch]
-                adam.step(gradients(layers, values, push_of(scores, truth, weight[batch], ORDER)))
+                adam.step(gradients(layers, values, loss_gradient(scores, truth, weight[batch], ORDER)))
             self._layers = layers
-            self._calibration = calibrated(self._raw(rows), labels, drawn == 0)
+            self._calibration = calibrated(self._raw(rows), labels, bootstraps == 0)
 
     def _raw(self, rows: Matrix) -> NDArray[np.float64]:
         """Return the members' scores in double precision, independent of batching."""
@@ -66,7 +79,7 @@ class MLP(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         return self._calibration(self._raw(self._inputs.of(features)))
 
     def save(self) -> bytes:

@@ -1,13 +1,42 @@
-"""Base class of models of partial schedules, with boosters on full schedules and prefixes."""
+"""Boosters on partial schedules: a generator of decisions, and values by value iteration."""
 
-from typing import ClassVar, Self
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Final, NamedTuple, Self
 
+import numpy as np
 import xgboost
+from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Matrix, Prediction
+from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
+from costmodels.decision_columns import (
+    DECIDED,
+    LAST,
+    SHARED,
+    STEP,
+    ProposesDecisions,
+    Steps,
+    ValuesPrefixes,
+    continued,
+    outermost,
+    prefixes,
+    reproducible,
+)
+from costmodels.ensemble_spread import LARGEST, finite, importance
+from costmodels.metrics import members
 from costmodels.serialization import as_array, pack, unpack
-from costmodels.xgb import XGBoost
-from costmodels.xgboost_ensemble import as_arrays, from_arrays
+from costmodels.xgb import (
+    XGBoost,
+    as_arrays,
+    as_data,
+    from_arrays,
+    member_scores,
+    train_booster,
+    train_classifier,
+)
+
+MEMBERS: Final = 2  # boosters on prefixes
 
 
 class PrefixBoosters(CostModel):
@@ -33,3 +62,273 @@ class PrefixBoosters(CostModel):
         model._whole = XGBoost.load(arrays["whole"].tobytes())
         model._boosters = from_arrays(arrays, numbers["members"], cls.KIND)
         return model
+
+
+GOOD_A_TASK: Final = 16
+NEAR_THE_BEST: Final = 0.5  # label units: good schedules are at most 1.65 times slower
+OTHERS: Final = 4  # alternatives (negative examples) per decision of a good schedule
+MOST_GOOD: Final = 1200  # good schedules; bounds the training time of a base model
+
+
+class DecisionExamples(NamedTuple):
+    """Partial rows, whether each one's last decision is that of a good schedule, and weights."""
+
+    rows: Matrix
+    taken: Vector
+    weights: Column
+
+
+def decision_examples(
+    rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
+) -> DecisionExamples:
+    """Return decisions of each task's best schedules, and alternatives from other rows."""
+    is_reproducible = reproducible(rows)
+    usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
+    rows, labels, groups = rows[usable], labels[usable], groups[usable]
+    fastest = [lines[np.argsort(-labels[lines], kind="stable")[:GOOD_A_TASK]] for lines in members(groups)]
+    good_by_task = [best[labels[best] >= labels[best[0]] - NEAR_THE_BEST] for best in fastest]
+    good = rng.permutation(np.concatenate(good_by_task))[:MOST_GOOD]
+    parts = [
+        part
+        for lines in members(by_sketch(rows, groups))
+        for part in _sketch_examples(rows, labels, lines, np.intersect1d(lines, good), rng)
+    ]
+    if not parts:
+        return DecisionExamples(rows[:0], labels[:0], np.empty(0))
+    return DecisionExamples(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def _sketch_examples(
+    rows: Matrix, labels: Vector, lines: Indices, good: Indices, rng: np.random.Generator
+) -> Iterator[DecisionExamples]:
+    if not len(good):
+        return
+    rests, weight = outermost(rows[lines]), np.exp(labels[good].astype(np.float64))
+    real = real_steps(rows[lines])
+    originals, shares = np.repeat(rows[good], OTHERS, axis=0), np.repeat(weight / OTHERS, OTHERS)
+    for step, end_step in pairwise([-1, *(real[1:] - 1).tolist(), LAST]):
+        yield DecisionExamples(prefixes(rows[good], end_step), np.ones(len(good), np.float32), weight)
+        # Alternatives: the decisions in this span of steps come from other rows of the sketch.
+        donors = rows[rng.choice(lines, OTHERS * len(good))]
+        steps, end_steps = np.full(len(originals), step), np.full(len(originals), end_step)
+        new_rows, is_valid = continued(originals, donors, steps, end_steps, rests)
+        valid = np.flatnonzero(is_valid)
+        yield DecisionExamples(
+            prefixes(new_rows[valid], end_step), np.zeros(len(valid), np.float32), shares[valid]
+        )
+
+
+def by_sketch(rows: Matrix, groups: Groups) -> Groups:
+    """Return a group number per row, one for each sketch of each task."""
+    return numbered(np.column_stack([numbered(groups), hashes(rows[:, :SHARED])[:, -1]]))
+
+
+def real_steps(rows: Matrix) -> Steps:
+    """Return the decision steps at which these rows of one sketch differ, and the last step."""
+    varies = (rows[:, DECIDED] != rows[0, DECIDED]).any(axis=0)
+    return np.union1d(STEP[DECIDED[varies]], [LAST])
+
+
+def hashes(rows: Matrix) -> Column:
+    """Return a hash of every prefix (first 1, 2, ... columns) of each row."""
+    weights = np.random.default_rng(0).normal(size=rows.shape[1])
+    return np.asarray(np.cumsum(rows.astype(np.float64) * weights, axis=1))
+
+
+def numbered(keys: Column | Groups) -> Groups:
+    """Number distinct keys (values or lines of values) from 0; equal keys get equal numbers."""
+    lines = keys.reshape(len(keys), -1)
+    order = np.lexsort(lines.T)
+    sorted_keys = lines[order]
+    numbers = np.zeros(len(keys), dtype=np.int64)
+    numbers[order[1:]] = np.cumsum((sorted_keys[1:] != sorted_keys[:-1]).any(axis=1))
+    return numbers
+
+
+class GeneratorModel(PrefixBoosters, ProposesDecisions):
+    """Boosters that recognise good schedules' next decisions, and boosters on full schedules.
+
+    After "Enabling Tensor Language Model to Assist in Generating High-Performance Tensor
+    Programs" (TLM, OSDI'24): measured schedules are treated as sentences of decisions, and a
+    model of the next word, conditioned on the task, generates new ones. Each decision of a
+    task's best schedules is a positive example; decisions that other rows of the sketch took
+    instead are negative ones. Their log odds are the logits of a softmax over the next
+    decision (noise contrastive estimation).
+
+    Differences: the paper pretrains a transformer of some hundred million weights on random
+    programs, then fine-tunes it on good ones. Here boosters on the columns that all tasks
+    share are trained on the dataset's rows in seconds, and the model of full schedules picks
+    from the generated candidates.
+    """
+
+    KIND: ClassVar[str] = "generator"
+    opener: ClassVar[str | None] = "generator"
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        self._whole.fit(features, labels, groups, seed=seed)
+        self._boosters = []
+        if len(labels):
+            rng = np.random.default_rng([seed, 1])
+            examples = decision_examples(finite(features), labels, groups, rng)
+            if examples.taken.any() and not examples.taken.all():
+                data = as_data(examples.rows, examples.taken)
+                self._boosters = [train_classifier(data, examples.weights, rng) for _ in range(MEMBERS)]
+
+    def rate_last_decision(self, features: Matrix) -> Vector:
+        if not self._boosters:
+            return np.zeros(len(features), dtype=np.float32)
+        share = member_scores(self._boosters, np.clip(features, -LARGEST, LARGEST)).mean(axis=0)
+        return np.asarray(np.log(share) - np.log1p(-share), dtype=np.float32)
+
+
+STATES_A_ROW: Final = 6
+MOST_STATES: Final = 12_000  # bounds the training time of a base model
+END_SHARE: Final = 0.3  # share of the transitions that complete the schedule at once
+
+
+class StateTransitions(NamedTuple):
+    """States, successor rows, and the steps up to which these are decided."""
+
+    states: Indices
+    rows: Matrix
+    steps: Steps
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows of one task and sketch, and the states drawn from them."""
+
+    lines: Indices
+    states: Indices
+    real: Steps  # the steps after which rows differ, and the end
+    rests: Steps
+
+
+@dataclass(frozen=True)
+class ValueIterationStates:
+    """States (a row and a decision step), with the best measured label of completions."""
+
+    rows: Matrix
+    at: Indices
+    steps: Steps
+    seen: Vector
+    blocks: tuple[_Block, ...]
+
+    def draw_transitions(self, rng: np.random.Generator, *, to_the_end: bool) -> StateTransitions:
+        """Draw a transition per state, deciding as another row of its block; drop invalid ones."""
+        parts: list[StateTransitions] = []
+        for block in self.blocks:
+            steps = self.steps[block.states]
+            first = np.searchsorted(block.real, steps, side="right")
+            next_steps = block.real[rng.integers(first, len(block.real))]
+            is_end = to_the_end | (rng.random(len(steps)) < END_SHARE)
+            end_steps = np.where(is_end, LAST, next_steps)
+            donors = self.rows[rng.choice(block.lines, size=len(steps))]
+            origins = self.rows[self.at[block.states]]
+            new_rows, is_valid = continued(origins, donors, steps, end_steps, block.rests)
+            parts.append(StateTransitions(block.states[is_valid], new_rows[is_valid], end_steps[is_valid]))
+        return StateTransitions(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+
+
+def draw_states(
+    rows: Matrix, labels: Vector, groups: Groups, rng: np.random.Generator
+) -> ValueIterationStates:
+    """Draw a few states from each row whose derived columns can be recomputed."""
+    is_reproducible = reproducible(rows)
+    usable = np.flatnonzero(is_reproducible) if is_reproducible.any() else np.arange(len(rows))
+    sample = np.sort(rng.permutation(usable)[:MOST_STATES])
+    rows, labels, groups = rows[sample], labels[sample], groups[sample]
+    sketch = by_sketch(rows, groups)
+    index = np.repeat(np.arange(len(rows)), max(1, min(STATES_A_ROW, MOST_STATES // len(rows))))
+    steps, blocks = np.empty(len(index), dtype=np.int64), []
+    for lines in members(sketch):
+        block = _Block(
+            lines, np.flatnonzero(np.isin(index, lines)), real_steps(rows[lines]), outermost(rows[lines])
+        )
+        steps[block.states] = np.append(-1, block.real)[rng.integers(len(block.real), size=len(block.states))]
+        blocks.append(block)
+    best_labels = _best_completion(rows, labels, sketch)[index, steps + 1]
+    return ValueIterationStates(rows, index, steps, best_labels, tuple(blocks))
+
+
+def _best_completion(rows: Matrix, labels: Vector, sketch: Groups) -> Matrix:
+    """Return per row and step (first: no decision) the best label of its block's equal rows."""
+    order = DECIDED[np.argsort(STEP[DECIDED])]
+    prefix_hashes = np.column_stack([np.zeros(len(rows)), hashes(rows[:, order])])
+    best = np.empty(prefix_hashes.shape, dtype=np.float32)
+    for index in range(prefix_hashes.shape[1]):
+        same = numbered(np.column_stack([sketch, prefix_hashes[:, index]]))
+        group_best = np.full(same.max() + 1, -np.inf, dtype=np.float32)
+        np.maximum.at(group_best, same, labels)
+        best[:, index] = group_best[same]
+    return best
+
+
+SWEEPS: Final = 4
+OPTIONS: Final = 6  # transitions tried from each state
+
+
+class ValueModel(PrefixBoosters, ValuesPrefixes):
+    """Boosters on full schedules, and boosters on prefixes trained by value iteration.
+
+    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21): the
+    value of a partial schedule is the score of its best completion, so a beam search can rank
+    prefixes without completing them. States are prefixes of measured candidates. A state's
+    target is the maximum of the best label measured among its completions and the values, from
+    the previous sweep, of successors by sampled decisions; complete schedules are valued by
+    the model of full schedules.
+
+    Differences: the paper trains an LSTM over the stages of a pipeline, and measures more
+    during training. Here a step is a tile factor of one task, boosters treat open decisions as
+    missing values, and only rows of the dataset are used. Decisions are sampled from other
+    rows of the same task and sketch if the factors still divide the extents. A step may make
+    several decisions at once, so a few sweeps are enough to propagate values from the last
+    step to the first.
+    """
+
+    KIND: ClassVar[str] = "value"
+    opener: ClassVar[str | None] = "beam"
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        self._whole.fit(features, labels, groups, seed=seed)
+        self._boosters = []
+        if len(labels):
+            rng = np.random.default_rng([seed, 1])
+            states = draw_states(finite(features), labels, groups, rng)
+            state_rows = prefixes(states.rows[states.at], states.steps)
+            boosters: list[xgboost.Booster] = []
+            for sweep in range(SWEEPS):
+                target = np.maximum(states.seen, self._successor_values(states, boosters, rng))
+                target = np.minimum(target, np.float32(0.0))
+                data, weight = as_data(state_rows, target), importance(target)
+                boosters = [
+                    train_booster(data, weight, rng) for _ in range(MEMBERS if sweep == SWEEPS - 1 else 1)
+                ]
+            self._boosters = boosters
+
+    def _successor_values(
+        self, states: ValueIterationStates, boosters: list[xgboost.Booster], rng: np.random.Generator
+    ) -> Vector:
+        """Return per state the best value of its sampled successors; -inf without any."""
+        best = np.full(len(states.at), -np.inf, dtype=np.float32)
+        for _ in range(OPTIONS):
+            moves = states.draw_transitions(rng, to_the_end=not boosters)
+            values = self._values(boosters, prefixes(moves.rows, moves.steps), moves.steps >= LAST)
+            best[moves.states] = np.maximum(best[moves.states], values)
+        return best
+
+    def _values(
+        self, boosters: list[xgboost.Booster], rows: Matrix, is_complete: NDArray[np.bool_]
+    ) -> Vector:
+        values = np.empty(len(rows), dtype=np.float32)
+        if is_complete.any():
+            values[is_complete] = self._whole.predict(rows[is_complete]).mean
+        if not is_complete.all():
+            values[~is_complete] = member_scores(boosters, rows[~is_complete]).mean(axis=0)
+        return values
+
+    def value(self, features: Matrix) -> Vector:
+        if not self._boosters:
+            return self._whole.predict(features).mean
+        is_complete = np.asarray(~np.isnan(features).any(axis=1))
+        return self._values(self._boosters, np.clip(features, -LARGEST, LARGEST), is_complete)

@@ -5,13 +5,13 @@ from typing import ClassVar, Final
 import numpy as np
 import xgboost
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, draws, finite, importance, pooled, unexplained
+from costmodels.ensemble_spread import UNKNOWN, bootstrap_counts, finite, importance, pooled, unexplained
 from costmodels.serialization import Arrays, Numbers
 from costmodels.transfer_model_base import TransferModel
 from costmodels.views import check_rows
-from costmodels.xgboost_ensemble import MEMBERS, as_arrays, as_data, from_arrays, grow, opinions
+from costmodels.xgb import MEMBERS, as_arrays, as_data, from_arrays, member_scores, train_booster
 from mallorn.core.values.machine import Machine
 
 TRUSTED_ROWS: Final = 16.0  # weight of the prior slope 1, in rows
@@ -44,15 +44,15 @@ class Residual(TransferModel):
         guess = self.base.predict(features).mean
         self._trust = trust(guess, labels, weight)
         residuals = (labels - self._trust * guess).astype(np.float32)
-        data, drawn = as_data(rows, residuals), draws(rng, len(labels), MEMBERS)
-        self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
-        self._noise = unexplained(opinions(self._boosters, rows), residuals, weight * (drawn == 0))
+        data, bootstraps = as_data(rows, residuals), bootstrap_counts(rng, len(labels), MEMBERS)
+        self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained(member_scores(self._boosters, rows), residuals, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         guess = self.base.predict(features)
         if not self._boosters:
             return guess
-        local = pooled(opinions(self._boosters, finite(features)), self._noise)
+        local = pooled(member_scores(self._boosters, finite(features)), self._noise)
         return Prediction(np.float32(self._trust) * guess.mean + local.mean, local.std)
 
     def _local(self) -> tuple[Numbers, Arrays]:
@@ -66,8 +66,10 @@ class Residual(TransferModel):
 
 def trust(guess: Vector, labels: Vector, weight: Column) -> float:
     """Return the slope of labels over base scores, at least 0, shrunk to 1 for few rows."""
-    (own, shared), _ = np.cov(guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0)
-    if not own:
+    (variance, covariance), _ = np.cov(
+        guess.astype(np.float64), labels.astype(np.float64), aweights=weight, ddof=0
+    )
+    if not variance:
         return 1.0
-    slope = shared / own
+    slope = covariance / variance
     return float(max(0.0, (len(labels) * slope + TRUSTED_ROWS) / (len(labels) + TRUSTED_ROWS)))

@@ -5,7 +5,7 @@ from typing import ClassVar, Final, NamedTuple
 import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, ignorant, importance
+from costmodels.ensemble_spread import UNKNOWN, importance, untrained_prediction
 from costmodels.serialization import pack, unpack
 from costmodels.standardize_inputs import HingeFeatures, inputs_of
 from costmodels.views import CODE, check_rows, check_width
@@ -67,7 +67,7 @@ class RidgeOnCodeCounts(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._inputs is None:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         rows = self._rows(features)
         mean = np.einsum("nc,c->n", rows, self._ridge.coefficients)
@@ -92,7 +92,7 @@ class RidgeOnCodeCounts(CostModel):
 
 def left_out_error(left: Column, size: Column, truth: Column, strength: float) -> float:
     """Return the weighted mean squared leave-one-out error, from the rows' SVD."""
-    kept = size**2 / (size**2 + strength)
-    lever = np.einsum("nc,c->n", left**2, kept)
-    errors = (truth - left @ (kept * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
+    shrinkage = size**2 / (size**2 + strength)
+    lever = np.einsum("nc,c->n", left**2, shrinkage)
+    errors = (truth - left @ (shrinkage * (left.T @ truth))) / np.maximum(1 - lever, LEAST_NOISE)
     return float(np.mean(errors**2))

@@ -9,9 +9,9 @@ from scipy.spatial.distance import cdist
 from scipy.stats import rankdata
 
 from costmodels.base import Groups, Indices, Matrix, Vector
-from costmodels.ensemble_spread import draws, finite, importance
+from costmodels.ensemble_spread import bootstrap_counts, finite, importance
 from costmodels.metrics import members
-from costmodels.xgboost_ensemble import as_data, grow, opinions
+from costmodels.xgb import as_data, member_scores, train_booster
 
 BATCHES: Final = 4  # the first takes equally many rows of each task, the others are scored
 COMMITTEE: Final = 3
@@ -22,7 +22,7 @@ DIRECTIONS: Final = 16  # random projections for distances
 Scores = NDArray[np.float64]
 
 
-def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
+def select_evenly(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
     """Return `count` random rows, as evenly spread over the tasks as possible."""
     shuffled = [rng.permutation(lines) for lines in members(groups)]
     turns = np.concatenate([np.arange(len(lines)) for lines in shuffled])
@@ -30,7 +30,9 @@ def even(groups: Groups, count: int, rng: np.random.Generator) -> Indices:
     return np.sort(np.concatenate(shuffled)[order[:count]])
 
 
-def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator) -> Indices:
+def select_rows(
+    rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.random.Generator
+) -> Indices:
     """Select rows in batches as in TCL: by a committee's disagreement, density, and distance.
 
     The label of a row is not used before the row is selected. The first batch covers every
@@ -43,21 +45,24 @@ def chosen(rows: Matrix, labels: Vector, groups: Groups, count: int, rng: np.ran
     even_rows = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1)
     places = np.asarray(even_rows @ rng.normal(size=(rows.shape[1], DIRECTIONS)), dtype=np.float32)
     parts = [-(-count * part // BATCHES) for part in range(1, BATCHES + 1)]
-    selected = even(groups, parts[0], rng)
-    for before, after in pairwise(parts):
-        remaining = np.setdiff1d(np.arange(len(rows)), selected)
-        remaining = rng.permutation(remaining)[: max(LOOKED_AT, after - before)]
+    selection = select_evenly(groups, parts[0], rng)
+    for count_before, count_after in pairwise(parts):
+        remaining = np.setdiff1d(np.arange(len(rows)), selection)
+        remaining = rng.permutation(remaining)[: max(LOOKED_AT, count_after - count_before)]
         # Disagreement of boosters that are fit to different bootstraps of the selected rows.
-        data, weight = as_data(rows[selected], labels[selected]), importance(labels[selected])
-        committee = [grow(data, counts * weight, rng) for counts in draws(rng, len(selected), COMMITTEE)]
-        doubt = _ranks(opinions(committee, rows[remaining]).std(axis=0))
-        others = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
-        crowd = _ranks(-cdist(places[remaining], places[others]).mean(axis=1))
-        distance = _ranks(cdist(places[remaining], places[selected[-LOOKED_AT:]]).min(axis=1))
+        data, weight = as_data(rows[selection], labels[selection]), importance(labels[selection])
+        committee = [
+            train_booster(data, counts * weight, rng)
+            for counts in bootstrap_counts(rng, len(selection), COMMITTEE)
+        ]
+        doubt = _ranks(member_scores(committee, rows[remaining]).std(axis=0))
+        sample = rng.choice(remaining, min(NEIGHBOURS, len(remaining)))
+        crowd = _ranks(-cdist(places[remaining], places[sample]).mean(axis=1))
+        distance = _ranks(cdist(places[remaining], places[selection[-LOOKED_AT:]]).min(axis=1))
         scores = doubt + crowd + distance
-        best = remaining[np.argsort(-scores, kind="stable")[: after - before]]
-        selected = np.sort(np.concatenate([selected, best]))
-    return selected
+        best = remaining[np.argsort(-scores, kind="stable")[: count_after - count_before]]
+        selection = np.sort(np.concatenate([selection, best]))
+    return selection
 
 
 def _ranks(values: NDArray[np.floating]) -> Scores:

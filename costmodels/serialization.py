@@ -29,11 +29,10 @@ DAMAGE: Final = (
 
 
 def pack(kind: str, numbers: Numbers, arrays: Arrays) -> bytes:
-    """Return a model's bytes."""
     header = json.dumps({"kind": kind, "numbers": dict(numbers)}).encode()
-    out = BytesIO()
-    np.savez_compressed(out, allow_pickle=False, **{HEADER: as_array(header), **arrays})
-    return out.getvalue()
+    buffer = BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **{HEADER: as_array(header), **arrays})
+    return buffer.getvalue()
 
 
 def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
@@ -42,31 +41,27 @@ def unpack(kind: str, blob: bytes) -> tuple[Numbers, Arrays]:
     Raises InvalidRequest if the bytes are truncated, damaged or of another kind of model.
     """
     try:
-        arrays = _arrays(blob)
+        with zipfile.ZipFile(BytesIO(blob)) as archive:
+            unpacked_bytes = sum(member.file_size for member in archive.infolist())
+        if unpacked_bytes > MOST_BYTES:
+            raise ValueError(f"it holds {unpacked_bytes} bytes, more than {MOST_BYTES}")
+        with np.load(BytesIO(blob), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
-        found, numbers = header["kind"], header["numbers"]
+        stored_kind, numbers = header["kind"], header["numbers"]
     except DAMAGE as error:
         raise unreadable(kind, str(error)) from error
-    if found != kind:
-        raise unreadable(kind, f"it is a {found} model")
+    if stored_kind != kind:
+        raise unreadable(kind, f"it is a {stored_kind} model")
     return numbers, arrays
 
 
-def _arrays(blob: bytes) -> dict[str, NDArray[Any]]:
-    with zipfile.ZipFile(BytesIO(blob)) as archive:
-        unpacked = sum(member.file_size for member in archive.infolist())
-    if unpacked > MOST_BYTES:
-        raise ValueError(f"it holds {unpacked} bytes, more than {MOST_BYTES}")
-    with np.load(BytesIO(blob), allow_pickle=False) as stored:
-        return {name: stored[name] for name in stored.files}
-
-
-def sealed(content: bytes) -> bytes:
-    """Prepend a SHA-256 digest for `unsealed`: native readers may crash on damaged bytes."""
+def seal(content: bytes) -> bytes:
+    """Prepend a SHA-256 digest for `unseal`: native readers may crash on damaged bytes."""
     return SEAL + hashlib.sha256(content).digest() + content
 
 
-def unsealed(kind: str, blob: bytes) -> bytes:
+def unseal(kind: str, blob: bytes) -> bytes:
     """Return the content of sealed bytes; return bytes without a seal (old releases) unchanged.
 
     Raises InvalidRequest if the digest does not match.
@@ -84,7 +79,7 @@ def check_bytes(kind: str, blob: bytes) -> None:
 
     Text models of earlier releases have neither, and always pass.
     """
-    content = unsealed(kind, blob)
+    content = unseal(kind, blob)
     if not content:
         raise unreadable(kind, "they are empty")
     if not content.startswith(ZIP):

@@ -64,8 +64,8 @@ class Tables(NamedTuple):
     deviation: NDArray[np.float32]
     knots: NDArray[np.float32]
 
-    def of(self, features: Matrix, view: View, kept: int) -> Table:
-        """Return transformed tables, cut to the longest row's lines; `kept` columns stay raw."""
+    def of(self, features: Matrix, view: View, structure_columns: int) -> Table:
+        """Return transformed tables, cut to the longest row's lines; the first columns stay raw."""
         table = view.tables(finite(features))
         present = table[:, :, 0] > 0
         longest = int(np.max(np.flatnonzero(present.any(axis=0)), initial=0)) + 1
@@ -75,7 +75,8 @@ class Tables(NamedTuple):
         bent = [np.maximum(centred - knot, 0) for knot in self.knots]
         answer = np.where(present, np.concatenate([centred, *bent], axis=2), 0).astype(np.float32)
         answer[:, :, 0] = present[:, :, 0]
-        answer[:, :, 1:kept] = np.where(present, raw[:, :, 1:kept], -1)
+        structure = slice(1, structure_columns)
+        answer[:, :, structure] = np.where(present, raw[:, :, structure], -1)
         return answer
 
 
@@ -97,10 +98,10 @@ def parents_of(table: "Tensor") -> "Tensor":
 
     lines = table.shape[1]
     is_used = table[:, :, 0] > 0
-    stored = table[:, :, PARENT].round().clamp(-1, lines).long()
-    is_earlier = (stored >= 0) & (stored < torch.arange(lines))
-    is_valid = is_earlier & is_used & is_used.gather(1, stored.clamp(0, lines - 1))
-    return torch.where(is_valid, stored, lines)
+    parents = table[:, :, PARENT].round().clamp(-1, lines).long()
+    is_earlier = (parents >= 0) & (parents < torch.arange(lines))
+    is_valid = is_earlier & is_used & is_used.gather(1, parents.clamp(0, lines - 1))
+    return torch.where(is_valid, parents, lines)
 
 
 def depths_of(parents: "Tensor") -> "Tensor":

@@ -8,21 +8,28 @@ import xgboost
 from numpy.typing import NDArray
 
 from costmodels.base import Column, CostModel, Indices, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import draws, finite, ignorant, importance
+from costmodels.dense_layers import lambda_rank_gradient
+from costmodels.ensemble_spread import (
+    UNCALIBRATED,
+    ScoreCalibration,
+    bootstrap_counts,
+    calibrated,
+    finite,
+    importance,
+    untrained_prediction,
+)
 from costmodels.metrics import members
-from costmodels.minibatches_and_gradients import rank_push
-from costmodels.score_calibration import UNCALIBRATED, ScoreCalibration, calibrated
 from costmodels.serialization import pack, unpack
 from costmodels.views import STATEMENTS, check_rows, check_width
-from costmodels.xgboost_ensemble import (
+from costmodels.xgb import (
     MEMBERS,
     Objective,
     Push,
     as_arrays,
     as_data,
     from_arrays,
-    grow_by,
-    opinions,
+    member_scores,
+    train_with_loss,
 )
 
 LISTED: Final = 16  # rows per list of the ranking loss
@@ -41,7 +48,6 @@ class Lines(NamedTuple):
 
 
 def lines_of(features: Matrix) -> Lines:
-    """Return the statements of padded rows."""
     tables = STATEMENTS.tables(finite(features))
     row, line = np.nonzero(tables[:, :, 0] > 0)
     return Lines(tables[row, line, 1:], row.astype(np.int64), len(features))
@@ -62,8 +68,8 @@ def by_order(
 ) -> Column:
     """Return LambdaRank's gradient per row, from newly drawn lists of rows of one group."""
     sums, push = lines.sums(scores), np.zeros(lines.rows)
-    for listed in lists(groups, rng):
-        push[listed] = rank_push(sums[listed], goal[listed])
+    for rows in lists(groups, rng):
+        push[rows] = lambda_rank_gradient(sums[rows], goal[rows])
     return push
 
 
@@ -113,11 +119,11 @@ class Statements(CostModel):
         rng, weight = np.random.default_rng(seed), importance(labels)
         self._middle = float(np.average(labels, weights=weight))
         data = as_data(lines.features, np.zeros(len(lines.row), dtype=np.float32))
-        drawn = draws(rng, len(labels), MEMBERS)
-        for counts in drawn:
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        for counts in bootstraps:
             goal = self._goal(lines, labels, groups, counts * weight, rng)
-            self._boosters.append(grow_by(goal, data, 0.0, rng))
-        self._calibration = calibrated(self._raw(lines), labels, drawn == 0, curve=self.RANKS)
+            self._boosters.append(train_with_loss(goal, data, 0.0, rng))
+        self._calibration = calibrated(self._raw(lines), labels, bootstraps == 0, curve=self.RANKS)
 
     def _goal(
         self, lines: Lines, labels: Vector, groups: Indices, weight: Column, rng: np.random.Generator
@@ -127,12 +133,12 @@ class Statements(CostModel):
         return lambda scores, _: by_value(lines, scores, goal, weight)
 
     def _raw(self, lines: Lines) -> Column:
-        scores = opinions(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
+        scores = member_scores(self._boosters, lines.features) if len(lines.row) else np.empty((MEMBERS, 0))
         return self._middle + np.stack([lines.sums(member) for member in scores])
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         return self._calibration(self._raw(lines_of(features)))
 

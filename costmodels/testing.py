@@ -38,11 +38,11 @@ def laid_out(values: Matrix, view: str, rng: np.random.Generator) -> Matrix:
     if len(shape) == 1:
         table[:, :COLUMNS] = values
         return table
-    used = COLUMNS // ACROSS
-    present = np.arange(shape[0]) < rng.integers(used, shape[0] // 2, len(values))[:, None]
+    used_lines = COLUMNS // ACROSS
+    present = np.arange(shape[0]) < rng.integers(used_lines, shape[0] // 2, len(values))[:, None]
     table[:, :, 0] = present
     table[:, :, 2] = present * (np.arange(shape[0]) + 1)
-    table[:, :used, OFFSET : OFFSET + ACROSS] = values.reshape(-1, used, ACROSS)
+    table[:, :used_lines, OFFSET : OFFSET + ACROSS] = values.reshape(-1, used_lines, ACROSS)
     if view == LOOPS.name:
         # A tree in preorder; every third line starts a new nest.
         parents = [0 if line % 3 == 1 else line - 1 for line in range(shape[0])]
@@ -109,17 +109,17 @@ class CostModelTestCase:
 
     def test_a_row_is_scored_alike_in_any_company(self, fitted: CostModel) -> None:
         features, _, _ = self.data(64, seed=2)
-        together = fitted.predict(features)
+        forwards = fitted.predict(features)
         backwards = fitted.predict(np.ascontiguousarray(features[::-1]))
-        np.testing.assert_array_equal(backwards.mean[::-1], together.mean)
-        np.testing.assert_array_equal(fitted.predict(features[5:6]).std, together.std[5:6])
+        np.testing.assert_array_equal(backwards.mean[::-1], forwards.mean)
+        np.testing.assert_array_equal(fitted.predict(features[5:6]).std, forwards.std[5:6])
 
     def test_same_data_and_seed_give_the_same_model(
         self, make_model: Callable[[], CostModel], fitted: CostModel
     ) -> None:
         features, _, _ = self.data(100, seed=3)
-        again = self._fit(make_model(), self.data(300, seed=0))
-        assert_same(again.predict(features), fitted.predict(features))
+        refitted = self._fit(make_model(), self.data(300, seed=0))
+        assert_same(refitted.predict(features), fitted.predict(features))
 
     def test_fit_replaces_what_was_learned_before(self, make_model: Callable[[], CostModel]) -> None:
         features, _, _ = self.data(100, seed=3)
@@ -130,8 +130,8 @@ class CostModelTestCase:
     def test_fit_leaves_its_arguments_alone(self, make_model: Callable[[], CostModel]) -> None:
         data, untouched = self.data(100, seed=4), self.data(100, seed=4)
         self._fit(make_model(), data)
-        for given, expected in zip(data, untouched, strict=True):
-            np.testing.assert_array_equal(given, expected)
+        for argument, copy in zip(data, untouched, strict=True):
+            np.testing.assert_array_equal(argument, copy)
 
     @pytest.mark.parametrize("rows", [0, 1, 2])
     def test_hardly_any_data_is_enough_to_fit(self, make_model: Callable[[], CostModel], rows: int) -> None:
@@ -144,12 +144,12 @@ class CostModelTestCase:
         model = self._fit(make_model(), (features, np.full_like(labels, FAILED_LABEL), groups))
         assert np.isfinite(model.predict(features).mean).all()
 
-    @pytest.mark.parametrize("known", [False, True], ids=["nothing", "data"])
+    @pytest.mark.parametrize("is_fitted", [False, True], ids=["nothing", "data"])
     def test_a_loaded_model_predicts_what_the_saved_one_did(
-        self, make_model: Callable[[], CostModel], fitted: CostModel, known: bool
+        self, make_model: Callable[[], CostModel], fitted: CostModel, is_fitted: bool
     ) -> None:
         features, _, _ = self.data(100, seed=6)
-        model = fitted if known else make_model()
+        model = fitted if is_fitted else make_model()
         assert_same(type(model).load(model.save()).predict(features), model.predict(features))
 
     def test_no_pickle_is_written_or_read(self, fitted: CostModel, monkeypatch: pytest.MonkeyPatch) -> None:

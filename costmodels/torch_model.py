@@ -1,34 +1,91 @@
-"""Base class of torch models: an ensemble of networks, each validated on its left-out rows."""
+"""Base class of torch models: layers, training, and an ensemble validated on left-out rows."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import folds, ignorant
+from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
+from costmodels.dense_layers import AdamW, loss_gradient, one_group_batches
+from costmodels.ensemble_spread import (
+    ScoreCalibration,
+    calibrated,
+    fold_counts,
+    importance,
+    untrained_prediction,
+)
 from costmodels.labels import bounded_sample
-from costmodels.minibatches_and_gradients import one_group_batches
-from costmodels.score_calibration import ScoreCalibration, calibrated
 from costmodels.serialization import Numbers, pack, unpack
 from costmodels.standardize_inputs import Table, Tables, tables_of
-from costmodels.torch_layers import Layers, Tensors, one_thread
 from costmodels.views import VIEWS, check_rows, check_width
 from mallorn.core.install_command import need
 
 if TYPE_CHECKING:
     from torch import Tensor
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
 
-from costmodels.base import Column
-from costmodels.dense_layers import AdamW
-from costmodels.ensemble_spread import importance
-from costmodels.minibatches_and_gradients import push_of
 
-if TYPE_CHECKING:
-    from torch import Tensor
+FAR: Final = -1e9  # logit that gets weight 0 in a softmax
+Layers = dict[str, NDArray[np.floating]]
+Tensors = Mapping[str, "Tensor"]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Make torch use one thread, for reproducible sums and without spinning threads."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def dense_layers(
+    rng: np.random.Generator, name: str, inputs: int, outputs: int, *, gain: float = 1.0
+) -> Layers:
+    """Return He-initialised weights and zero offsets."""
+    weights = rng.normal(0, gain * np.sqrt(2 / inputs), (inputs, outputs))
+    offsets = np.zeros(outputs, dtype=np.float32)
+    return {f"{name}.weights": weights.astype(np.float32), f"{name}.offsets": offsets}
+
+
+def dense(layers: Tensors, name: str, values: "Tensor") -> "Tensor":
+    """Apply one dense layer to the last axis."""
+    return values @ layers[f"{name}.weights"] + layers[f"{name}.offsets"]
+
+
+def head_scores(layers: Tensors, values: "Tensor", heads: "Tensor") -> "Tensor":
+    """Return each row's score by its head, from a hidden layer on `values`."""
+    activations = dense(layers, "hidden", values).relu()
+    return dense(layers, "out", activations).gather(1, heads[:, None])[:, 0]
+
+
+def normal(values: "Tensor") -> "Tensor":
+    """Normalise the last axis to mean 0 and deviation 1."""
+    centred = values - values.mean(-1, keepdim=True)
+    return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+
+
+def mean_of(values: "Tensor", present: "Tensor") -> "Tensor":
+    """Return the mean over the lines marked in `present` (rows x lines); zero without any."""
+    lines = present.sum(1, keepdim=True).clamp(min=1)
+    return (values * present[:, :, None]).sum(1) / lines
+
+
+def attention(layers: Tensors, lines: "Tensor", present: "Tensor", heads: int) -> "Tensor":
+    """Apply self-attention over the lines marked in `present`, with the layer `look`."""
+    rows, count, width = lines.shape
+    looks = dense(layers, "look", lines).reshape(rows, count, 3, heads, width // heads)
+    asks, offers, values = looks.permute(2, 0, 3, 1, 4).unbind(0)
+    match = asks @ offers.transpose(-1, -2) / sqrt(width // heads)
+    share = match.masked_fill(present[:, None, None, :] == 0, FAR).softmax(-1)
+    return (share @ values).transpose(1, 2).reshape(rows, count, width)
 
 
 ORDER: Final = 0.02  # weight of the ranking loss; the squared error has weight 1
@@ -56,12 +113,21 @@ def descend(
     network: Network, start: Layers, rows: TrainingRows, batches: Indices, unseen: Indices, rate: float
 ) -> Layers:
     """Train a network; return the layers that were best on left-out rows, if there are any."""
+    import torch
+
     layers = {name: layer.copy() for name, layer in start.items()}
-    step = _GradientStep(network, layers, rows, AdamW(list(layers.values()), rate, len(batches)))
+    # Torch and numpy share these arrays, so that steps change both.
+    tensors = {name: torch.from_numpy(layer).requires_grad_() for name, layer in layers.items()}
+    adam = AdamW(list(layers.values()), rate, len(batches))
     check = rows.at(unseen[:MOST_CHECKED])
     best, least, stale_checks = start, np.inf, 0
     for step_number, batch in enumerate(batches, start=1):
-        step(batch)
+        tables, labels, heads = rows.at(batch)
+        scores = network(tensors, torch.from_numpy(tables), torch.from_numpy(heads))
+        weight = importance(labels).astype(np.float32)
+        push = loss_gradient(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
+        slopes = torch.autograd.grad(scores, list(tensors.values()), torch.from_numpy(push))
+        adam.step([slope.numpy() for slope in slopes])
         if step_number % CHECK_STEPS == 0 and len(check.labels):
             error = _unexplained(network, layers, check)
             stale_checks = 0 if error < least else stale_checks + 1
@@ -70,26 +136,6 @@ def descend(
             if stale_checks == PATIENCE:
                 break
     return best if np.isfinite(least) else layers
-
-
-class _GradientStep:
-    """Makes a training step that updates layers in place: torch and numpy share the arrays."""
-
-    def __init__(self, network: Network, layers: Layers, rows: TrainingRows, adam: AdamW) -> None:
-        import torch
-
-        self._network, self._rows, self._adam = network, rows, adam
-        self._tensors = {name: torch.from_numpy(layer).requires_grad_() for name, layer in layers.items()}
-
-    def __call__(self, batch: Indices) -> None:
-        import torch
-
-        tables, labels, heads = self._rows.at(batch)
-        scores = self._network(self._tensors, torch.from_numpy(tables), torch.from_numpy(heads))
-        weight = importance(labels).astype(np.float32)
-        push = push_of(scores.detach().numpy()[None], labels[None], weight[None], ORDER)[0]
-        slopes = torch.autograd.grad(scores, list(self._tensors.values()), torch.from_numpy(push))
-        self._adam.step([slope.numpy() for slope in slopes])
 
 
 def scores_of(network: Network, layers: Layers, tables: Table, heads: Indices) -> Column:
@@ -110,8 +156,9 @@ def _unexplained(network: Network, layers: Layers, rows: TrainingRows) -> float:
     """Return the share of the labels' variance that linearly scaled scores do not explain."""
     scores = scores_of(network, layers, rows.tables, rows.heads)
     labels = rows.labels.astype(np.float64)
-    (own, shared), (_, variance) = np.cov(scores, labels, aweights=importance(rows.labels), ddof=0)
-    return float(1 - max(shared, 0) ** 2 / (own * variance)) if own * variance else 1.0
+    weights = importance(rows.labels)
+    (own, covariance), (_, variance) = np.cov(scores, labels, aweights=weights, ddof=0)
+    return float(1 - max(covariance, 0) ** 2 / (own * variance)) if own * variance else 1.0
 
 
 MEMBERS: Final = 3
@@ -119,9 +166,6 @@ PARTS: Final = 6  # parts of the rows; each member leaves one out
 BATCH: Final = 64
 FEWEST_STEPS: Final = 50
 MOST_ROWS: Final = 6000
-
-
-Data = tuple[Matrix, Vector, Indices, Indices]  # features, labels, groups and heads
 
 
 class Neural(CostModel):
@@ -171,27 +215,28 @@ class Neural(CostModel):
         start = [self.initial(rng, int(heads.max()) + 1) for _ in range(MEMBERS)]
         for layers in start:
             layers["out.offsets"] += labels.mean()
-        self._descend(start, (features, labels, groups, heads), self.STEPS, rng)
+        self._descend(start, features, labels, groups, heads, limit=self.STEPS, rng=rng)
 
-    def tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
+    def fine_tuned(self, features: Matrix, labels: Vector, groups: Indices, *, steps: int, seed: int) -> Self:
         """Return a copy fine-tuned on these rows, with unchanged standardisation of columns."""
         check_rows(features, labels, groups)
         check_width(features, self.view)
         copy = type(self).load(self.save())
         heads = np.full(len(labels), self._head, dtype=np.int64)
-        copy._descend(self._members, (features, labels, groups, heads), steps, np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        copy._descend(self._members, features, labels, groups, heads, limit=steps, rng=rng)
         return copy
 
-    def towards(self, other: Self, share: float) -> Self:
-        """Return a copy whose layers are moved by `share` of the way to those of `other`."""
+    def towards(self, model: Self, share: float) -> Self:
+        """Return a copy whose layers are moved by `share` of the way to those of `model`."""
         copy = type(self).load(self.save())
-        for own, others in zip(copy._members, other._members, strict=True):
-            for name, layer in own.items():
-                layer += np.float32(share) * (others[name] - layer)
+        for layers, goal in zip(copy._members, model._members, strict=True):
+            for name, layer in layers.items():
+                layer += np.float32(share) * (goal[name] - layer)
         return copy
 
     @property
-    def learned(self) -> bool:
+    def is_trained(self) -> bool:
         """Whether the model was fit on any rows."""
         return bool(self._members)
 
@@ -199,16 +244,25 @@ class Neural(CostModel):
         assert self._tables is not None  # noqa: S101
         return self._tables.of(features, VIEWS[self.view], self.KEPT)
 
-    def _descend(self, start: list[Layers], data: Data, most: int, rng: np.random.Generator) -> None:
+    def _descend(
+        self,
+        start: list[Layers],
+        features: Matrix,
+        labels: Vector,
+        groups: Indices,
+        heads: Indices,
+        *,
+        limit: int,
+        rng: np.random.Generator,
+    ) -> None:
         """Train networks from `start` on a bounded sample of rows; calibrate their scores."""
-        chosen = bounded_sample(data[1], MOST_ROWS, seed=int(rng.integers(2**31)))
-        features, labels = data[0][chosen], data[1][chosen]
-        groups, heads = data[2][chosen], data[3][chosen]
-        training = TrainingRows(self._inputs(features), labels, heads)
-        drawn = folds(rng, len(chosen), MEMBERS, PARTS)
-        steps = min(most, FEWEST_STEPS + len(chosen))
-        batches = one_group_batches(groups, drawn, steps, BATCH, rng)
-        unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in drawn]
+        sample = bounded_sample(labels, MOST_ROWS, seed=int(rng.integers(2**31)))
+        labels, heads = labels[sample], heads[sample]
+        training = TrainingRows(self._inputs(features[sample]), labels, heads)
+        training_counts = fold_counts(rng, len(sample), MEMBERS, PARTS)
+        steps = min(limit, FEWEST_STEPS + len(sample))
+        batches = one_group_batches(groups[sample], training_counts, steps, BATCH, rng)
+        unseen = [rng.permutation(np.flatnonzero(counts == 0)) for counts in training_counts]
         with one_thread():
             self._members = [
                 descend(self.scores, layers, training, batches[:, member], unseen[member], self.RATE)
@@ -216,7 +270,7 @@ class Neural(CostModel):
             ]
             raw = self._raw(training.tables, heads)
         self._calibrations = [
-            calibrated(raw[:, rows], labels[rows], drawn[:, rows] == 0)
+            calibrated(raw[:, rows], labels[rows], training_counts[:, rows] == 0)
             for rows in (np.flatnonzero(heads == head) for head in range(len(start[0]["out.offsets"])))
         ]
 
@@ -225,7 +279,7 @@ class Neural(CostModel):
 
     def predict(self, features: Matrix) -> Prediction:
         if self._tables is None or not len(features):
-            return ignorant(len(features))
+            return untrained_prediction(len(features))
         check_width(features, self.view)
         tables = self._inputs(features)
         with one_thread():

@@ -31,7 +31,7 @@ class TransferModel(CostModel):
         return cast(Self, kind(base))
 
     @classmethod
-    def stands_on(cls, kind: type[CostModel]) -> bool:
+    def can_extend(cls, kind: type[CostModel]) -> bool:
         """Return whether a model of class `kind` can be the base; transfer models cannot."""
         return not issubclass(kind, TransferModel)
 
@@ -64,7 +64,7 @@ def name_of(model: CostModel) -> str:
         if registered == place:
             return name
     raise InvalidRequest(
-        f"{place} is no registered cost model, so nothing that stands on it can be stored",
+        f"{place} is not a registered cost model, so models that extend it cannot be stored",
         hint=f"known: {', '.join(sorted(REGISTRY['cost_model']))}",
     )
 
@@ -91,6 +91,6 @@ class ManyDomains(CostModel):
         """Return a model whose `fit` continues from the base's training on all its domains."""
 
     @classmethod
-    def stands_on(cls, kind: type[CostModel]) -> bool:
+    def can_extend(cls, kind: type[CostModel]) -> bool:
         """Return whether a model of class `kind` can be the base: it needs the same trunk."""
         return issubclass(kind, cls)

@@ -105,6 +105,6 @@ def check_width(features: Matrix, view: str) -> None:
     """Raise WrongRows if the rows do not have this view's width."""
     if features.ndim != 2 or features.shape[1] != VIEWS[view].width:
         raise WrongRows(
-            f"rows of shape {features.shape} are no {view}: each has {VIEWS[view].width} columns",
+            f"rows of shape {features.shape} do not fit the view {view} of {VIEWS[view].width} columns",
             hint=f"compute the view {view!r} of the candidates, version {VIEWS[view].version}",
         )

@@ -1,16 +1,106 @@
-"""Gradient-boosted trees on decision features: the default cost model."""
+"""Gradient-boosted trees on decision features, the default cost model, and its ensemble members."""
 
 import struct
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, pairwise
+from typing import Any, Final
 
 import numpy as np
 import xgboost
+from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.ensemble_spread import UNKNOWN, draws, finite, ignorant, importance, pooled, unexplained
-from costmodels.serialization import sealed, unreadable, unsealed
+from costmodels.ensemble_spread import (
+    UNKNOWN,
+    Weights,
+    bootstrap_counts,
+    finite,
+    importance,
+    pooled,
+    unexplained,
+    untrained_prediction,
+)
+from costmodels.serialization import as_array, seal, unreadable, unseal
 from costmodels.views import check_rows
-from costmodels.xgboost_ensemble import MEMBERS, as_bytes, as_data, from_bytes, grow, opinions
+
+MEMBERS: Final = 4
+TREES: Final = 40
+THREADS: Final = 1  # as fast at this size; spinning OpenMP threads slow down a busy host
+PARAMETERS: Final = {
+    "objective": "reg:squarederror",
+    "tree_method": "hist",
+    "max_depth": 6,
+    "eta": 0.2,
+    "min_child_weight": 1.0,
+    "colsample_bynode": 0.5,
+    "max_bin": 64,
+    "nthread": THREADS,
+    "verbosity": 0,
+}
+
+Push = tuple[NDArray[Any], NDArray[Any]]  # gradient and hessian
+Objective = Callable[[NDArray[Any], xgboost.DMatrix], Push]
+
+
+def as_data(rows: Matrix, targets: Vector) -> xgboost.QuantileDMatrix:
+    """Return the rows in histogram bins, which all members share."""
+    return xgboost.QuantileDMatrix(rows, targets, max_bin=PARAMETERS["max_bin"], nthread=THREADS)
+
+
+def train_booster(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member with squared error."""
+    data.set_weight(weights)
+    return xgboost.train({**PARAMETERS, "seed": int(rng.integers(2**31))}, data, num_boost_round=TREES)
+
+
+def train_classifier(
+    data: xgboost.QuantileDMatrix, weights: Weights, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member as a classifier of targets 0 and 1; it predicts probabilities."""
+    data.set_weight(weights)
+    settings = {**PARAMETERS, "objective": "binary:logistic", "seed": int(rng.integers(2**31))}
+    return xgboost.train(settings, data, num_boost_round=TREES)
+
+
+def train_with_loss(
+    objective: Objective, data: xgboost.QuantileDMatrix, start: float, rng: np.random.Generator
+) -> xgboost.Booster:
+    """Train one member with a custom loss; `start` is the initial score of all rows."""
+    settings = {**PARAMETERS, "seed": int(rng.integers(2**31)), "base_score": start}
+    return xgboost.train(settings, data, num_boost_round=TREES, obj=objective)
+
+
+def member_scores(boosters: Sequence[xgboost.Booster], rows: Matrix) -> Matrix:
+    """Return the score of every member for every row of features (members x rows)."""
+    return np.stack([booster.inplace_predict(rows) for booster in boosters])
+
+
+def as_bytes(booster: xgboost.Booster) -> bytes:
+    """Return a booster in XGBoost's binary format."""
+    return bytes(booster.save_raw("ubj"))
+
+
+def from_bytes(blob: bytes, kind: str) -> xgboost.Booster:
+    """Return the booster that `as_bytes` stored. Raises InvalidRequest for damaged bytes."""
+    booster = xgboost.Booster({"nthread": THREADS})
+    try:
+        booster.load_model(bytearray(blob))
+    except xgboost.core.XGBoostError as error:
+        raise unreadable(kind, str(error).splitlines()[0]) from error
+    return booster
+
+
+def as_arrays(boosters: Sequence[xgboost.Booster]) -> dict[str, NDArray[np.uint8]]:
+    """Return the boosters as arrays, for a model's npz."""
+    return {f"booster{index}": as_array(as_bytes(booster)) for index, booster in enumerate(boosters)}
+
+
+def from_arrays(arrays: Mapping[str, NDArray[Any]], members: int, kind: str) -> list[xgboost.Booster]:
+    """Return the boosters that `as_arrays` stored. Raises InvalidRequest for damaged bytes."""
+    return [from_bytes(arrays[f"booster{index}"].tobytes(), kind) for index in range(members)]
+
 
 KIND = "xgboost"
 
@@ -35,39 +125,30 @@ class XGBoost(CostModel):
         rng = np.random.default_rng(seed)
         rows, weight = finite(features), importance(labels)
         data = as_data(rows, labels)
-        drawn = draws(rng, len(labels), MEMBERS)
-        self._boosters = [grow(data, counts * weight, rng) for counts in drawn]
-        self._noise = unexplained(opinions(self._boosters, rows), labels, weight * (drawn == 0))
+        bootstraps = bootstrap_counts(rng, len(labels), MEMBERS)
+        self._boosters = [train_booster(data, counts * weight, rng) for counts in bootstraps]
+        self._noise = unexplained(member_scores(self._boosters, rows), labels, weight * (bootstraps == 0))
 
     def predict(self, features: Matrix) -> Prediction:
         if not self._boosters:
-            return ignorant(len(features))
-        return pooled(opinions(self._boosters, finite(features)), self._noise)
+            return untrained_prediction(len(features))
+        return pooled(member_scores(self._boosters, finite(features)), self._noise)
 
     def save(self) -> bytes:
         blobs = [as_bytes(booster) for booster in self._boosters]
         header = struct.pack(f"<dI{len(blobs)}Q", self._noise, len(blobs), *map(len, blobs))
-        return sealed(header + b"".join(blobs))
+        return seal(header + b"".join(blobs))
 
     @classmethod
     def load(cls, blob: bytes) -> "XGBoost":
-        model = cls()
-        model._noise, parts = _parts(unsealed(KIND, blob))
-        model._boosters = [from_bytes(part, KIND) for part in parts]
+        content, model = unseal(KIND, blob), cls()
+        try:
+            model._noise, count = struct.unpack_from("<dI", content)
+            lengths = struct.unpack_from(f"<{count}Q", content, struct.calcsize("<dI"))
+        except struct.error as error:
+            raise unreadable(KIND, str(error)) from error
+        ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
+        if ends[-1] != len(content):
+            raise unreadable(KIND, f"there are {len(content)} bytes, but their header names {ends[-1]}")
+        model._boosters = [from_bytes(content[start:end], KIND) for start, end in pairwise(ends)]
         return model
-
-
-def _parts(blob: bytes) -> tuple[float, list[bytes]]:
-    """Split a saved model into its noise and the bytes of each booster.
-
-    Raises InvalidRequest if the length does not match the header.
-    """
-    try:
-        noise, count = struct.unpack_from("<dI", blob)
-        lengths = struct.unpack_from(f"<{count}Q", blob, struct.calcsize("<dI"))
-    except struct.error as error:
-        raise unreadable(KIND, str(error)) from error
-    ends = list(accumulate(lengths, initial=struct.calcsize(f"<dI{count}Q")))
-    if ends[-1] != len(blob):
-        raise unreadable(KIND, f"there are {len(blob)} bytes where {ends[-1]} are announced")
-    return noise, [blob[start:end] for start, end in pairwise(ends)]

@@ -1,18 +1,77 @@
-"""Take, list, check and delete backups of a SQLite database, in a folder next to its file."""
+"""Check and copy SQLite files, and keep backups of a SQLite database in a folder next to its file."""
 
+import fcntl
 import shutil
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 from sqlalchemy import inspect
 
-from db.check_and_copy_sqlite import DamagedDatabase, back_up, check_pages, sqlite_file
+from db.engine import parse_url
 from db.migrate import OldTables, check
 from db.session import Database
-from mallorn.core.errors import NotFound, StorageFull, Unavailable
+from mallorn.core.errors import Conflict, MallornError, NotFound, StorageFull, Unavailable
+
+RESTORE: Final = "stop the service, then: mallorn doctor --repair   (docs/runbook.md, Damage)"
+# A process with a database open in WAL mode holds a shared lock on these bytes.
+SHARED_FIRST: Final = 0x40000002
+SHARED_BYTES: Final = 510
+_DAMAGE: Final = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+
+
+class DamagedDatabase(MallornError):
+    """The SQLite file is damaged, or is not a SQLite database."""
+
+
+def sqlite_file(url: str) -> Path | None:
+    """Return the file of a SQLite database; None for Postgres, which checks its own pages."""
+    address = parse_url(url)
+    return Path(address.database or "") if address.get_backend_name() == "sqlite" else None
+
+
+def check_pages(file: Path) -> None:
+    """Raise NotFound if the file is missing, DamagedDatabase if corrupt, Unavailable if unreadable."""
+    if not file.exists():
+        raise NotFound(f"there is no database {file} yet", hint="mallorn migrate")
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)) as connection:
+            (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        if not error.sqlite_errorname.startswith(_DAMAGE):
+            raise Unavailable(f"{file} cannot be opened: {error}", hint=f"ls -l {file.parent}") from None
+        result = str(error)
+    if result != "ok":
+        raise DamagedDatabase(f"{file} cannot be read: {result.splitlines()[-1]}", hint=RESTORE)
+
+
+def back_up(file: Path, copy: Path) -> None:
+    """Copy a database that may be in use; the file `copy` appears only when it is complete."""
+    draft = copy.with_name(f"{copy.name}.tmp")
+    try:
+        with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(draft)) as target:
+            source.backup(target)
+            # Without WAL the copy is a single file, which can be read from a read-only folder.
+            target.execute("PRAGMA journal_mode = DELETE")
+        draft.replace(copy)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def check_unused(file: Path) -> None:
+    """Raise Conflict if another process has the database open, which the kernel's file locks show."""
+    with file.open("r+b") as handle:
+        try:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, SHARED_BYTES, SHARED_FIRST)
+        except (BlockingIOError, PermissionError):
+            raise Conflict(
+                f"{file} is in use by another process",
+                hint=f"stop coordinator, control, beat and workers   (fuser {file})",
+            ) from None
+
 
 FOLDER: Final = "backups"
 STAMP: Final = "%Y%m%dT%H%M%SZ"
@@ -28,12 +87,13 @@ def folder_of(file: Path) -> Path:
 
 def listed(file: Path) -> list[Path]:
     """Return a database's backups, newest first, except that backups dated in the future come last."""
-    now, backups = datetime.now(UTC), list[Path]()
+    present = datetime.now(UTC)
+    backups: list[Path] = []
     for backup in folder_of(file).glob(f"{file.stem}-*.db"):
         with suppress(ValueError):
             taken_at(backup)
             backups.append(backup)
-    return sorted(backups, key=lambda backup: (taken_at(backup) <= now, backup.name), reverse=True)
+    return sorted(backups, key=lambda backup: (taken_at(backup) <= present, backup.name), reverse=True)
 
 
 def taken_at(backup: Path) -> datetime:
@@ -41,7 +101,7 @@ def taken_at(backup: Path) -> datetime:
     return datetime.strptime(backup.stem.rpartition("-")[2], STAMP).replace(tzinfo=UTC)
 
 
-def newest_whole(file: Path) -> Path | None:
+def newest_undamaged(file: Path) -> Path | None:
     """Return the newest backup in which SQLite's quick_check finds no fault, or None."""
     for backup in listed(file):
         with suppress(DamagedDatabase, NotFound, Unavailable):
@@ -102,5 +162,6 @@ def take_before_migrations(url: str, keep: int) -> Path | None:
 
 def _no_backup(folder: Path, reason: str) -> StorageFull:
     return StorageFull(
-        f"no backup was made in {folder}: {reason}", hint="free some room, or MALLORN_KEEP_BACKUPS=0"
+        f"no backup was made in {folder}: {reason}",
+        hint="free disk space there, or set MALLORN_KEEP_BACKUPS=0 to make no backups",
     )

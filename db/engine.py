@@ -13,20 +13,26 @@ timeout means that something is stuck: the caller gets Unavailable, and nothing 
 Postgres: a pooler in transaction mode (pgbouncer) may run each transaction on a different
 connection, so no setting outlives a transaction and no statement is prepared (ADR 0049). After
 a failover an old primary may keep its connections open but reject writes: the pool drops them.
+
+The drivers' errors become Unavailable or StorageFull (`translated`).
 """
 
 import math
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import psycopg
 import sqlalchemy
 from psycopg.abc import PQGen
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, event, make_url
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from mallorn.core.errors import InvalidRequest
+from mallorn.core.errors import InvalidRequest, MallornError, StorageFull, Unavailable
+from mallorn.core.os_errors import handle_left, no_handle, os_error
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_TIMEOUT_SEC = 10
@@ -42,7 +48,7 @@ class AnsweringConnection(psycopg.Connection[Any]):
     """Postgres connection that closes and raises OperationalError if the server does not answer in time.
 
     The sockets of a stopped server, or one behind a network that drops packets, stay open: a
-    kernel acknowledges what is sent, so keepalives and `tcp_user_timeout` do not help.
+    kernel acknowledges what is sent, so keepalives and TCP user timeouts do not help.
     """
 
     limit_sec: float | None = None
@@ -65,21 +71,21 @@ class AnsweringConnection(psycopg.Connection[Any]):
 def parse_url(url: str) -> URL:
     """Return the URL with its driver. Raises InvalidRequest unless it is Postgres or a SQLite file."""
     try:
-        parsed = make_url(url)
+        address = make_url(url)
     except (ArgumentError, ValueError):  # SQLAlchemy raises ValueError if the port is not a number
         raise InvalidRequest(
             f"{url!r} is not the URL of a database", hint="use sqlite:///FILE or postgresql://..."
         ) from None
-    backend = parsed.get_backend_name()
+    backend = address.get_backend_name()
     if backend == "postgresql":
-        return parsed.set(drivername="postgresql+psycopg")
+        return address.set(drivername="postgresql+psycopg")
     if backend != "sqlite":
         raise InvalidRequest(
             f"cannot use the database {backend!r}", hint="use sqlite:///FILE or postgresql://..."
         )
-    if parsed.database in (None, "", ":memory:"):
+    if address.database in (None, "", ":memory:"):
         raise InvalidRequest("SQLite needs a file", hint="write sqlite:////path/to/mallorn.db")
-    return parsed
+    return address
 
 
 def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | None = None) -> Engine:
@@ -88,14 +94,14 @@ def create_engine(url: str, *, foreign_keys: bool = True, answer_sec: float | No
     `answer_sec` limits how long Postgres may take to connect and to run a statement; None sets
     no limit for statements, as migrations need. Raises InvalidRequest for a bad URL.
     """
-    parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        engine = sqlalchemy.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    address = parse_url(url)
+    if address.get_backend_name() == "sqlite":
+        engine = sqlalchemy.create_engine(address, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
         _prepare_sqlite(engine, foreign_keys=foreign_keys)
         return engine
     wait_sec = CONNECT_TIMEOUT_SEC if answer_sec is None else min(CONNECT_TIMEOUT_SEC, answer_sec)
     engine = sqlalchemy.create_engine(
-        parsed,
+        address,
         pool_pre_ping=True,
         pool_recycle=1800,
         pool_timeout=wait_sec,
@@ -165,3 +171,75 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline_sec:
                 raise
         time.sleep(0.01)
+
+
+# SHMSIZE: the WAL index cannot grow, the error of the first read on a full disk.
+_SQLITE_FULL = frozenset({"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"})
+_SQLITE_UNREACHABLE = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_CANTOPEN")
+_SQLITE_DAMAGE = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+_SQLITE_NOT_WRITTEN = ("SQLITE_READONLY", "SQLITE_IOERR")
+_WRITABLE = "ls -l the file and its folder; mount; then mallorn doctor"
+_POSTGRES_FULL = "53100"
+_POSTGRES_QUERY_CANCELED = "57014"
+# Connection lost, a transaction's timeout, out of connections or memory, a lock's timeout,
+# shutdown, and the two errors after which a transaction should be retried.
+_POSTGRES_UNREACHABLE = ("08", "25P03", "25P04", "53", "55P03", "57", "40001", "40P01")
+_RESTORE = "mallorn doctor   (then docs/runbook.md, Damage)"
+_CHECK = "check MALLORN_DATABASE_URL and that the database runs"
+_PRIMARY = "check that MALLORN_DATABASE_URL leads to the primary (docs/runbook.md, What is behind it)"
+_LOOK = "ask for less; if small queries take as long, find what else loads the database"
+
+
+@contextmanager
+def translated(writes_to: str | None = None, answer_sec: float | None = None) -> Iterator[None]:
+    """Raise StorageFull if the disk is full, Unavailable if the database does not answer or is busy.
+
+    `writes_to` names the database of a block that may write: there StorageFull also means that
+    its file cannot be written. `answer_sec` limits each statement on Postgres.
+    """
+    try:
+        yield
+    except DBAPIError as error:
+        translation: MallornError | None
+        name = getattr(error.orig, "sqlite_errorname", "")
+        is_timeout = getattr(error.orig, "sqlstate", None) == _POSTGRES_QUERY_CANCELED
+        if is_timeout and answer_sec is not None:
+            message = f"this query takes longer than {answer_sec:g} s on this database"
+            translation = Unavailable(message, hint=_LOOK)
+        else:
+            translation = _translation(error.orig, is_invalidated=error.connection_invalidated)
+        if translation is None and writes_to is not None and name.startswith(_SQLITE_NOT_WRITTEN):
+            # The host prevents writes: a read-only file, a limit, or a faulty disk.
+            translation = StorageFull(f"{writes_to} cannot be written: {error.orig}", hint=_WRITABLE)
+        if translation is None:
+            raise
+        raise translation from error
+    except PoolTimeout as error:
+        raise Unavailable("all database connections of this process are in use") from error
+
+
+def _translation(original: BaseException | None, *, is_invalidated: bool) -> MallornError | None:
+    if isinstance(original, psycopg.Error):
+        state = original.sqlstate
+        if state == _POSTGRES_FULL:
+            return StorageFull("the database server's disk is full; free some room there, then resume")
+        if is_invalidated and state == READ_ONLY:
+            return Unavailable(f"the database takes no writes: {original}", hint=_PRIMARY)
+        is_unreachable = isinstance(original, psycopg.OperationalError) and state is None
+        if is_invalidated or is_unreachable or (state or "").startswith(_POSTGRES_UNREACHABLE):
+            return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
+        return None
+    if not isinstance(original, sqlite3.Error):
+        return None
+    name = getattr(original, "sqlite_errorname", "")
+    if name in _SQLITE_FULL:
+        return StorageFull()
+    if name.startswith("SQLITE_CANTOPEN") and not handle_left():
+        return no_handle("the database")
+    if name == "SQLITE_NOMEM":
+        return os_error(MemoryError())
+    if name.startswith(_SQLITE_UNREACHABLE):
+        return Unavailable(f"the database does not answer: {original}", hint=_CHECK)
+    if name.startswith(_SQLITE_DAMAGE):
+        return Unavailable(f"the database file cannot be read: {original}", hint=_RESTORE)
+    return None

@@ -12,21 +12,21 @@ _MAX_TEXT_BYTES = 1 << 30
 
 def pack_decisions(decisions: Iterable[int]) -> bytes:
     """Encode integers as zigzag varints; -64..63, which most decisions are, take one byte."""
-    packed = bytearray()
+    encoded = bytearray()
     for value in decisions:
-        rest = value << 1 if value >= 0 else (-value << 1) - 1
-        while rest > 0x7F:
-            packed.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        packed.append(rest)
-    return bytes(packed)
+        remaining = value << 1 if value >= 0 else (-value << 1) - 1
+        while remaining > 0x7F:
+            encoded.append(remaining & 0x7F | 0x80)
+            remaining >>= 7
+        encoded.append(remaining)
+    return bytes(encoded)
 
 
-def unpack_decisions(packed: bytes) -> tuple[int, ...]:
+def unpack_decisions(encoded: bytes) -> tuple[int, ...]:
     """Decode the output of `pack_decisions`. Raises ValueError if it ends in the middle of a number."""
     values: list[int] = []
     value = shift = 0
-    for byte in packed:
+    for byte in encoded:
         value |= (byte & 0x7F) << shift
         shift += 7
         if byte < 0x80:
@@ -45,8 +45,8 @@ def pack_times(times_us: Sequence[float]) -> bytes:
     return values.tobytes()
 
 
-def unpack_times(packed: bytes) -> tuple[float, ...]:
-    values = array("f", packed)
+def unpack_times(encoded: bytes) -> tuple[float, ...]:
+    values = array("f", encoded)
     if byteorder == "big":
         values.byteswap()
     return tuple(values)
@@ -57,5 +57,5 @@ def pack_text(text: str) -> bytes:
     return zstandard.ZstdCompressor(level=_LEVEL).compress(text.encode())
 
 
-def unpack_text(packed: bytes) -> str:
-    return zstandard.ZstdDecompressor().decompress(packed, max_output_size=_MAX_TEXT_BYTES).decode()
+def unpack_text(encoded: bytes) -> str:
+    return zstandard.ZstdDecompressor().decompress(encoded, max_output_size=_MAX_TEXT_BYTES).decode()

@@ -9,9 +9,8 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from db.engine import WRITE, create_engine, parse_url
+from db.engine import WRITE, create_engine, parse_url, translated
 from db.session import Database
-from db.translate_driver_errors import translated
 from mallorn.core.errors import Conflict, StorageFull, Unavailable
 from mallorn.core.install_command import upgrade_line
 
@@ -60,16 +59,16 @@ def check(database: Database) -> None:
 
 
 def _create_folder(url: str) -> None:
-    parsed = parse_url(url)
-    if parsed.get_backend_name() != "sqlite" or parsed.database is None:
+    address = parse_url(url)
+    if address.get_backend_name() != "sqlite" or address.database is None:
         return
     try:
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+        Path(address.database).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFull() from error
         raise Unavailable(
-            f"cannot create the directory of {parsed.database}: {error.strerror}",
+            f"cannot create the directory of {address.database}: {error.strerror}",
             hint="set MALLORN_DATA_DIR",
         ) from error
 
@@ -94,7 +93,7 @@ def _refuse_unknown(connection: Connection) -> None:
         return
     if revision.isdigit():
         raise Conflict(
-            f"the database is of a development version before 0.1.0 (revision {revision})",
+            f"the database was written by a development version before 0.1.0 (revision {revision})",
             hint="mallorn dataset import DIR --data NEW   (DIR: what its own `dataset export` wrote)",
         )
     raise NewerTables(
@@ -106,6 +105,4 @@ def _check_references(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
         if broken is not None:
-            raise Conflict(
-                f"a row of {broken[0]} refers to one of {broken[2]} that is not there", hint=_MIGRATE
-            )
+            raise Conflict(f"a row of {broken[0]} refers to a missing row of {broken[2]}", hint=_MIGRATE)

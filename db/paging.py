@@ -39,17 +39,15 @@ def decode_cursor(cursor: str, *types: type) -> list[Any]:
         position = None
     if not isinstance(position, list) or [type(part) for part in position] != list(types):
         raise InvalidRequest(
-            "this cursor is not one of ours", hint="leave it out to start from the first page"
+            "this cursor was not made by Mallorn", hint="leave it out to start from the first page"
         )
     return position
 
 
-def page(
-    found: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]
-) -> Page[Item]:
+def page(rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[str | float, ...]]) -> Page[Item]:
     """Build a page from up to `limit + 1` rows; the extra row only shows that more rows follow."""
-    items = list(found[:limit])
-    has_more = len(found) > limit
+    items = list(rows[:limit])
+    has_more = len(rows) > limit
     return Page(items, encode_cursor(*position(items[-1])) if has_more else None)
 
 

@@ -11,15 +11,14 @@ from sqlalchemy.orm import Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from db.database_clock import now
-from db.engine import WRITE, create_engine, parse_url
-from db.translate_driver_errors import translated
+from db.engine import WRITE, create_engine, parse_url, translated
 
 # Write transactions take milliseconds; some queries take seconds.
 ANSWER_SEC: Final = 30.0
 
 
 class Database:
-    """One database; connects on first use in a process, and again after a fork.
+    """Connects to a database on first use in a process, and again after a fork.
 
     Both blocks raise Unavailable if the database does not answer and StorageFull if its disk
     is full. A `transaction` then stores nothing and may be run again. On Postgres,

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from costmodels.tiling_columns import derived
+from costmodels.decision_columns import derived
 from searchers.space import Candidate, Choice, ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows
 

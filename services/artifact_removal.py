@@ -3,7 +3,7 @@
 from posixpath import dirname
 
 from db.repositories.job_removal import Removals
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.artifact_uris import batch_uri, exports_beside, model_uri, open_store
 

@@ -79,21 +79,21 @@ class DeviceScout:
 
     def _asked_for(self) -> list[Target]:
         """Return the targets that jobs wait for, except stand-ins for devices."""
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+        from db.repositories.jobs import JobsWaitingForDevice
 
         with self._database.session() as session:
             targets = [Target(text) for text in JobsWaitingForDevice(session).targets()]
         return [target for target in targets if not stand_in(target)]
 
     def _consider(self, target: Target, now_sec: float) -> None:
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+        from db.repositories.jobs import JobsWaitingForDevice
 
         if target not in self._refusals:
             self._refusals[target] = self._why_not(target)
         if refusal := self._refusals[target]:
             words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
             with self._database.transaction() as session:
-                JobsWaitingForDevice(session).tell(target.text, words, refusal)
+                JobsWaitingForDevice(session).set_reason(target.text, words, refusal)
         else:
             self._used_sec[target] = now_sec
 

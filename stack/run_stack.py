@@ -97,7 +97,7 @@ def _prepare_database(config: Settings) -> None:
     take_before_migrations(config.database_url, config.keep_backups)
     upgrade(config.database_url)
     with Database(config.database_url) as database, database.transaction() as session:
-        Devices(session).missed((), 0.0)
+        Devices(session).mark_stopped((), 0.0)
 
 
 @dataclass

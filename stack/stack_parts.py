@@ -50,9 +50,9 @@ class StackLayout:
 
 def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
     """Return the parts' environment: the settings they would have if a user started them."""
-    from db.repositories.api_keys import asks_for_keys
+    from db.repositories.access_control import needs_api_keys
 
-    asks_keys = asks_for_keys(known)
+    asks_keys = needs_api_keys(known)
     is_private = is_loopback(layout.host) and not asks_keys
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),

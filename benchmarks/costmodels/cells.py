@@ -12,9 +12,8 @@ import numpy as np
 from benchmarks.costmodels.arms import Arm, arm
 from benchmarks.costmodels.rows import Bench, load
 from benchmarks.costmodels.task_figures import judge_tasks
-from costmodels.evaluation import NORMAL_80, fitted
+from costmodels.evaluation import NORMAL_80, fitted, scramble_labels
 from costmodels.metrics import coverage
-from costmodels.splits import scrambled
 
 Figures = Mapping[str, float | None]
 
@@ -66,7 +65,7 @@ def run(bench: Bench, cell: Cell) -> Finished:
     chosen = arm(cell.arm)
     rows = bench.rows(chosen.view)
     split = next(fold.split for fold in bench.folds(cell.split, cell.seed) if fold.name == cell.fold)
-    labels = scrambled(rows.labels, rows.groups, seed=cell.seed) if chosen.control else rows.labels
+    labels = scramble_labels(rows.labels, rows.groups, seed=cell.seed) if chosen.control else rows.labels
     start = time.process_time()
     model = fitted(chosen.make, rows.features, labels, rows.groups, split, seed=cell.seed)
     fit = time.process_time()

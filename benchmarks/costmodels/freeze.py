@@ -20,11 +20,10 @@ from benchmarks.costmodels.view_file import path_of, write_view
 from cli.dataset_options import dataset
 from cli.training_data import lowering_in
 from costmodels.views import STATEMENTS, VIEWS
-from db.dataset.dataset_reader import open_parcel
+from db.dataset.dataset_reader import open_export
 from db.dataset.export import export
 from db.dataset.snapshots import check_snapshot, take_snapshot
-from db.repositories.snapshot_rows import Selection
-from db.repositories.snapshots import Snapshots
+from db.repositories.snapshots import Selection, Snapshots
 from db.repositories.workloads import Networks
 from db.session import Database
 from db.tables import Snapshot
@@ -74,7 +73,7 @@ def frozen(database: Database, name: str) -> Snapshot:
 
 
 def _check(out: Path, snapshot: Snapshot) -> None:
-    found = open_parcel(out).snapshot
+    found = open_export(out).snapshot
     if found["digest"] != snapshot.digest:
         raise Conflict(f"{out} holds the rows {found['name']}, not {snapshot.name}", hint=f"ls {out}")
 

@@ -91,7 +91,7 @@ def _counted(database: Database) -> float:
     """What beat does a little of every minute; seconds. Versions before had no counts."""
     began_sec = time.perf_counter()
     with suppress(ImportError):
-        from db.repositories.measurement_counts import Counts
+        from db.repositories.dataset_statistics import Counts
 
         while True:
             with database.transaction() as session:

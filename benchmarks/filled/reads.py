@@ -7,28 +7,24 @@ from typing import Any, Final
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from db.repositories.best_records import BestRecords
+from db.repositories.access_control import Usage
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.decision_log import DecisionLog
 from db.repositories.fair_shares import FairShares
-from db.repositories.fleet_activity import Activity
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress, progress_of
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases
 from db.repositories.measurement_filters import TrialLimits
-from db.repositories.measurement_listing import Records
-from db.repositories.measurements import Measurements, NewMeasurement
-from db.repositories.measurements_for_recording import Recordings
-from db.repositories.owner_usage import Usage
+from db.repositories.measurements import Measurements, NewMeasurement, Records
 from db.repositories.rounds import Rounds
-from db.repositories.schedules import Schedules
-from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.task_histories import TaskHistories
-from db.repositories.tasks import Tasks, workload_is_busy
-from db.repositories.trials import Trials
+from db.repositories.schedules import BestRecords, Schedules
+from db.repositories.snapshots import Selection, SnapshotRows
+from db.repositories.tasks import TaskHistories, Tasks, workload_is_busy
+from db.repositories.trials import Recordings, Trials
 from db.repositories.withdraw_measurements import Withdrawals
+from db.repositories.workers import Activity
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate

@@ -16,8 +16,8 @@ from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.repositories.workloads import NewWorkload, Workloads
 from db.session import Database

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.fuzzing import seeds
 from costmodels.testing import easy_data
-from db.dataset.dataset_reader import open_parcel
+from db.dataset.dataset_reader import open_export
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
@@ -106,7 +106,7 @@ def _parcel(changed: Table) -> Read:
     def read(data: bytes, folder: Path) -> object:
         for table, content in {**whole, changed: data}.items():
             (folder / table.file).write_bytes(content)
-        parcel = open_parcel(folder)
+        parcel = open_export(folder)
         return [flaw(row, parcel.widths) for batch in parcel.batches(MEASUREMENT_TABLE) for row in batch]
 
     return read

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import CostModel, Matrix, Vector
+from costmodels.evaluation import rebase_labels
 from costmodels.labels import bounded_sample
 from costmodels.metrics import pairwise_accuracy
-from costmodels.splits import rebased
 from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.space import Candidate
 from workers.round.train_cost_model import MAX_ROWS
@@ -83,7 +83,7 @@ def _opening(pool: Pool, batch: int, seed: int) -> Lines:
 
 def _fit(model: CostModel, family: Family, known: Sequence[Lines], seed: int) -> None:
     lines = np.concatenate(known)
-    labels = rebased(family.labels[lines], family.groups[lines])
+    labels = rebase_labels(family.labels[lines], family.groups[lines])
     kept = bounded_sample(labels, MAX_ROWS, seed=len(lines))
     model.fit(family.features[lines[kept]], labels[kept], family.groups[lines[kept]], seed=seed)
 

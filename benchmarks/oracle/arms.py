@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.labels import informative, labels
+from costmodels.labels import is_informative, labels
 from mallorn.core.job_options import JobOptions
 from mallorn.core.registry import resolve
 from mallorn.core.values.trial import Trial
@@ -67,7 +67,7 @@ def together() -> Iterator[Arm]:
 
 def _fitted(name: str, space: Space, history: Sequence[Trial]) -> CostModel | None:
     outcomes = [trial.outcome for trial in history]
-    useful = np.flatnonzero(informative(outcomes))
+    useful = np.flatnonzero(is_informative(outcomes))
     if sum(trial.time_us is not None for trial in history) < 8:
         return None
     rows = [history[at] for at in useful.tolist()]

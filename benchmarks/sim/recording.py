@@ -15,7 +15,7 @@ from benchmarks.sim.curve_file import Cell, RecordedRound
 from cli.service.connect_or_start_stack import wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from db.paging import Page
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from db.session import Database
 from db.tables import Round, Task, Workload
 from mallorn.core.errors import MallornError

@@ -9,7 +9,7 @@ from hashlib import sha256
 from sqlalchemy import select
 
 from db.repositories.jobs import Jobs
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from db.session import Database
 from db.tables import LeaseRow, Measurement
 from mallorn.core.states import JobState, MeasurementKind, WorkKind

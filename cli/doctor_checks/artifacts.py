@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from costmodels.serialization import check_bytes
-from db.repositories.busy_hours import BusyHours
-from db.repositories.stored_and_lost_files import Repairs, StoredCostModel, StoredFiles
+from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
+from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
 from mallorn.core.artifact_uris import model_uri, open_store
 from mallorn.core.errors import InvalidRequest, MallornError

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from db.backups import folder_of, listed, taken_at
-from db.check_and_copy_sqlite import back_up, check_pages, sqlite_file
+from db.backups import back_up, check_pages, folder_of, listed, sqlite_file, taken_at
 from db.migrate import check
 from db.session import Database
 from mallorn.core.errors import Conflict, InvalidRequest, NotFound, StorageFull, Unavailable

@@ -12,11 +12,18 @@ from fsspec.implementations.local import LocalFileSystem
 
 from cli.doctor_checks import artifacts as stored
 from cli.doctor_checks.findings import Finding
-from db.backups import folder_of, newest_whole, taken_at
-from db.check_and_copy_sqlite import DamagedDatabase, check_pages, check_unused, sqlite_file
+from db.backups import (
+    DamagedDatabase,
+    check_pages,
+    check_unused,
+    folder_of,
+    newest_undamaged,
+    sqlite_file,
+    taken_at,
+)
 from db.migrate import check, upgrade
-from db.repositories.busy_hours import BusyHours
-from db.repositories.stored_and_lost_files import Repairs, StoredFiles
+from db.repositories.stored_files import Repairs, StoredFiles
+from db.repositories.withdraw_measurements import BusyHours
 from db.session import Database
 from mallorn.core.artifact_uris import exports_beside, model_uri, open_store
 from mallorn.core.errors import MallornError, NotFound, StorageFull
@@ -123,7 +130,7 @@ def database(url: str, aside: FileQuarantine) -> Iterator[str]:
 
 
 def _backup_of(file: Path, error: MallornError) -> Path:
-    backup = newest_whole(file)
+    backup = newest_undamaged(file)
     if backup is not None:
         return backup
     if isinstance(error, NotFound):

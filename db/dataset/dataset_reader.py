@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from db.dataset.check_unpacked_size import AGAIN, check_groups, check_texts
 from db.dataset.schema import (
     ADDED,
     MEASUREMENT_TABLE,
@@ -26,6 +26,32 @@ from mallorn.core.install_command import upgrade_line
 from mallorn.core.storable_json import read_json, told
 from mallorn.core.targets import parse_target
 from mallorn.core.values.candidate import unpack_choices
+
+MOST_BYTES: Final = 1 << 30  # limit for a row group, and for the texts of a batch
+AGAIN: Final = "mallorn dataset export DIR   (write it again where it came from)"
+
+
+def check_groups(path: Path, file: pq.ParquetFile) -> None:
+    """Raise InvalidRequest if a row group of the file unpacks to more than MOST_BYTES."""
+    groups = range(file.metadata.num_row_groups)
+    _check(path, max((file.metadata.row_group(index).total_byte_size for index in groups), default=0))
+
+
+def check_texts(path: Path, batch: pa.RecordBatch) -> None:
+    """Raise InvalidRequest if the texts of all rows of a batch total more than MOST_BYTES. The file, and
+    the batch's dictionary columns, store a text that many rows share only once."""
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            lengths = pc.binary_length(column.dictionary).take(column.indices)
+            _check(path, pc.sum(lengths).as_py() or 0)
+
+
+def _check(path: Path, unpacked_bytes: int) -> None:
+    if unpacked_bytes > MOST_BYTES:
+        raise InvalidRequest(
+            f"a part of {path} unpacks to {unpacked_bytes} bytes, more than {MOST_BYTES}", hint=AGAIN
+        )
+
 
 BATCH_ROWS: Final = 10_000  # rows in memory, and in one transaction, at a time
 DAMAGE: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
@@ -51,13 +77,20 @@ class DatasetReader:
             yield [absent | row for row in batch.to_pylist()]
 
 
-def open_parcel(directory: Path) -> DatasetReader:
+def open_export(directory: Path) -> DatasetReader:
     """Check metadata, columns and checksums of all three files, and that they belong together.
 
     Raises NotFound if a file is missing, InvalidRequest with one sentence for other faults.
     """
     files = {table.name: _open(directory, table) for table in TABLES}
-    heads = [_head(directory / table.file, files[table.name]) for table in TABLES]
+    heads: list[dict[str, object]] = []
+    for table in TABLES:
+        try:
+            metadata = files[table.name].schema_arrow.metadata
+            heads.append(dict(read_json(metadata[SNAPSHOT_KEY])))
+        except (KeyError, TypeError, ValueError):
+            message = f"{directory / table.file} does not name its snapshot"
+            raise InvalidRequest(message, hint=AGAIN) from None
     if any(head != heads[0] for head in heads):
         raise InvalidRequest(f"the files in {directory} are of different snapshots", hint=AGAIN)
     rows, expected_rows = files[MEASUREMENT_TABLE.name].metadata.num_rows, heads[0].get("rows")
@@ -66,8 +99,12 @@ def open_parcel(directory: Path) -> DatasetReader:
             f"{directory} holds {rows} of the {told(expected_rows)} rows of its snapshot", hint=AGAIN
         )
     workloads = {row["key"] for row in _parsed_rows(directory, WORKLOAD_TABLE, "args", "features")}
-    sketches = _parsed_rows(directory, SKETCH_TABLE, "choices")
-    widths = {row["key"]: _width(row["choices"]) for row in sketches}
+    widths: dict[str, int] = {}
+    for row in _parsed_rows(directory, SKETCH_TABLE, "choices"):
+        try:
+            widths[row["key"]] = sum(choice.width for choice in unpack_choices(row["choices"]))
+        except ValueError:
+            raise InvalidRequest("a sketch has invalid choices", hint=AGAIN) from None
     _check_measurements(directory, {WORKLOAD_TABLE: workloads, SKETCH_TABLE: set(widths)})
     return DatasetReader(directory, heads[0], rows, widths)
 
@@ -78,29 +115,25 @@ def _open(directory: Path, table: Table) -> pq.ParquetFile:
         raise NotFound(f"there is no {table.file} in {directory}", hint="mallorn dataset export DIR")
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
-        _check_version(path, file)
+        _check_schema(path, file.schema_arrow, table)
         check_groups(path, file)
-        _check_columns(path, file.schema_arrow, table)
     except DAMAGE as error:
         raise _unreadable(path, error) from None
     return file
 
 
-def _check_version(path: Path, file: pq.ParquetFile) -> None:
-    version = (file.schema_arrow.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-    if version == str(VERSION):
-        return
-    if version.isdigit():
+def _check_schema(path: Path, schema: pa.Schema, table: Table) -> None:
+    """Raise InvalidRequest for another format version, a missing column, or one of another type."""
+    version = (schema.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    if version.isdigit() and version != str(VERSION):
         raise InvalidRequest(
             f"{path} has schema version {told(version)}, this Mallorn reads {VERSION}", hint=upgrade_line()
         )
-    raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
-
-
-def _check_columns(path: Path, schema: pa.Schema, table: Table) -> None:
-    missing = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
-    if missing:
-        raise InvalidRequest(f"{path} lacks the column {', '.join(missing)}", hint=AGAIN)
+    if version != str(VERSION):
+        raise InvalidRequest(f"{path} was not written by `mallorn dataset export`", hint=AGAIN)
+    absent_columns = [name for name in table.schema.names if name not in {*schema.names, *ADDED}]
+    if absent_columns:
+        raise InvalidRequest(f"{path} lacks the column {', '.join(absent_columns)}", hint=AGAIN)
     for column in (column for column in table.schema if column.name in schema.names):
         if schema.field(column.name).type != column.type:
             column_type = schema.field(column.name).type
@@ -108,13 +141,6 @@ def _check_columns(path: Path, schema: pa.Schema, table: Table) -> None:
                 f"the column {column.name} of {path} holds {told(column_type)} instead of {column.type}",
                 hint=AGAIN,
             )
-
-
-def _head(path: Path, file: pq.ParquetFile) -> dict[str, object]:
-    try:
-        return dict(read_json(file.schema_arrow.metadata[SNAPSHOT_KEY]))
-    except (KeyError, TypeError, ValueError):
-        raise InvalidRequest(f"{path} does not name its snapshot", hint=AGAIN) from None
 
 
 def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[Row]:
@@ -126,15 +152,8 @@ def _parsed_rows(directory: Path, table: Table, *json_columns: str) -> Iterator[
         try:
             yield row | {name: read_json(row[name]) for name in json_columns}
         except ValueError:
-            message = f"{directory / table.file}: {told(row['key'])} is no JSON"
+            message = f"{directory / table.file}: {told(row['key'])} is not JSON"
             raise InvalidRequest(message, hint=AGAIN) from None
-
-
-def _width(choices: Any) -> int:
-    try:
-        return sum(choice.width for choice in unpack_choices(choices))
-    except ValueError:
-        raise InvalidRequest("a sketch has choices that are none", hint=AGAIN) from None
 
 
 def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None:
@@ -146,7 +165,8 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
             used_keys = set(batch.column(column).unique().to_pylist())
             if missing_keys := sorted(map(str, used_keys - keys[table] - {None})):
                 path = directory / table.file
-                raise InvalidRequest(f"{path} lacks {told(missing_keys[0])}, which was measured", hint=AGAIN)
+                message = f"{path} lacks {told(missing_keys[0])}, to which a measurement refers"
+                raise InvalidRequest(message, hint=AGAIN)
         targets.update(batch.column("target").unique().to_pylist())
         evaluators.update(batch.column("evaluator").unique().to_pylist())
     for text in sorted(targets - {None}, key=str):
@@ -155,7 +175,7 @@ def _check_measurements(directory: Path, keys: Mapping[Table, set[str]]) -> None
         try:
             read_json(text)
         except ValueError:
-            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is no JSON: {told(text)}"
+            message = f"{directory / MEASUREMENT_TABLE.file} has an evaluator that is not JSON: {told(text)}"
             raise InvalidRequest(message, hint=AGAIN) from None
 
 
@@ -177,4 +197,4 @@ def _batches(directory: Path, table: Table, size: int) -> Iterator[pa.RecordBatc
 
 def _unreadable(path: Path, error: Exception) -> InvalidRequest:
     reason = told(str(error).partition("\n")[0])
-    return InvalidRequest(f"{path} is torn or no Parquet: {reason}", hint=AGAIN)
+    return InvalidRequest(f"{path} is damaged or not a Parquet file: {reason}", hint=AGAIN)

@@ -17,10 +17,10 @@ from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD
 from db.dataset.snapshots import Progress, SnapshotReader, describe, silent
 from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.sketches import Sketches, trace_of
-from db.repositories.snapshot_rows import SnapshotRows
+from db.repositories.snapshots import SnapshotRows
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
-from db.tables import Context, SketchRow, Snapshot, Workload
+from db.tables import Context, Snapshot
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.states import MeasurementKind
 from mallorn.core.storable_json import compact_json
@@ -48,16 +48,27 @@ def export(
     """
     frozen = SnapshotReader.of(database, snapshot)
     head = describe(snapshot, frozen.source)
+    summary = Written()
     with _new_directory(directory) as draft:
-        written = _write_measurements(database, frozen, head, draft, progress)
-        _write(draft, WORKLOAD_TABLE, head, _workloads(database, sorted(written.workloads)))
-        _write(draft, SKETCH_TABLE, head, _sketches(database, sorted(written.sketches)))
+        with database.session() as session:
+            contexts = SnapshotRows(session).contexts()
+
+        def measurement_groups() -> Iterator[pa.Table]:
+            for page in _join_small_pages(frozen.pages(database, progress)):
+                summary.measurements += len(page)
+                summary.workloads.update(page["workload_id"])
+                summary.sketches.update(page["sketch_id"])
+                yield _measurements(page, frozen.source, contexts)
+
+        _write(draft, MEASUREMENT_TABLE, head, measurement_groups())
+        for table, ids in ((WORKLOAD_TABLE, summary.workloads), (SKETCH_TABLE, summary.sketches)):
+            _write(draft, table, head, _programs(database, table, sorted(ids)))
     return {
         "directory": str(directory),
         "snapshot": head,
-        "measurements": written.measurements,
-        "workloads": len(written.workloads),
-        "sketches": len(written.sketches),
+        "measurements": summary.measurements,
+        "workloads": len(summary.workloads),
+        "sketches": len(summary.sketches),
     }
 
 
@@ -79,24 +90,6 @@ def _new_directory(directory: Path) -> Iterator[Path]:
         raise InvalidRequest(
             f"cannot write {directory}: {error.strerror or error}", hint="mallorn dataset export OTHER_DIR"
         ) from None
-
-
-def _write_measurements(
-    database: Database, frozen: SnapshotReader, head: Mapping[str, object], draft: Path, progress: Progress
-) -> Written:
-    with database.session() as session:
-        contexts = SnapshotRows(session).contexts()
-    written = Written()
-
-    def groups() -> Iterator[pa.Table]:
-        for page in _join_small_pages(frozen.pages(database, progress)):
-            written.measurements += len(page)
-            written.workloads.update(page["workload_id"])
-            written.sketches.update(page["sketch_id"])
-            yield _measurements(page, frozen.source, contexts)
-
-    _write(draft, MEASUREMENT_TABLE, head, groups())
-    return written
 
 
 def _join_small_pages(pages: Iterable[Columns]) -> Iterator[Columns]:
@@ -133,43 +126,29 @@ def _measurements(page: Columns, own_key: str, contexts: dict[int, Context]) -> 
             for source, source_row, row_id in page.rows("source", "source_row", "id")
         ],
         "kind": [MeasurementKind(kind).measured for kind in page["kind"]],
-        "decisions": [unpack_decisions(packed) for packed in page["decisions"]],
-        "run_us": [unpack_times(packed or b"") for packed in page["run_us"]],
+        "decisions": [unpack_decisions(decisions) for decisions in page["decisions"]],
+        "run_us": [unpack_times(times or b"") for times in page["run_us"]],
     }
     schema = MEASUREMENT_TABLE.schema
     stored_columns = {name: page[name] for name in schema.names if name not in converted_columns}
     return pa.Table.from_pydict(converted_columns | stored_columns, schema=schema)
 
 
-def _workloads(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
-    for chunk in _chunks(ids):
+def _programs(database: Database, table: Table, ids: Sequence[int]) -> Iterator[pa.Table]:
+    """Yield the workloads or the sketches with these ids, whose long texts are read in parts."""
+    for start in range(0, len(ids), TEXTS):
+        part, rows = ids[start : start + TEXTS], list[dict[str, object]]()
         with database.session() as session:
-            rows = [
-                _row(
-                    WORKLOAD_TABLE,
-                    row,
-                    tir=tir_of(row),
-                    args=compact_json(row.args),
-                    features=compact_json(row.features),
-                )
-                for row in Workloads(session).get_many(chunk)
-            ]
-        yield pa.Table.from_pylist(rows, schema=WORKLOAD_TABLE.schema)
-
-
-def _sketches(database: Database, ids: Sequence[int]) -> Iterator[pa.Table]:
-    for chunk in _chunks(ids):
-        with database.session() as session:
-            rows = [
-                _row(SKETCH_TABLE, row, trace=trace_of(row), choices=compact_json(row.choices))
-                for row in Sketches(session).rows(chunk)
-            ]
-        yield pa.Table.from_pylist(rows, schema=SKETCH_TABLE.schema)
-
-
-def _row(table: Table, row: Workload | SketchRow, **texts: str) -> dict[str, object]:
-    return {name: getattr(row, name) for name in table.schema.names} | texts
-
-
-def _chunks(ids: Sequence[int]) -> Iterator[Sequence[int]]:
-    return (ids[start : start + TEXTS] for start in range(0, len(ids), TEXTS))
+            if table is WORKLOAD_TABLE:
+                for workload in Workloads(session).get_many(part):
+                    texts = {
+                        "tir": tir_of(workload),
+                        "args": compact_json(workload.args),
+                        "features": compact_json(workload.features),
+                    }
+                    rows.append({name: getattr(workload, name) for name in table.schema.names} | texts)
+            else:
+                for sketch in Sketches(session).rows(part):
+                    texts = {"trace": trace_of(sketch), "choices": compact_json(sketch.choices)}
+                    rows.append({name: getattr(sketch, name) for name in table.schema.names} | texts)
+        yield pa.Table.from_pylist(rows, schema=table.schema)

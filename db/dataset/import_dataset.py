@@ -6,14 +6,14 @@ leaves complete batches, and the same command finishes it.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from sqlalchemy.orm import Session
 
-from db.dataset.dataset_reader import BATCH_ROWS, open_parcel
+from db.dataset.dataset_reader import BATCH_ROWS, open_export
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, Table, flaw
 from db.dataset.snapshots import Progress, silent
 from db.measurement_codec import pack_decisions, pack_times
@@ -35,7 +35,7 @@ COPIED: Final = (
 )
 
 
-class Parcel(Protocol):
+class CheckedExport(Protocol):
     """An export from which rows are imported."""
 
     @property
@@ -52,7 +52,7 @@ class Parcel(Protocol):
 
 @dataclass(slots=True)
 class Imported:
-    """How many rows of an export were added, were known already, or were skipped."""
+    """Counts of an import: rows added, rows that were stored already, and rows skipped."""
 
     added: int = 0
     known: int = 0
@@ -75,48 +75,43 @@ def import_dataset(database: Database, directory: Path, progress: Progress = sil
 
     Raises InvalidRequest or NotFound, with nothing stored, unless every file can be read to its end.
     """
-    return import_parcel(database, open_parcel(directory), progress)
+    return import_export(database, open_export(directory), progress)
 
 
-def import_parcel(database: Database, parcel: Parcel, progress: Progress = silent) -> Imported:
+def import_export(database: Database, export: CheckedExport, progress: Progress = silent) -> Imported:
     """Store the rows of an export that this dataset lacks, except faulty rows and refused keys."""
     names = Names()
-    for batch in parcel.batches(WORKLOAD_TABLE, TEXTS):
+    for batch in export.batches(WORKLOAD_TABLE, TEXTS):
         workloads = [NewWorkload(**_parsed(row, "args", "features")) for row in batch]
         with database.transaction() as session:
             names.workloads |= Workloads(session).ensure_many(workloads)
-    for batch in parcel.batches(SKETCH_TABLE, TEXTS):
+    for batch in export.batches(SKETCH_TABLE, TEXTS):
         rows = [_parsed(row, "choices") for row in batch]
         sketches = [NewSketch(unpack_sketch(row), row["space"], row["tvm_version"]) for row in rows]
         with database.transaction() as session:
             names.sketches |= Sketches(session).ensure_many(sketches, imported=True)
     result, rows_done = Imported(), 0
-    for batch in parcel.batches(MEASUREMENT_TABLE):
-        good_rows = _good_rows(batch, parcel, result)
+    for batch in export.batches(MEASUREMENT_TABLE):
+        good_rows: list[Row] = []
+        for row in batch:
+            keys = row["workload"], row["sketch"]
+            refusal = next((export.refused[key] for key in keys if key in export.refused), None)
+            reason = refusal or flaw(row, export.widths)
+            if reason is None:
+                good_rows.append(row)
+            else:
+                result.skipped[reason] += 1
         with database.transaction() as session:
-            added = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
-        result.added += added
-        result.known += len(good_rows) - added
+            count = ForeignRows(session).add([_columns(session, row, names) for row in good_rows])
+        result.added += count
+        result.known += len(good_rows) - count
         rows_done += len(batch)
-        progress(rows_done, parcel.rows)
+        progress(rows_done, export.rows)
     return result
 
 
 def _parsed(row: Row, *json_columns: str) -> Row:
     return row | {name: json.loads(row[name]) for name in json_columns}
-
-
-def _good_rows(batch: Iterable[Row], parcel: Parcel, result: Imported) -> list[Row]:
-    good_rows = []
-    for row in batch:
-        keys = row["workload"], row["sketch"]
-        refusal = next((parcel.refused[key] for key in keys if key in parcel.refused), None)
-        reason = refusal or flaw(row, parcel.widths)
-        if reason is None:
-            good_rows.append(row)
-        else:
-            result.skipped[reason] += 1
-    return good_rows
 
 
 def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
@@ -126,25 +121,24 @@ def _columns(session: Session, row: Row, names: Names) -> dict[str, object]:
     if source not in names.sources:
         names.sources[source] = Sources(session).ensure(source)
     target_id = names.targets[target]
+    context_id = None  # of a candidate that failed before it reached a device
+    host_class, tvm_version, threads, evaluator = (row[name] for name in CONTEXT)
+    if None not in (host_class, tvm_version, threads, evaluator):
+        key = target_id, host_class, tvm_version, threads, evaluator
+        if key not in names.contexts:
+            context = Contexts(session).ensure(
+                target_id, host_class, tvm_version, threads, json.loads(evaluator)
+            )
+            names.contexts[key] = context.id
+        context_id = names.contexts[key]
     return {name: row[name] for name in COPIED} | {
         "source_id": names.sources[source],
         "source_row": row["row"],
         "kind": MeasurementKind(row["kind"]).foreign,
         "workload_id": names.workloads[row["workload"]],
         "target_id": target_id,
-        "context_id": _context(session, target_id, [row[name] for name in CONTEXT], names),
+        "context_id": context_id,
         "sketch_id": names.sketches[row["sketch"]],
         "decisions": pack_decisions(row["decisions"]),
         "run_us": pack_times(times) if times else None,
     }
-
-
-def _context(session: Session, target_id: int, facts: Sequence[Any], names: Names) -> int | None:
-    if None in facts:
-        return None  # the candidate failed before it reached a device
-    key = target_id, *facts
-    if key not in names.contexts:
-        host_class, tvm_version, threads, evaluator = facts
-        context = Contexts(session).ensure(target_id, host_class, tvm_version, threads, json.loads(evaluator))
-        names.contexts[key] = context.id
-    return names.contexts[key]

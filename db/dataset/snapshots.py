@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from db.columnar_rows import Columns
-from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.snapshots import Snapshots, Sources, name_taken
+from db.repositories.snapshots import Selection, SnapshotRows, Snapshots, Sources, name_taken
 from db.session import Database
 from db.tables import Snapshot
 from mallorn.core.errors import InvalidRequest
@@ -19,7 +18,7 @@ NAME: Final = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 Progress = Callable[[int, int], None]  # called with the part done and the total
 
 
-def silent(_done: int, _total: int) -> None:
+def silent(_rows_done: int, _total: int) -> None:
     """Ignore the progress."""
 
 
@@ -40,18 +39,18 @@ class SnapshotReader:
 
     def pages(self, database: Database, progress: Progress = silent) -> Iterator[Columns]:
         """Yield pages of rows in the order of ids, each from its own transaction, so none lasts long."""
-        after = 0
-        while after < self.upto:
+        last_id = 0
+        while last_id < self.upto:
             with database.session() as session:
                 rows = SnapshotRows(session)
-                end = rows.page_end(after, self.upto, PAGE_ROWS)
+                end = rows.page_end(last_id, self.upto, PAGE_ROWS)
                 if end is None:
                     break
-                page = rows.page(self.selection, after, end)
+                page = rows.page(self.selection, last_id, end)
             if len(page):
                 yield page
-            after = end
-            progress(after, self.upto)
+            last_id = end
+            progress(last_id, self.upto)
 
 
 def take_snapshot(
@@ -64,7 +63,7 @@ def take_snapshot(
     """
     if name is not None and not NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} is no name for a snapshot", hint="use letters, digits, and . _ - between them"
+            f"{name!r} cannot be the name of a snapshot", hint="use letters, digits, and . _ - between them"
         )
     with database.transaction() as session:
         if name is not None and Snapshots(session).find(name) is not None:
@@ -99,24 +98,22 @@ def describe(snapshot: Snapshot, source: str) -> dict[str, object]:
 
 
 def _digest(database: Database, frozen: SnapshotReader, progress: Progress) -> tuple[int, str]:
+    """Return the number of rows, and a digest of candidates, outcomes and origins.
+
+    It leaves out the ids that only this database uses.
+    """
     count, digest = 0, hashlib.sha256()
     for page in frozen.pages(database, progress):
         count += len(page)
-        for line in _digest_inputs(page, frozen.source):
-            digest.update(line)
+        origins = page.rows("source", "source_row", "id")
+        facts = page.rows("workload", "target", "sketch", "outcome", "kind", "created_at")
+        contents = page.rows("decisions", "run_us")
+        for (source, source_row, row_id), (*keys, kind, created_at), (decisions, run_us) in zip(
+            origins, facts, contents, strict=True
+        ):
+            origin = source or frozen.source, str(source_row if source else row_id)
+            texts = *keys, MeasurementKind(kind).measured, repr(created_at)
+            times = run_us or b""
+            sizes = str(len(decisions)), str(len(times))
+            digest.update("\n".join((*origin, *texts, *sizes)).encode() + decisions + times)
     return count, digest.hexdigest()
-
-
-def _digest_inputs(page: Columns, own_key: str) -> Iterator[bytes]:
-    """Yield each row's candidate, outcome and origin as bytes, without ids that only this database uses."""
-    origins = page.rows("source", "source_row", "id")
-    facts = page.rows("workload", "target", "sketch", "outcome", "kind", "created_at")
-    contents = page.rows("decisions", "run_us")
-    for (source, source_row, row_id), (*keys, kind, created_at), (decisions, run_us) in zip(
-        origins, facts, contents, strict=True
-    ):
-        origin = source or own_key, str(source_row if source else row_id)
-        texts = *keys, MeasurementKind(kind).measured, repr(created_at)
-        times = run_us or b""
-        sizes = str(len(decisions)), str(len(times))
-        yield "\n".join((*origin, *texts, *sizes)).encode() + decisions + times

@@ -66,11 +66,11 @@ def until(seconds: float) -> ColumnElement[float]:
     return now() + seconds
 
 
-def said(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
+def reason_columns(reason: str, cause: Cause = Cause.OTHER, detail: str = "") -> dict[str, str]:
     """Return the columns that explain a job's state: the reason as text, and its cause for programs."""
     return {"reason": reason, "cause": cause, "cause_detail": detail}
 
 
-def owned(owner: str | None) -> ColumnElement[bool]:
+def is_owned_by(owner: str | None) -> ColumnElement[bool]:
     """Return SQL: whether the job of a query is the owner's; true for all jobs if `owner` is None."""
     return true() if owner is None else Job.owner == owner

@@ -6,8 +6,8 @@ from typing import Final
 from sqlalchemy import func, select
 
 from db.repositories.base import ERROR_CHARS, Repository
-from db.repositories.fail_pause_cancel_job import fail_job, failure, pause_job
 from db.repositories.job_events_and_warnings import Events
+from db.repositories.job_transitions import fail_job, failure, pause_job
 from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import MAX_DEATHS, MAX_LOSSES, Leases, LeaseToken, Loss, WorkItem
 from db.repositories.rounds import Rounds
@@ -17,7 +17,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.event import FailedEvent, RoundPoisonedEvent, RoundReturnedEvent, StageReturnedEvent
 
-SILENT: Final = "its worker died or went silent"
+SILENT: Final = "its worker died or stopped responding"
 
 
 class WorkItems(Repository):
@@ -26,48 +26,71 @@ class WorkItems(Repository):
     def claim(self, item: WorkItem, worker: str, lease_sec: float) -> LeaseToken | None:
         """Lease a round or a stage; None if another worker holds it or its job's state does not allow it.
 
-        For an import, lease the import whose turn it is, which may be of another job.
+        The message of an import often leases the import of another job (`_start_import_by_turn`).
         """
-        if item.kind is WorkKind.IMPORT:
-            item = WorkItem(WorkKind.IMPORT, self._begin_import(item.subject))
         if item.kind is WorkKind.ROUND:
             return Rounds(self.session).claim(int(item.subject), worker, lease_sec)
-        return Jobs(self.session).claim_stage(item.subject, STATES[item.kind], worker, lease_sec)
+        job_id = item.subject
+        if item.kind is WorkKind.IMPORT:
+            job_id = self._start_import_by_turn(message_job_id=job_id)
+        return Jobs(self.session).claim_stage(job_id, STATES[item.kind], worker, lease_sec)
 
-    def _begin_import(self, job_id: str) -> str:
-        """Return the job to import for the message of `job_id`: of the owner served longest ago.
+    def _start_import_by_turn(self, message_job_id: str) -> str:
+        """Choose the job that an import message starts, move it to IMPORTING and return its id.
 
-        Messages arrive in the order of submission, and each names one job. If `job_id` was
-        returned during its import, return it: this message may be the only one that it gets.
+        Every submitted job sends one message, and messages arrive in the order of submission.
+        So that an owner with many jobs does not delay other owners, a message stands for any
+        queued job: it starts the next job of the owner whose last job started longest ago.
+
+        Return the message's own job, without moving it, if no job is queued, or if a worker
+        returned that job during its import: this message may be the only one that it gets.
         """
-        is_free = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.until.is_(None), LeaseRow.sent_at.is_not(None)
-        is_importing = Job.id == job_id, Job.state == JobState.IMPORTING, LeaseRow.subject == Job.id
-        returned = select(Job.id).where(*is_importing, *is_free)
-        last_starts = select(Job.owner, func.coalesce(func.max(Job.started_at), 0.0).label("at"))
+        returned_import = select(Job.id).where(
+            Job.id == message_job_id,
+            Job.state == JobState.IMPORTING,
+            LeaseRow.subject == Job.id,
+            LeaseRow.kind == WorkKind.IMPORT,
+            LeaseRow.until.is_(None),
+            LeaseRow.sent_at.is_not(None),
+        )
+        last_start = func.coalesce(func.max(Job.started_at), 0.0)
         # Before PostgreSQL has statistics on new jobs, it would aggregate again for each of them.
-        turn = last_starts.group_by(Job.owner).cte("turn").prefix_with("MATERIALIZED", dialect="postgresql")
-        queued = select(Job.id).join(turn, turn.c.owner == Job.owner).where(Job.state == JobState.QUEUED)
-        order = turn.c.at, Job.priority.desc(), Job.created_at, Job.id
-        first = queued.order_by(*order).limit(1)
-        while self.session.scalar(returned) is None and (next_id := self.session.scalar(first)) is not None:
-            if Jobs(self.session).move(next_id, [JobState.QUEUED], JobState.IMPORTING):
-                return next_id
-        return job_id
+        owner_turns = (
+            select(Job.owner, last_start.label("at"))
+            .group_by(Job.owner)
+            .cte("turn")
+            .prefix_with("MATERIALIZED", dialect="postgresql")
+        )
+        next_queued_job = (
+            select(Job.id)
+            .join(owner_turns, owner_turns.c.owner == Job.owner)
+            .where(Job.state == JobState.QUEUED)
+            .order_by(owner_turns.c.at, Job.priority.desc(), Job.created_at, Job.id)
+            .limit(1)
+        )
+        while self.session.scalar(returned_import) is None:
+            job_id = self.session.scalar(next_queued_job)
+            if job_id is None:
+                break
+            if Jobs(self.session).move(job_id, [JobState.QUEUED], JobState.IMPORTING):
+                return job_id
+            # Another transaction has moved this job meanwhile: look for the next one.
+        return message_job_id
 
     def put_off(self, hold: LeaseToken, error: MallornError) -> bool:
         """Return unfinished work like `give_back`, but resend its message only after a longer time."""
-        return self.give_back(hold, error, later=True)
+        return self.give_back(hold, error, is_delayed=True)
 
-    def give_back(self, hold: LeaseToken, error: MallornError, *, later: bool = False) -> bool:
+    def give_back(self, hold: LeaseToken, error: MallornError, *, is_delayed: bool = False) -> bool:
         """Return unfinished work for another worker, and show in its job what the work waits for."""
         job_id, reason = self._job_of(hold), error.reason
         if hold.item.kind is WorkKind.ROUND:
             is_returned = self._close(hold, RoundState.QUEUED, reason)
         else:
             self.lock_job(job_id)
-            is_returned = Leases(self.session).give_back(hold, later)
+            is_returned = Leases(self.session).give_back(hold, is_delayed)
         if is_returned and reason:
-            Jobs(self.session).say(job_id, reason)
+            Jobs(self.session).set_reason(job_id, reason)
         return is_returned
 
     def expire(self, job_id: str | None) -> Sequence[Loss]:
@@ -77,10 +100,10 @@ class WorkItems(Repository):
             self._record_loss(loss, None)
         return losses
 
-    def lose(self, hold: LeaseToken, error: MallornError, most: int = MAX_LOSSES) -> Loss | None:
-        """Count a loss of work that was interrupted; give the work up after `most` losses."""
+    def lose(self, hold: LeaseToken, error: MallornError, limit: int = MAX_LOSSES) -> Loss | None:
+        """Count a loss of work that was interrupted; give the work up after `limit` losses."""
         self.lock_job(self._job_of(hold))
-        loss = Leases(self.session).lose(hold, most)
+        loss = Leases(self.session).lose(hold, limit)
         if loss is not None:
             self._record_loss(loss, error)
         return loss
@@ -110,13 +133,13 @@ class WorkItems(Repository):
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, job_id, error)
         elif Leases(self.session).leave(hold, left_by):
-            self._record_loss(Loss(hold, job_id, given_up=False), error)
-            Jobs(self.session).say(job_id, error.reason)
+            self._record_loss(Loss(hold, job_id, is_given_up=False), error)
+            Jobs(self.session).set_reason(job_id, error.reason)
 
     def give_up(self, hold: LeaseToken, error: MallornError) -> None:
         """Stop trying: give a round up, as its job has others; fail the job of a stage."""
         if hold.item.kind is WorkKind.ROUND:
-            self.lose(hold, error, most=1)
+            self.lose(hold, error, limit=1)
         else:
             self.fail(hold, error)
 
@@ -136,35 +159,31 @@ class WorkItems(Repository):
 
     def _record_loss(self, loss: Loss, error: MallornError | None, limit: int = MAX_LOSSES) -> None:
         """Record a loss in the job's log. `error` None: the lease expired."""
-        if loss.hold.item.kind is WorkKind.ROUND:
-            self._return_round(loss, SILENT if error is None else error.message[-ERROR_CHARS:])
-        elif loss.hold.item.kind in STATES:
-            self._return_stage(loss, STATES[loss.hold.item.kind], error, limit)
-
-    def _return_round(self, loss: Loss, error: str) -> None:
-        rounds, round_id = Rounds(self.session), int(loss.hold.item.subject)
-        rounds.move(round_id, RoundState.POISON if loss.given_up else RoundState.QUEUED, error=error)
-        event_type = RoundPoisonedEvent if loss.given_up else RoundReturnedEvent
-        event = event_type(round=rounds.get(round_id).index, attempt=loss.hold.attempt, error=error)
-        Events(self.session).append(loss.job_id, event)
-
-    def _return_stage(self, loss: Loss, state: JobState, error: MallornError | None, limit: int) -> None:
-        job_id = loss.job_id
-        if loss.given_up:
+        item, job_id, events = loss.hold.item, loss.job_id, Events(self.session)
+        if item.kind is WorkKind.ROUND:
+            rounds, round_id = Rounds(self.session), int(item.subject)
+            text = SILENT if error is None else error.message[-ERROR_CHARS:]
+            state = RoundState.POISON if loss.is_given_up else RoundState.QUEUED
+            rounds.move(round_id, state, error=text)
+            event_type = RoundPoisonedEvent if loss.is_given_up else RoundReturnedEvent
+            index = rounds.get(round_id).index
+            events.append(job_id, event_type(round=index, attempt=loss.hold.attempt, error=text))
+        elif item.kind in STATES and loss.is_given_up:
             if error is None:
                 reason = f"{SILENT} {MAX_DEATHS} times"
                 failed_event = FailedEvent(why=reason)
             else:
-                reason = _interruption(state, f"{limit} times", error)
+                reason = _interruption(STATES[item.kind], f"{limit} times", error)
                 failed_event = failure(error)
-            Jobs(self.session).move(job_id, [state], JobState.FAILED, reason)
-            Events(self.session).append(job_id, failed_event)
-            return
-        if error is not None:
-            Jobs(self.session).say(job_id, _interruption(state, "and is tried again", error))
-        returned_event = StageReturnedEvent(state=state, error=SILENT if error is None else error.message)
-        Events(self.session).append(job_id, returned_event)
+            Jobs(self.session).move(job_id, [STATES[item.kind]], JobState.FAILED, reason)
+            events.append(job_id, failed_event)
+        elif item.kind in STATES:
+            stage = STATES[item.kind]
+            if error is not None:
+                Jobs(self.session).set_reason(job_id, _interruption(stage, "and is tried again", error))
+            text = SILENT if error is None else error.message
+            events.append(job_id, StageReturnedEvent(state=stage, error=text))
 
 
 def _interruption(state: JobState, consequence: str, error: MallornError) -> str:
-    return f"{state} broke off {consequence}: {error.headline}\n{error.hint}".strip()
+    return f"{state} was interrupted {consequence}: {error.headline}\n{error.hint}".strip()

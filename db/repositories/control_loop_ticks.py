@@ -41,8 +41,8 @@ class LoopTicks(Repository):
 
     def since(self, name: str) -> float:
         """Return when the current turns without a gap began: now if they stopped, 0 if none ever came."""
-        stopped = Tick.begun_at < until(-GAP_SEC)
-        since = select(case((stopped, now()), else_=Tick.since)).where(Tick.name == name)
+        has_stopped = Tick.begun_at < until(-GAP_SEC)
+        since = select(case((has_stopped, now()), else_=Tick.since)).where(Tick.name == name)
         return self.session.scalar(since) or 0.0
 
     def ages_sec(self, names: Collection[str]) -> Mapping[str, float | None]:
@@ -53,11 +53,11 @@ class LoopTicks(Repository):
 
     def pull_back(self, lease_sec: float) -> None:
         """Correct stored times that lie in the future after the clock was set back: they delay loops."""
-        self._pull(Job.planned_at, None, ahead=AHEAD_SEC)
-        self._pull(LeaseRow.until, until(lease_sec), ahead=lease_sec + AHEAD_SEC)
-        self._pull(LeaseRow.sent_at, now(), ahead=AHEAD_SEC)
+        self._pull(Job.planned_at, None, tolerance_sec=AHEAD_SEC)
+        self._pull(LeaseRow.until, until(lease_sec), tolerance_sec=lease_sec + AHEAD_SEC)
+        self._pull(LeaseRow.sent_at, now(), tolerance_sec=AHEAD_SEC)
         for table in (Device, Worker):
-            self._pull(table.last_seen, now(), ahead=AHEAD_SEC)
+            self._pull(table.last_seen, now(), tolerance_sec=AHEAD_SEC)
 
-    def _pull(self, column: Any, value: ColumnElement[float] | None, ahead: float) -> None:
-        self.changed(update(column.class_).where(column > until(ahead)).values({column.key: value}))
+    def _pull(self, column: Any, value: ColumnElement[float] | None, tolerance_sec: float) -> None:
+        self.changed(update(column.class_).where(column > until(tolerance_sec)).values({column.key: value}))

@@ -1,16 +1,132 @@
-"""Statistics of the dataset: counts of measurements by target, operator, model, outcome and day."""
+"""Statistics of the dataset, from counts stored up to a mark, so that not all rows are read (ADR 0050)."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any, Final
 
-from sqlalchemy import Row, Subquery, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    String,
+    Subquery,
+    case,
+    cast,
+    func,
+    literal,
+    select,
+    union_all,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
 
-from db.repositories.base import Repository, owned
-from db.repositories.measurement_counts import DAY_SEC, OUTCOME, Counts
-from db.repositories.measurement_filters import IMPORTED
-from db.tables import ForeignRecord, ForeignTask, Job, Model, TargetRow, Workload
+from db.database_clock import now
+from db.repositories.base import Repository, is_owned_by
+from db.repositories.measurement_filters import IMPORTED, was_left_unbuilt
+from db.tables import (
+    ForeignRecord,
+    ForeignTask,
+    Job,
+    Measurement,
+    MeasurementCount,
+    Model,
+    TargetRow,
+    Workload,
+)
+from mallorn.core.outcomes import LEFT_UNBUILT
 from mallorn.core.values.dataset import DatasetStats, DayCount, NamedCount
+
+DAY_SEC: Final = 86400
+COUNTS: Final = "measurement counts"  # name of the lock for changes of the counts
+# Longer than any transaction that writes measurements: they get ids before the commit.
+SETTLED_SEC: Final = 600.0
+AT_A_TIME: Final = 1_000_000  # rows counted by one call, in a second or two
+_KEY: Final = "job_id", "facet", "name"
+OUTCOME: Final = "outcome"
+
+
+class Counts(Repository):
+    """Stored counts of measurements up to a mark; each query counts the measurements after it."""
+
+    def grow(self, settled_sec: float = SETTLED_SEC) -> int:
+        """Move the mark over measurements older than `settled_sec`; return by how many ids."""
+        self.hold(COUNTS)
+        mark = self._mark()
+        rows = select(Measurement.id, Measurement.created_at).order_by(Measurement.id)
+        next_rows = rows.where(Measurement.id > mark).limit(AT_A_TIME).subquery().c
+        unsettled_id = case((next_rows.created_at > now() - settled_sec, next_rows.id))
+        last, unsettled = self.session.execute(select(func.max(next_rows.id), func.min(unsettled_id))).one()
+        end = (last or mark) if unsettled is None else unsettled - 1
+        for facet in _facets():
+            self._add(facet, 1, Measurement.id > mark, Measurement.id <= end)
+        return int(end - mark)
+
+    def move(self, sign: int, condition: ColumnElement[bool]) -> None:
+        """Subtract rows before their outcome changes (-1), or add them after (1). Hold COUNTS meanwhile."""
+        self._add(OUTCOME, sign, condition, Measurement.id <= self._mark())
+
+    def of(self, jobs: Select[str] | None) -> Subquery:
+        """Return counts of these jobs, or of all, by job, facet and name, with rows after the mark."""
+        counts = MeasurementCount
+        stored_counts = select(counts.job_id, counts.facet, counts.name, counts.rows)
+        mark = self._mark()
+        new_counts = [_grouped(facet, 1).where(Measurement.id > mark) for facet in _facets()]
+        if jobs is not None:
+            stored_counts = stored_counts.where(counts.job_id.in_(jobs))
+            new_counts = [query.where(Measurement.job_id.in_(jobs)) for query in new_counts]
+        return union_all(stored_counts, *new_counts).subquery()
+
+    def _mark(self) -> int:
+        return self.session.scalar(select(func.max(MeasurementCount.upto))) or 0
+
+    def _add(self, facet: str, sign: int, *conditions: ColumnElement[bool]) -> None:
+        insert = self.insert(MeasurementCount)
+        new, upto = insert.excluded, MeasurementCount.upto
+        rows = _grouped(facet, sign).add_columns(func.max(Measurement.id)).where(*conditions)
+        updates = {
+            "rows": MeasurementCount.rows + new.rows,
+            "upto": case((new.upto > upto, new.upto), else_=upto),
+        }
+        upsert = insert.from_select([*_KEY, "rows", "upto"], rows)
+        self.changed(upsert.on_conflict_do_update(index_elements=_KEY, set_=updates))
+
+
+def _facets() -> dict[str, ColumnElement[str]]:
+    """Return the facets that are counted, each separately: one count per job and task, or job and day."""
+    return {
+        "target": cast(Measurement.target_id, String),
+        "workload": cast(Measurement.workload_id, String),
+        OUTCOME: case((was_left_unbuilt(), LEFT_UNBUILT), else_=Measurement.outcome),
+        "kind": Measurement.kind.expression,
+        "day": cast(days_since_epoch(Measurement.created_at), String),
+    }
+
+
+def _grouped(facet: str, sign: int) -> Select[str, str, str, int]:
+    job = func.coalesce(Measurement.job_id, "").label("job_id")  # imported rows have none
+    name = _facets()[facet].label("name")
+    rows = (literal(sign) * func.count()).label("rows")
+    return select(job, literal(facet).label("facet"), name, rows).group_by(job, name)
+
+
+class days_since_epoch(FunctionElement[int]):
+    """SQL function: the number of full days since the epoch."""
+
+    type = Integer()
+    inherit_cache = True
+
+
+@compiles(days_since_epoch, "postgresql")
+def _postgres_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"floor({compiler.process(element.clauses, **kw)} / {DAY_SEC})::integer"
+
+
+@compiles(days_since_epoch, "sqlite")
+def _sqlite_days(element: days_since_epoch, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"cast({compiler.process(element.clauses, **kw)} / {DAY_SEC} as integer)"
 
 
 class Statistics(Repository):
@@ -18,15 +134,28 @@ class Statistics(Repository):
 
     def of(self, owner: str | None) -> DatasetStats:
         """Return an owner's statistics; None also counts imported rows and other tuners' records."""
-        counts = Counts(self.session).of(None if owner is None else select(Job.id).where(owned(owner)))
+        counts = Counts(self.session).of(None if owner is None else select(Job.id).where(is_owned_by(owner)))
         # Counts by facet and name, over all jobs, without names that have no rows.
         rows_by = defaultdict[str, dict[str, int]](dict)
-        key, total = (counts.c.facet, counts.c.name), func.sum(counts.c.rows)
-        for facet, name, rows in self.session.execute(select(*key, total).group_by(*key).having(total > 0)):
+        facet_and_name, rows_in_all = (counts.c.facet, counts.c.name), func.sum(counts.c.rows)
+        query = select(*facet_and_name, rows_in_all).group_by(*facet_and_name).having(rows_in_all > 0)
+        for facet, name, rows in self.session.execute(query):
             rows_by[facet][name] = int(rows)
         workloads = {int(name): rows for name, rows in rows_by["workload"].items()}
         targets = dict(self.session.execute(select(TargetRow.id, TargetRow.text)).all())
         ops = select(Workload.id, Workload.op).where(self.among(Workload.id, workloads))
+        total, days = 0, list[DayCount]()
+        for day, count in sorted((int(day), rows) for day, rows in rows_by["day"].items()):
+            total += count
+            date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
+            days.append(DayCount(day=date, count=count, total=total))
+        foreign: list[NamedCount] = []
+        if owner is None:
+            records = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
+                ForeignRecord, ForeignRecord.task_id == ForeignTask.id
+            )
+            by_format = self.session.execute(records.group_by(ForeignTask.format))
+            foreign = _sum_by_name(by_format.all())
         return DatasetStats(
             measurements=sum(rows_by["kind"].values()),
             imported=sum(rows_by["kind"].get(kind, 0) for kind in IMPORTED),
@@ -35,8 +164,8 @@ class Statistics(Repository):
             operators=_sum_by_name((op, workloads[row_id]) for row_id, op in self.session.execute(ops)),
             models=self._models(counts, owner),
             outcomes=_sum_by_name(rows_by[OUTCOME].items()),
-            days=_growth({int(day): rows for day, rows in rows_by["day"].items()}),
-            foreign=self._foreign() if owner is None else [],
+            days=days,
+            foreign=foreign,
         )
 
     def _models(self, counts: Subquery, owner: str | None) -> list[NamedCount]:
@@ -48,12 +177,6 @@ class Statistics(Repository):
         rows = self.session.execute(by_model.where(counts.c.facet == "kind").group_by(Job.model_id))
         return _sum_by_name((names.get(model_id, model_id), int(count)) for model_id, count in rows)
 
-    def _foreign(self) -> list[NamedCount]:
-        query = select(ForeignTask.format, func.count(ForeignRecord.id)).join(
-            ForeignRecord, ForeignRecord.task_id == ForeignTask.id
-        )
-        return _sum_by_name(self.session.execute(query.group_by(ForeignTask.format)).all())
-
 
 def _sum_by_name(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[NamedCount]:
     counter: Counter[str] = Counter()
@@ -63,12 +186,3 @@ def _sum_by_name(pairs: Iterable[tuple[str, int] | Row[str, int]]) -> list[Named
         NamedCount(name=name, count=count)
         for name, count in sorted(counter.items(), key=lambda item: (-item[1], item[0]))
     ]
-
-
-def _growth(count_by_day: Mapping[int, int]) -> list[DayCount]:
-    total, days = 0, []
-    for day, count in sorted(count_by_day.items()):
-        total += count
-        date = datetime.fromtimestamp(day * DAY_SEC, UTC).date()
-        days.append(DayCount(day=date, count=count, total=total))
-    return days

@@ -6,11 +6,11 @@ from sqlalchemy import ColumnElement, Row, ScalarSelect, Select, String, and_, c
 
 from db.paging import Page, check_limit, decode_cursor, page
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import eligible, failed, is_same_context
+from db.repositories.measurement_filters import has_failed, is_eligible, is_same_context
 from db.tables import CostModelRow, Job, LeaseRow, Measurement, Round, Task
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.states import MeasurementKind, RoundState, WorkKind
-from mallorn.core.values.decision_log import RoundForecast, RoundStatus
+from mallorn.core.values.decision_log import RoundStatus
 
 
 class DecisionLog(Repository):
@@ -38,12 +38,12 @@ class DecisionLog(Repository):
 def _decisions() -> Select[*tuple[Any, ...]]:
     model = CostModelRow.family, CostModelRow.name, CostModelRow.version
     task = Task.index.label("task_index"), Task.name.label("task_name"), Task.weight.label("weight")
-    counts = _count().label("trials"), _count(failed()).label("failures")
-    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), eligible(), is_same_context())
+    counts = _count().label("trials"), _count(has_failed()).label("failures")
+    best = select(func.min(Measurement.latency_us)).where(*_own_trials(), is_eligible(), is_same_context())
     found_us = best.correlate(Round, Job).scalar_subquery()
     # With one round in flight per workload, rows up to `seen_upto` precede the round.
     same_workload = Measurement.workload_id == Round.workload_id, Measurement.target_id == Round.target_id
-    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, eligible(), is_same_context()
+    earlier_rows = *same_workload, Measurement.id <= Round.seen_upto, is_eligible(), is_same_context()
     earlier_us = select(Measurement.latency_us).where(*earlier_rows).order_by(Measurement.latency_us).limit(1)
     before_us = earlier_us.correlate(Round, Job).scalar_subquery()
     times = before_us.label("before_us"), found_us.label("found_us")
@@ -68,40 +68,36 @@ def _own_trials() -> tuple[ColumnElement[bool], ...]:
 
 def _status(row: Row[*tuple[Any, ...]]) -> RoundStatus:
     """Return a round with its measured result, without candidates that gave wrong results."""
-    planned, family, model_name, version = row[:4]
+    record: Round
+    record, family, model_name, version = row[:4]
     fields = {name: value for name, value in row._mapping.items() if name in RoundStatus.model_fields}
     model = None if family is None else CostModelName(family, model_name, version)
-    notes, first = planned.reason, "" if planned.seen_upto else "first round "
-    has_duration = planned.started_at is not None and planned.finished_at is not None
+    notes, first = record.reason, "" if record.seen_upto else "first round "
+    seconds = None
+    if record.started_at is not None and record.finished_at is not None:
+        seconds = record.finished_at - record.started_at
+    gain_us = None  # microseconds saved of the job's weighted total
+    if row.before_us is not None:
+        best_us = row.before_us if row.found_us is None else min(row.before_us, row.found_us)
+        gain_us = row.weight * (row.before_us - best_us)
+    # A result that contains upper bounds cannot be compared with the forecast.
+    is_in_interval: bool | None = None
+    disturbance = None if record.stats is None else record.stats.disturbance
+    has_result = record.state == RoundState.DONE and row.found_us is not None
+    if notes.forecast is not None and has_result and not (disturbance and disturbance.bounds):
+        is_in_interval = notes.forecast.low_us <= row.found_us <= notes.forecast.high_us
     return RoundStatus.from_row(
-        planned,
+        record,
         **fields,
         policy=notes.policy,
         score=notes.score,
         why=notes.why,
         forecast=notes.forecast,
-        gain_us=_gain_us(row.weight, row.before_us, row.found_us),
-        in_interval=_in_interval(planned, notes.forecast, row.found_us),
+        gain_us=gain_us,
+        in_interval=is_in_interval,
         cost_model=None if model is None else str(model),
         cost_model_version=None if model is None else model.version,
         proposal=f"{first}proposed by {model}" if model is not None and model.is_base else None,
-        seconds=planned.finished_at - planned.started_at if has_duration else None,
+        seconds=seconds,
         reason=notes,
     )
-
-
-def _gain_us(weight: int, before_us: float | None, found_us: float | None) -> float | None:
-    """Return the microseconds that a round saved of the job's weighted total; None without a time before."""
-    if before_us is None:
-        return None
-    return weight * (before_us - min(before_us, before_us if found_us is None else found_us))
-
-
-def _in_interval(planned: Round, forecast: RoundForecast | None, found_us: float | None) -> bool | None:
-    """Return whether the result is in the forecast interval; None if unfinished, or with upper bounds."""
-    stats = planned.stats
-    if forecast is None or found_us is None or planned.state != RoundState.DONE:
-        return None
-    if stats is not None and stats.disturbance is not None and stats.disturbance.bounds:
-        return None
-    return forecast.low_us <= found_us <= forecast.high_us

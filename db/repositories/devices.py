@@ -25,7 +25,7 @@ class MachineKey:
     threads: int
 
 
-def like_of(row: "Device | Context | SeenDevice") -> MachineKey:
+def machine_key_of(row: "Device | Context | SeenDevice") -> MachineKey:
     """Return the machine key of a device, or of the devices that measured in a context."""
     return MachineKey(row.target_id, row.host_class, row.tvm_version, row.threads)
 
@@ -66,14 +66,16 @@ class Devices(Repository):
             for name, (row, is_fresh) in rows.items()
             if is_fresh and all(getattr(row, column) == getattr(by_name[name], column) for column in _SEEN)
         }
-        same_machine = {name for name, (row, _) in rows.items() if like_of(row) == like_of(by_name[name])}
+        same_machine = {
+            name for name, (row, _) in rows.items() if machine_key_of(row) == machine_key_of(by_name[name])
+        }
         stale = [device for name, device in by_name.items() if name not in unchanged]
         if not stale:
             return
-        new_keys = {like_of(device) for device in stale if device.name not in same_machine}
+        new_keys = {machine_key_of(device) for device in stale if device.name not in same_machine}
         machines = {key: self.machine_of(key) for key in new_keys}
         values = [
-            asdict(device) | {"machine": machines.get(like_of(device)), "last_seen": now()}
+            asdict(device) | {"machine": machines.get(machine_key_of(device)), "last_seen": now()}
             for device in stale
         ]
         insert = self.insert(Device).values(values)
@@ -93,10 +95,12 @@ class Devices(Repository):
         """Return the device of this name, or None if none was ever seen."""
         return self.session.scalars(select(Device).where(Device.name == name)).one_or_none()
 
-    def machine_of(self, like: MachineKey) -> DeviceMachine | None:
+    def machine_of(self, key: MachineKey) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if no worker tried to measure it."""
         # Pods leave thousands of rows, and each new row gets the newest known machine.
-        latest = select(Device.machine).where(alike(like)).order_by(Device.last_seen.desc()).limit(LATEST)
+        latest = (
+            select(Device.machine).where(has_machine_key(key)).order_by(Device.last_seen.desc()).limit(LATEST)
+        )
         machines = self.session.scalars(latest)
         return max(
             (machine for machine in machines if machine is not None),
@@ -107,39 +111,41 @@ class Devices(Repository):
     def machine_seen(self, target_id: int) -> DeviceMachine | None:
         """Return the machine measured last among all devices of a target, of any host class."""
         machines = self.session.scalars(select(Device.machine).where(Device.target_id == target_id))
-        measured = [machine for machine in machines if machine is not None and machine.machine is not None]
-        return max(measured, key=lambda machine: machine.at or 0.0, default=None)
+        measured_machines = (machine for machine in machines if machine is not None and machine.machine)
+        return max(measured_machines, key=lambda machine: machine.at or 0.0, default=None)
 
-    def fresh_machine_of(self, like: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
+    def fresh_machine_of(self, key: MachineKey, again_sec: float, builder: str) -> DeviceMachine | None:
         """Return what is known of these devices' machine; None if it must be measured (again).
 
         It must if other code measured it. If measuring failed or was disturbed, it must once
         that is more than `again_sec` ago.
         """
-        result = self.machine_of(like)
+        result = self.machine_of(key)
         if result is None:
             return None
         is_good = result.machine is not None and not result.machine.disturbed and result.builder == builder
         was_tried = result.builder == builder or (result.machine is not None and bool(result.why))
         return result if is_good or (was_tried and self._age_sec(result) <= again_sec) else None
 
-    def machine_before(self, like: MachineKey, ago_sec: float, builder: str) -> Machine | None:
+    def old_machine(self, key: MachineKey, ago_sec: float, builder: str) -> Machine | None:
         """Return the machine if this builder measured it more than `ago_sec` ago; None otherwise."""
-        result = self.machine_of(like)
+        result = self.machine_of(key)
         is_old = result is not None and result.builder == builder and self._age_sec(result) > ago_sec
         return result.machine if result is not None and is_old else None
 
-    def found_out(self, like: MachineKey, machine: Machine | None, why: str, builder: str) -> DeviceMachine:
+    def store_machine(
+        self, key: MachineKey, machine: Machine | None, reason: str, builder: str
+    ) -> DeviceMachine:
         """Store for all devices with this key what probes of `builder` measured, or why they failed."""
         time = self.session.execute(select(now())).scalar_one()
-        result = DeviceMachine(machine=machine, why=why, at=time, builder=builder)
-        self.changed(update(Device).where(alike(like)).values(machine=result))
+        result = DeviceMachine(machine=machine, why=reason, at=time, builder=builder)
+        self.changed(update(Device).where(has_machine_key(key)).values(machine=result))
         return result
 
     def _age_sec(self, machine: DeviceMachine) -> float:
         return self.session.execute(select(now())).scalar_one() - (machine.at or 0.0)
 
-    def missed(self, present: Collection[str], silent_sec: float) -> None:
+    def mark_stopped(self, present: Collection[str], silent_sec: float) -> None:
         """Mark devices that the tracker does not list, and were not seen for `silent_sec`, as stopped."""
         is_gone = Device.name.not_in(present), Device.last_seen < until(-silent_sec)
         is_marked = func.coalesce(type_coerce(Device.info, JsonType)["stopped"].as_boolean(), false())
@@ -147,8 +153,8 @@ class Devices(Repository):
             select(Device.id, Device.info).where(*is_gone, ~is_marked).order_by(Device.name)
         )
         for device_id, info in rows.all():
-            stopped = info.model_copy(update={"stopped": True, "busy": False})
-            self.changed(update(Device).where(Device.id == device_id).values(info=stopped))
+            new_info = info.model_copy(update={"stopped": True, "busy": False})
+            self.changed(update(Device).where(Device.id == device_id).values(info=new_info))
 
     def list(self, fresh_sec: float | None = None, target_id: int | None = None) -> Sequence[Device]:
         """Return devices by name, only those seen within `fresh_sec` if given."""
@@ -160,6 +166,6 @@ class Devices(Repository):
         return self.session.scalars(query).all()
 
 
-def alike(like: MachineKey) -> ColumnElement[bool]:
+def has_machine_key(key: MachineKey) -> ColumnElement[bool]:
     """Return SQL: whether a device has this machine key."""
-    return and_(*(getattr(Device, name) == value for name, value in asdict(like).items()))
+    return and_(*(getattr(Device, name) == value for name, value in asdict(key).items()))

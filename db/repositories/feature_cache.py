@@ -16,7 +16,7 @@ _KEY: Final = ("workload_id", "target_id", "view", "version", "tvm_version", "ca
 
 
 @dataclass(frozen=True, slots=True)
-class ViewOf:
+class FeatureSource:
     """The key of a cache: view, version, workload, target, and compiler (like `contexts.built_by`)."""
 
     workload_id: int
@@ -29,22 +29,22 @@ class ViewOf:
 class Features(Repository):
     """Features by candidate, as little-endian float32; None if the candidate cannot be lowered."""
 
-    def known(self, of: ViewOf, candidates: Collection[str]) -> dict[str, bytes | None]:
+    def read(self, source: FeatureSource, candidates: Collection[str]) -> dict[str, bytes | None]:
         """Return the stored features of these candidates, by candidate key."""
-        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(of).items()]
+        conditions = [getattr(FeatureRow, name) == value for name, value in asdict(source).items()]
         unpack = zstandard.ZstdDecompressor().decompress
         is_candidate = self.among(FeatureRow.candidate, candidates)
         query = select(FeatureRow.candidate, FeatureRow.numbers).where(*conditions, is_candidate)
         return {
-            key: None if packed is None else unpack(packed, max_output_size=_MOST_BYTES)
-            for key, packed in self.session.execute(query)
+            key: None if numbers is None else unpack(numbers, max_output_size=_MOST_BYTES)
+            for key, numbers in self.session.execute(query)
         }
 
-    def keep(self, of: ViewOf, rows: Mapping[str, bytes | None]) -> None:
+    def store(self, source: FeatureSource, rows: Mapping[str, bytes | None]) -> None:
         """Store features by candidate; rows that exist already do not change."""
         pack = zstandard.ZstdCompressor(level=_LEVEL).compress
         values = [
-            asdict(of) | {"candidate": key, "numbers": None if row is None else pack(row)}
+            asdict(source) | {"candidate": key, "numbers": None if row is None else pack(row)}
             for key, row in sorted(rows.items())
         ]
         if values:

@@ -70,18 +70,17 @@ class Warnings(Repository):
     def add(self, job_id: str, warn: NewJobWarning) -> None:
         """Store a warning with the job or count it again; a new one is also appended to the event log."""
         self.lock_job(job_id)
-        stored = self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one()
+        warnings = list(self.session.scalars(select(Job.warnings).where(Job.id == job_id)).one())
         new = JobWarning(source=warn.source, message=warn.message, hint=warn.hint, count=1)
-        counted = [
-            warning.model_copy(update={"count": warning.count + 1})
-            if warning.model_copy(update={"count": 1}) == new
-            else warning
-            for warning in stored
-        ]
-        is_new = counted == stored
-        if is_new and len(stored) >= MOST_KEPT:
+        is_new = True
+        for index, warning in enumerate(warnings):
+            if warning.model_copy(update={"count": 1}) == new:
+                warnings[index] = warning.model_copy(update={"count": warning.count + 1})
+                is_new = False
+        if is_new and len(warnings) >= MOST_KEPT:
             return
-        warnings = [*stored, new] if is_new else counted
+        if is_new:
+            warnings.append(new)
         self.changed(update(Job).where(Job.id == job_id).values(warnings=warnings))
         if is_new:
             Events(self.session).append(

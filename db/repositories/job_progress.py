@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import Session
 
-from db.repositories.measurement_filters import best_of_task, left_unbuilt
+from db.repositories.measurement_filters import best_of_task, was_left_unbuilt
 from db.tables import Job, Measurement, Round, Task
 from mallorn.core.outcomes import LEFT_UNBUILT, Outcome
 from mallorn.core.states import MeasurementKind, RoundState
@@ -51,30 +51,31 @@ def progress_of(session: Session, jobs: Sequence[Job]) -> dict[str, Progress]:
     """
     ids = [job.id for job in jobs]
     outcomes = _split_build_errors(session, count_by_outcome(session, ids))
-    in_flight = _in_flight(session, ids)
+    is_open = Round.job_id.in_(ids), Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    trial = Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
+    committed = select(func.count()).where(*trial).correlate(Round).scalar_subquery()
+    open_candidates: Counter[str] = Counter()
+    for job_id, size, count in session.execute(select(Round.job_id, Round.size, committed).where(*is_open)):
+        open_candidates[job_id] += max(0, size - count)
     task_query = select(Task.job_id, Task.id, Task.weight, best_of_task().label("best_us"))
     task_query = task_query.join(Job, Job.id == Task.job_id).where(Task.job_id.in_(ids), Task.weight > 0)
     key = Round.job_id, Task.id, Task.retired
     visit_query = select(*key, func.count(Round.id).label("rounds")).join(Round, Round.task_id == Task.id)
     visit_query = visit_query.where(Round.job_id.in_(ids)).group_by(*key)
     tasks, visits = _by_job(session.execute(task_query)), _by_job(session.execute(visit_query))
-    return {
-        job.id: _progress(outcomes[job.id], tasks[job.id], visits[job.id], in_flight.get(job.id, 0))
-        for job in jobs
-    }
-
-
-def _progress(outcomes: dict[str, int], tasks: Rows, visits: Rows, in_flight: int) -> Progress:
-    best_us = {task.id: task.best_us for task in tasks if task.best_us is not None}
-    return Progress(
-        spent=sum(outcomes.values()),
-        in_flight=in_flight,
-        outcomes=outcomes,
-        best_us=best_us,
-        weights={task.id: task.weight for task in tasks},
-        steered=any(visit.rounds > 1 for visit in visits),
-        awaited=sum(visit.id not in best_us and not visit.retired for visit in visits),
-    )
+    progress_by_job: dict[str, Progress] = {}
+    for job_id in ids:
+        best_us = {task.id: task.best_us for task in tasks[job_id] if task.best_us is not None}
+        progress_by_job[job_id] = Progress(
+            spent=sum(outcomes[job_id].values()),
+            in_flight=open_candidates[job_id],
+            outcomes=outcomes[job_id],
+            best_us=best_us,
+            weights={task.id: task.weight for task in tasks[job_id]},
+            steered=any(visit.rounds > 1 for visit in visits[job_id]),
+            awaited=sum(visit.id not in best_us and not visit.retired for visit in visits[job_id]),
+        )
+    return progress_by_job
 
 
 def count_by_outcome(session: Session, job_ids: Sequence[str]) -> Outcomes:
@@ -91,22 +92,12 @@ def _split_build_errors(session: Session, outcomes: Outcomes) -> Outcomes:
     """Return the counts with candidates that were left unbuilt as an outcome of their own."""
     ids = [job_id for job_id, counts in outcomes.items() if Outcome.BUILD_ERROR in counts]
     trials = Measurement.job_id.in_(ids), Measurement.kind == MeasurementKind.TRIAL
-    query = select(Measurement.job_id, func.count()).where(*trials, left_unbuilt())
+    query = select(Measurement.job_id, func.count()).where(*trials, was_left_unbuilt())
     by_job = defaultdict[str | None, dict[str, int]](dict, outcomes)
     for job_id, unbuilt in session.execute(query.group_by(Measurement.job_id)) if ids else ():
         counts = Counter(by_job[job_id]) - Counter({Outcome.BUILD_ERROR: unbuilt})
         by_job[job_id] = {**counts, LEFT_UNBUILT: unbuilt}
     return by_job
-
-
-def _in_flight(session: Session, job_ids: Sequence[str]) -> dict[str, int]:
-    is_open = Round.job_id.in_(job_ids), Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
-    trial = Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL
-    committed = select(func.count()).where(*trial).correlate(Round).scalar_subquery()
-    remaining: Counter[str] = Counter()
-    for job_id, size, count in session.execute(select(Round.job_id, Round.size, committed).where(*is_open)):
-        remaining[job_id] += max(0, size - count)
-    return remaining
 
 
 def _by_job(rows: Iterable[Row[*tuple[Any, ...]]]) -> Mapping[str, Rows]:

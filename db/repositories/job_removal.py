@@ -6,7 +6,7 @@ from typing import Final
 from sqlalchemy import ColumnElement, and_, delete, exists, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import said, until
+from db.repositories.base import reason_columns, until
 from db.repositories.jobs import Jobs
 from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.targets import Targets
@@ -33,7 +33,7 @@ ENDED: Final = tuple(state for state in JobState if state.final)
 # Texts and reports that the deletion of a job clears.
 WORDS: Final[dict[str, object]] = {
     "name": "",
-    **said(""),
+    **reason_columns(""),
     "suggest": None,
     "tuning_ended": "",
     "graph": None,
@@ -81,8 +81,8 @@ class Removals(Jobs):
 
     def _change_ended(self, job_id: str, owner: str | None, verb: str, **changes: object) -> None:
         job = self.get(job_id, owner)
-        ended = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
-        if not self.changed(update(Job).where(*ended).values(changes)):
+        conditions = Job.id == job_id, Job.state.in_(ENDED), Job.deleted_at.is_(None)
+        if not self.changed(update(Job).where(*conditions).values(changes)):
             raise Conflict(
                 f"job {job_id} is {job.state}; only a job that has ended is {verb}",
                 hint=f"mallorn cancel {job_id}",
@@ -116,8 +116,8 @@ class Removals(Jobs):
 
     def ended_before(self, days: float, limit: int) -> Sequence[str]:
         """Return the ids of up to `limit` jobs that ended more than `days` days ago, oldest first."""
-        ended = _has_ended_before(days), Job.deleted_at.is_(None)
-        return self.session.scalars(select(Job.id).where(*ended).order_by(Job.finished_at).limit(limit)).all()
+        query = select(Job.id).where(_has_ended_before(days), Job.deleted_at.is_(None))
+        return self.session.scalars(query.order_by(Job.finished_at).limit(limit)).all()
 
     def over(self, job_ids: Collection[str], days: float) -> Sequence[str]:
         """Return which of these jobs were deleted, or ended more than `days` days ago."""

@@ -1,4 +1,4 @@
-"""Jobs: create them, find them, and move them between states."""
+"""Jobs: create them, find them, move them between states, and see which wait for a device."""
 
 import secrets
 from collections.abc import Collection, Sequence
@@ -9,12 +9,13 @@ from sqlalchemy import case, func, or_, select, true, tuple_, update
 
 from db.database_clock import now
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned, said
+from db.repositories.base import Repository, is_owned_by, reason_columns
+from db.repositories.devices import has_machine_key, machine_key_of
 from db.repositories.job_progress import count_by_outcome
 from db.repositories.leases import Leases, LeaseToken, WorkItem, held
-from db.tables import Job
+from db.tables import Context, Device, Event, Job, TargetRow
 from mallorn.core.errors import Conflict, NotFound
-from mallorn.core.states import PAUSED_BY_OWNER, Cause, JobState, WorkKind
+from mallorn.core.states import PAUSED_BY_OWNER, SEARCH, ZERO_SHOT, Cause, JobState, WorkKind
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.machine import Machine
 
@@ -73,7 +74,7 @@ class Jobs(Repository):
         same_key = select(Job).where(Job.owner == new.owner, Job.idempotency_key == new.idempotency_key)
         job = self.session.scalars(same_key).one()
         if job.request_hash != new.request_hash:
-            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, which asks for something else")
+            raise Conflict(f"this Idempotency-Key belongs to job {job.id}, from another request")
         return job, False
 
     def claim_stage(self, job_id: str, state: JobState, worker: str, lease_sec: float) -> LeaseToken | None:
@@ -94,7 +95,7 @@ class Jobs(Repository):
         """Return a job. Raises NotFound, also for other owners' jobs, and to owners for deleted ones."""
         # Workers must still find a job that was deleted during their work; owners must not.
         is_visible = true() if owner is None else Job.deleted_at.is_(None)
-        query = select(Job).where(Job.id == job_id, owned(owner), is_visible)
+        query = select(Job).where(Job.id == job_id, is_owned_by(owner), is_visible)
         job = self.session.scalars(query).one_or_none()
         if job is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
@@ -102,7 +103,7 @@ class Jobs(Repository):
 
     def check_measured(self, job_id: str, owner: str | None) -> None:
         """Raise NotFound unless the owner has or had this job: measurements of deleted jobs remain."""
-        if self.session.scalar(select(Job.id).where(Job.id == job_id, owned(owner))) is None:
+        if self.session.scalar(select(Job.id).where(Job.id == job_id, is_owned_by(owner))) is None:
             raise NotFound(f"there is no job {job_id}", hint="mallorn jobs")
 
     def imported_before(self, job: Job) -> Sequence[Job]:
@@ -128,14 +129,14 @@ class Jobs(Repository):
     def find(self, text: str, owner: str | None) -> Job:
         """Return the job with id `text`, or the only one whose id starts so. Raises NotFound, Conflict."""
         has_prefix = Job.id.startswith(text, autoescape=True)
-        query = select(Job).where(has_prefix, owned(owner), Job.deleted_at.is_(None))
+        query = select(Job).where(has_prefix, is_owned_by(owner), Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         jobs = self.session.scalars(query.limit(MOST_NAMED + 1)).all()
         if len(jobs) < 2 or text in (job.id for job in jobs):
             return self.get(jobs[0].id if len(jobs) == 1 else text, owner)
         names = ", ".join(f"{job.id} ({job.name})" for job in jobs[:MOST_NAMED])
-        more = " and more" if len(jobs) > MOST_NAMED else ""
-        raise Conflict(f"several jobs begin with {text}: {names}{more}", hint=f"mallorn show {jobs[0].id}")
+        suffix = " and more" if len(jobs) > MOST_NAMED else ""
+        raise Conflict(f"several jobs begin with {text}: {names}{suffix}", hint=f"mallorn show {jobs[0].id}")
 
     def list(
         self,
@@ -148,7 +149,7 @@ class Jobs(Repository):
     ) -> Page[Job]:
         """Return a page of jobs, newest first: only archived jobs, or only jobs that are not archived."""
         is_listed = Job.archived_at.is_not(None) if archived else Job.archived_at.is_(None)
-        query = select(Job).where(owned(owner), is_listed, Job.deleted_at.is_(None))
+        query = select(Job).where(is_owned_by(owner), is_listed, Job.deleted_at.is_(None))
         query = query.order_by(Job.created_at.desc(), Job.id.desc())
         if state is not None:
             query = query.where(Job.state == state)
@@ -171,7 +172,7 @@ class Jobs(Repository):
         started_at = func.coalesce(Job.started_at, now())
         values = {
             "state": to_state,
-            **said(reason),
+            **reason_columns(reason),
             "finished_at": now() if to_state.final else None,
             "resume_state": Job.state if to_state is JobState.FAILED else None,
             "started_at": Job.started_at if to_state is JobState.QUEUED else started_at,
@@ -185,19 +186,21 @@ class Jobs(Repository):
         return has_moved
 
     def pause(
-        self, job_id: str, owner: str | None, why: str = "", cause: Cause = Cause.OTHER, detail: str = ""
+        self, job_id: str, owner: str | None, reason: str = "", cause: Cause = Cause.OTHER, detail: str = ""
     ) -> Job:
-        """Pause a job: for its owner, or because of `why` if the service pauses it.
+        """Pause a job: for its owner, or because of `reason` if the service pauses it.
 
         Raises NotFound if there is no such job, Conflict if it is not active.
         """
-        reason = said(why, cause, detail) if why else said(PAUSED_BY_OWNER, Cause.OWNER)
-        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, reason, resume_state=Job.state)
+        columns = (
+            reason_columns(reason, cause, detail) if reason else reason_columns(PAUSED_BY_OWNER, Cause.OWNER)
+        )
+        return self._change_state(job_id, owner, ACTIVE, JobState.PAUSED, columns, resume_state=Job.state)
 
     def cancel(self, job_id: str, owner: str | None, reason: str = "cancelled by its owner") -> Job:
         """Cancel a job. Raises NotFound if there is no such job, Conflict if it has ended."""
         states = (*ACTIVE, JobState.PAUSED)
-        return self._change_state(job_id, owner, states, JobState.CANCELLED, said(reason))
+        return self._change_state(job_id, owner, states, JobState.CANCELLED, reason_columns(reason))
 
     def resume(self, job_id: str, owner: str | None, more_trials: int = 0, *, auto: bool = False) -> Job:
         """Resume a paused job, or one that came to its finish and is given more trials, or `auto`.
@@ -209,18 +212,21 @@ class Jobs(Repository):
         job = self.get(job_id, owner)
         state: JobState = JobState.PAUSED
         next_state: Any = Job.resume_state
-        if (more_trials > 0 or (auto and not job.auto)) and came_to_finish(job):
+        if (more_trials > 0 or (auto and not job.auto)) and has_reached_finish(job):
             state, next_state = JobState(job.state), JobState.TUNING
-        elif finish_left_something(job):
+        elif has_incomplete_finish(job):
             state, next_state = JobState(job.state), JobState.FINISHING
         changes: dict[str, object] = {"finished_at": None, "archived_at": None}
         if auto:
             changes |= {"trials": None, "minutes": None}
         elif more_trials:
             adds_to_spent = or_(Job.state != JobState.PAUSED, Job.minutes.is_(None))
-            spent = case((adds_to_spent, sum(count_by_outcome(self.session, [job.id])[job.id].values())))
-            changes["trials"] = func.coalesce(Job.trials, spent) + more_trials
-        return self._change_state(job_id, owner, [state], next_state, said(""), resume_state=None, **changes)
+            trials = sum(count_by_outcome(self.session, [job.id])[job.id].values())
+            spent_trials = case((adds_to_spent, trials))
+            changes["trials"] = func.coalesce(Job.trials, spent_trials) + more_trials
+        return self._change_state(
+            job_id, owner, [state], next_state, reason_columns(""), resume_state=None, **changes
+        )
 
     def _change_state(
         self,
@@ -242,10 +248,10 @@ class Jobs(Repository):
         self._update_leases(job_id, JobState(job.state))
         return job
 
-    def say(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
+    def set_reason(self, job_id: str, reason: str, cause: Cause = Cause.OTHER) -> None:
         """Set the reason for which an active job waits; a paused or ended job keeps its own."""
         conditions = Job.id == job_id, Job.state.in_(ACTIVE), Job.reason != reason
-        self.changed(update(Job).where(*conditions).values(said(reason, cause)))
+        self.changed(update(Job).where(*conditions).values(reason_columns(reason, cause)))
 
     def record(self, job_id: str, **report: Any) -> None:
         """Store results: `graph=` of the import, `tuning_ended=` of the planner, `report=` and
@@ -270,13 +276,51 @@ class Jobs(Repository):
         self.changed(update(Job).where(*unbound).values(machine=machine))
 
 
-def came_to_finish(job: Job) -> bool:
+def has_reached_finish(job: Job) -> bool:
     """Return whether a job is done, or failed or was paused in its finish."""
     has_stopped = job.state in (JobState.FAILED, JobState.PAUSED)
     return job.state == JobState.DONE or (has_stopped and job.resume_state == JobState.FINISHING)
 
 
-def finish_left_something(job: Job) -> bool:
+def has_incomplete_finish(job: Job) -> bool:
     """Return whether repeating a job's finish may do what failed or was left out the last time."""
     is_incomplete = job.report is not None and bool(job.report.not_done)
-    return came_to_finish(job) and (job.state == JobState.FAILED or is_incomplete)
+    return has_reached_finish(job) and (job.state == JobState.FAILED or is_incomplete)
+
+
+# Zero-shot jobs only return stored schedules, so they need no device.
+_RUNS: Final = func.coalesce(Job.options["mode"].as_string(), SEARCH) != ZERO_SHOT
+
+
+class JobsWaitingForDevice(Repository):
+    """Reads which devices jobs need, and for how long they have had none."""
+
+    def targets(self) -> Sequence[str]:
+        """Return the targets, as canonical text, of active jobs that run on devices."""
+        query = select(TargetRow.text).join(Job, Job.target_id == TargetRow.id)
+        query = query.where(Job.state.in_(ACTIVE), _RUNS)
+        return self.session.scalars(query.distinct().order_by(TargetRow.text)).all()
+
+    def one_job_per_target(self, target_ids: Collection[int]) -> Sequence[str]:
+        """Return the id of one active job for each of these targets that has any."""
+        active = Job.target_id.in_(target_ids), Job.state.in_(ACTIVE)
+        return self.session.scalars(select(func.min(Job.id)).where(*active).group_by(Job.target_id)).all()
+
+    def set_reason(self, target: str, reason: str, why_not_here: str) -> None:
+        """Set the reason of a target's active jobs: they wait for a device that cannot run here."""
+        target_id = select(TargetRow.id).where(TargetRow.text == target).scalar_subquery()
+        conditions = Job.target_id == target_id, Job.state.in_(ACTIVE), _RUNS, Job.reason != reason
+        self.changed(
+            update(Job).where(*conditions).values(reason_columns(reason, Cause.NOT_HERE, why_not_here))
+        )
+
+    def since(self, job: Job) -> float:
+        """Return the later of the job's last event and the last contact with a suitable device."""
+        events = select(func.max(Event.created_at)).where(Event.job_id == job.id)
+        last_seen = select(func.max(Device.last_seen)).where(Device.target_id == job.target_id)
+        if job.context_id is not None:
+            last_seen = last_seen.where(
+                has_machine_key(machine_key_of(self.session.get_one(Context, job.context_id)))
+            )
+        times = self.session.scalar(events), self.session.scalar(last_seen)
+        return max(job.created_at, *(time for time in times if time is not None), 0.0)

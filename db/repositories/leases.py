@@ -64,11 +64,11 @@ class LeaseToken:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lease that its holder lost; the work waits for another holder unless it is `given_up`."""
+    """A lease that its holder lost; the work waits for another holder unless `is_given_up`."""
 
     hold: LeaseToken
     job_id: str
-    given_up: bool
+    is_given_up: bool
 
 
 class Leases(Repository):
@@ -100,9 +100,9 @@ class Leases(Repository):
         """Extend a lease; False if it was taken back or its job was paused or cancelled."""
         return self._change(hold, until=until(lease_sec))
 
-    def give_back(self, hold: LeaseToken, later: bool = False) -> bool:
-        """Free unfinished work without a loss; a sweep sends it, soon or `later`. False if not held."""
-        return self._change(hold, **FREED | ({"sent_at": now()} if later else {}))
+    def give_back(self, hold: LeaseToken, is_delayed: bool = False) -> bool:
+        """Free unfinished work without a loss; a sweep sends it, soon or later. False if not held."""
+        return self._change(hold, **FREED | ({"sent_at": now()} if is_delayed else {}))
 
     def leave(self, hold: LeaseToken, left_by: Sequence[str]) -> bool:
         """Free work, without a loss, that the hosts of the workers `left_by` cannot do. False if not held."""
@@ -117,9 +117,9 @@ class Leases(Repository):
         conditions = LeaseRow.kind.in_(kinds), self.among(LeaseRow.subject, subjects)
         self.changed(update(LeaseRow).where(*conditions).values(RESTING))
 
-    def lose(self, hold: LeaseToken, most: int = MAX_LOSSES) -> Loss | None:
+    def lose(self, hold: LeaseToken, limit: int = MAX_LOSSES) -> Loss | None:
         """Free interrupted work and count a loss; None if this lease no longer holds it."""
-        return next(iter(self._lose(mine(hold), LeaseRow.losses, most)), None)
+        return next(iter(self._lose(mine(hold), LeaseRow.losses, limit)), None)
 
     def die(self, hold: LeaseToken) -> Loss | None:
         """Free work whose holder was killed and count a death; None if this lease no longer holds it."""
@@ -136,7 +136,7 @@ class Leases(Repository):
         is_of_job = LeaseRow.job_id.is_not_distinct_from(job_id)
         return self._lose(and_(_has_expired(), is_of_job), LeaseRow.deaths, MAX_DEATHS)
 
-    def waiting(self, older_than_sec: float, most: int | None = None) -> Sequence[WorkItem]:
+    def waiting(self, older_than_sec: float, limit: int | None = None) -> Sequence[WorkItem]:
         """Return free work whose message was sent over `older_than_sec` ago, one item per owner in turn.
 
         An owner's work is ordered by its job's priority, then by age.
@@ -147,14 +147,16 @@ class Leases(Repository):
         order = Job.priority.desc(), age, func.length(LeaseRow.subject), LeaseRow.subject
         query = select(LeaseRow.kind, LeaseRow.subject).join(Job, Job.id == LeaseRow.job_id)
         place = func.row_number().over(partition_by=(LeaseRow.kind, Job.owner), order_by=order)
-        rows = self.session.execute(query.where(*due).order_by(place, *order).limit(most))
+        rows = self.session.execute(query.where(*due).order_by(place, *order).limit(limit))
         return [WorkItem(WorkKind(kind), subject) for kind, subject in rows]
 
-    def others_wait(self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float) -> bool:
+    def has_other_work_waiting(
+        self, job_id: str, kinds: Collection[WorkKind], longer_than_sec: float
+    ) -> bool:
         """Return whether other jobs' work of these kinds has waited longer than this for a worker."""
         waiting = LeaseRow.until.is_(None), LeaseRow.sent_at < until(-longer_than_sec)
-        others = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
-        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *others)))))
+        other_jobs = LeaseRow.kind.in_(kinds), LeaseRow.job_id != job_id
+        return bool(self.session.scalar(select(exists(select(LeaseRow.kind).where(*waiting, *other_jobs)))))
 
     def mark_sent(self, items: Collection[WorkItem]) -> None:
         """Record that messages for this work are sent now."""

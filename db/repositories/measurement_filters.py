@@ -62,12 +62,12 @@ def _timed_out_under(run_sec: float) -> ColumnElement[bool]:
     return and_(Measurement.outcome == Outcome.RUN_TIMEOUT, has_shorter_limit)
 
 
-def eligible() -> ColumnElement[bool]:
+def is_eligible() -> ColumnElement[bool]:
     """Return SQL: timed here, and no measurement found wrong results of the candidate."""
     return and_(Measurement.kind.not_in(IMPORTED), is_not_refuted())
 
 
-def bounded() -> ColumnElement[bool]:
+def is_bound_only() -> ColumnElement[bool]:
     """Return SQL: timed here as an upper bound only, and never found to give wrong results."""
     return and_(Measurement.kind.not_in(IMPORTED), Measurement.bound_us.is_not(None), ~_refuted())
 
@@ -94,7 +94,7 @@ def _refuted() -> ColumnElement[bool]:
     return exists(select(_Refuted.id).where(same_candidate).correlate(Measurement))
 
 
-def shared() -> ColumnElement[bool]:
+def is_shared() -> ColumnElement[bool]:
     """Return SQL: not measured for private jobs only, so all may read it. The query must join Workload."""
     return Measurement.id > Workload.kept_upto
 
@@ -104,7 +104,7 @@ def is_not_withdrawn() -> ColumnElement[bool]:
     return Measurement.outcome != Outcome.WITHDRAWN
 
 
-def undisturbed() -> ColumnElement[bool]:
+def is_undisturbed() -> ColumnElement[bool]:
     """Return SQL: a time or a failure, and not only an upper bound of a time."""
     return Measurement.bound_us.is_(None)
 
@@ -124,17 +124,17 @@ def best_of_task(*conditions: ColumnElement[bool]) -> ScalarSelect[float | None]
         select(Round.id).where(Round.id == Measurement.round_id, Round.state == RoundState.LEASED)
     )
     query = select(Measurement.latency_us).where(
-        *same_program, eligible(), is_same_context(), ~is_running, *conditions
+        *same_program, is_eligible(), is_same_context(), ~is_running, *conditions
     )
     return query.order_by(Measurement.latency_us).limit(1).correlate(Task, Job).scalar_subquery()
 
 
-def left_unbuilt() -> ColumnElement[bool]:
+def was_left_unbuilt() -> ColumnElement[bool]:
     """Return SQL: left unbuilt on purpose because the candidate unrolls too far; this is no failure."""
     text = func.coalesce(Measurement.error, "")
     return and_(Measurement.outcome == Outcome.BUILD_ERROR, text.startswith(NOT_COMPILED, autoescape=True))
 
 
-def failed() -> ColumnElement[bool]:
+def has_failed() -> ColumnElement[bool]:
     """Return SQL: whether the row records a failure."""
-    return and_(Measurement.outcome != Outcome.OK, not_(left_unbuilt()))
+    return and_(Measurement.outcome != Outcome.OK, not_(was_left_unbuilt()))

@@ -1,19 +1,21 @@
-"""Store measurements, which needs the current lease, and import measurements of other datasets."""
+"""Store measurements, which needs the current lease; import those of other datasets; list them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, select, update
 
-from db.measurement_codec import pack_decisions, pack_times
-from db.repositories.base import Repository
+from db.measurement_codec import pack_decisions, pack_times, unpack_decisions, unpack_times
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository, is_owned_by
 from db.repositories.leases import LeaseToken, Token, WorkItem, held
 from db.repositories.measurement_filters import BUILD_FAILURES, TrialLimits
-from db.tables import Measurement, Round, SourceDataset
+from db.tables import Device, Job, Measurement, Round, SketchRow, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import LeaseLost
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, WorkKind
+from mallorn.core.values.dataset import Record
 from mallorn.core.values.trial import Trial
 
 
@@ -79,10 +81,10 @@ class Measurements(Repository):
             )
             self.mark_as_bounds(share, *conditions)
 
-    def mark_as_bounds(self, share: float | None, *which: ColumnElement[bool]) -> int:
+    def mark_as_bounds(self, share: float | None, *conditions: ColumnElement[bool]) -> int:
         """Turn times into upper bounds; return how many were not upper bounds before."""
         bound = {"bound_us": Measurement.latency_us, "latency_us": None, "disturbed": share}
-        rows = update(Measurement).where(*which, Measurement.latency_us.is_not(None))
+        rows = update(Measurement).where(*conditions, Measurement.latency_us.is_not(None))
         return self.changed(rows.values(bound))
 
     def _add(self, common: Mapping[str, object], rows: Sequence[NewMeasurement]) -> Sequence[int]:
@@ -95,7 +97,13 @@ class Measurements(Repository):
 
 
 def _columns(row: NewMeasurement) -> dict[str, object]:
-    trial = row.trial
+    trial, limits = row.trial, row.limits
+    # A failed build depends on its builder and its time limit, a timeout only on its limit.
+    built_by, limit_sec = None, None
+    if limits is not None and trial.outcome in BUILD_FAILURES:
+        built_by, limit_sec = limits.builder, limits.build_sec
+    elif limits is not None and trial.outcome is Outcome.RUN_TIMEOUT:
+        limit_sec = limits.run_sec
     return {
         "slot": row.slot,
         "sketch_id": row.sketch_id,
@@ -106,7 +114,8 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "disturbed": trial.disturbed,
         "run_us": pack_times(trial.run_us) if trial.run_us else None,
         "error": trial.error or None,
-        **_failure_columns(trial.outcome, row.limits),
+        "built_by": built_by,
+        "limit_sec": limit_sec,
         "context_id": row.context_id,
         "device_id": row.device_id,
         "build_ms": trial.build_ms,
@@ -114,14 +123,6 @@ def _columns(row: NewMeasurement) -> dict[str, object]:
         "predicted": trial.predicted,
         "origin": trial.origin,
     }
-
-
-def _failure_columns(outcome: Outcome, limits: TrialLimits | None) -> dict[str, object]:
-    """Return the builder of a failed build, and the limit of the step that failed, as columns."""
-    if limits is not None and outcome in BUILD_FAILURES:
-        return {"built_by": limits.builder, "limit_sec": limits.build_sec}
-    has_timed_out = limits is not None and outcome is Outcome.RUN_TIMEOUT
-    return {"built_by": None, "limit_sec": limits.run_sec if limits is not None and has_timed_out else None}
 
 
 IDENTITY: Final = ("source_id", "source_row", "created_at")
@@ -132,21 +133,71 @@ class ForeignRows(Repository):
 
     def add(self, rows: Sequence[Mapping[str, object]]) -> int:
         """Store rows that are not stored yet; return their number."""
-        new = self._without_own(rows)
-        if not new:
+        # Leave out rows that were measured here. Compare dates, too: a copy of this database reuses ids.
+        own_id = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
+        own_ids = [row["source_row"] for row in rows if row["source_id"] == own_id]
+        own_rows: set[tuple[object, ...]] = set()
+        if own_ids:
+            is_own = self.among(Measurement.id, own_ids), Measurement.source_id.is_(None)
+            pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
+            own_rows = {(own_id, *pair) for pair in pairs}
+        new_rows = [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]
+        if not new_rows:
             return 0
         insert = self.insert(Measurement).on_conflict_do_nothing(
             index_elements=IDENTITY, index_where=Measurement.source_id.is_not(None)
         )
-        return self.for_each(insert, new)
+        return self.for_each(insert, new_rows)
 
-    def _without_own(self, rows: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
-        """Drop rows that were measured here, compared by date, too: a copy of this database reuses ids."""
-        own_id = self.session.scalar(select(SourceDataset.id).where(SourceDataset.own))
-        own_ids = [row["source_row"] for row in rows if row["source_id"] == own_id]
-        if not own_ids:
-            return [dict(row) for row in rows]
-        is_own = self.among(Measurement.id, own_ids), Measurement.source_id.is_(None)
-        pairs = self.session.execute(select(Measurement.id, Measurement.created_at).where(*is_own))
-        own_rows = {(own_id, *pair) for pair in pairs}
-        return [dict(row) for row in rows if tuple(row[name] for name in IDENTITY) not in own_rows]
+
+class Records(Repository):
+    def page(
+        self,
+        owner: str | None,
+        *,
+        job_id: str | None = None,
+        workload: str | None = None,
+        target: str | None = None,
+        outcome: Outcome | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> Page[Record]:
+        """Return a page of an owner's measurements, newest first; `workload` and `target` are keys."""
+        names = Workload.key, Workload.name, TargetRow.text, SketchRow.key, Device.name
+        query = (
+            select(Measurement, *names)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .join(TargetRow, TargetRow.id == Measurement.target_id)
+            .join(SketchRow, SketchRow.id == Measurement.sketch_id)
+            .join(Device, Device.id == Measurement.device_id, isouter=True)
+            .order_by(Measurement.id.desc())
+            .limit(check_limit(limit) + 1)
+        )
+        if owner is not None:
+            query = query.where(Measurement.job_id.in_(select(Job.id).where(is_owned_by(owner))))
+        filters: list[tuple[Any, object]] = [
+            (Measurement.job_id, job_id),
+            (Measurement.outcome, outcome),
+            (Workload.key, workload),
+            (TargetRow.key, target),
+        ]
+        query = query.where(*(column == value for column, value in filters if value is not None))
+        if cursor is not None:
+            query = query.where(Measurement.id < decode_cursor(cursor, int)[0])
+        records = [
+            Record.from_row(
+                measurement,
+                workload=workload_key,
+                workload_name=workload_name,
+                target=target_text,
+                sketch=sketch,
+                decisions=list(unpack_decisions(measurement.decisions)),
+                outcome=Outcome.read(measurement.outcome),
+                run_us=list(unpack_times(measurement.run_us or b"")),
+                device=device,
+            )
+            for measurement, workload_key, workload_name, target_text, sketch, device in (
+                self.session.execute(query)
+            )
+        ]
+        return page(records, limit, lambda record: (record.id,))

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import exists, func, select
 
 from db.repositories.base import Repository
-from db.repositories.devices import like_of
+from db.repositories.devices import machine_key_of
 from db.repositories.measurement_filters import IMPORTED
 from db.tables import Context, Measurement
 
@@ -43,33 +43,32 @@ class Contexts(Repository):
         self.session.execute(insert.on_conflict_do_nothing(index_elements=["key"]))
         return self.session.scalars(select(Context).where(Context.key == key)).one()
 
-    def ensure_timed_as(self, other: Context, evaluator: Mapping[str, object]) -> Context:
+    def ensure_timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context:
         """Return the context that differs only in its evaluator; insert it if it is new."""
-        return self.ensure(**_fields(other) | {"evaluator": evaluator})
+        return self.ensure(**_fields(context) | {"evaluator": evaluator})
 
-    def built_by(self, other: Context, built_by: str, tvm_version: str) -> Context:
+    def built_by(self, context: Context, built_by: str, tvm_version: str) -> Context:
         """Return the context that differs only in builder and device's TVM; insert it if it is new."""
-        return self.ensure(**_fields(other) | {"built_by": built_by, "tvm_version": tvm_version})
+        return self.ensure(**_fields(context) | {"built_by": built_by, "tvm_version": tvm_version})
 
     def built_otherwise(self, context_id: int) -> Sequence[int]:
         """Return the contexts that differ from this one only in builder or device's TVM."""
         own = self.get(context_id)
         machine = Context.target_id == own.target_id, Context.host_class == own.host_class
-        others = select(Context).where(*machine, Context.threads == own.threads, Context.id != context_id)
-        return [row.id for row in self.session.scalars(others) if row.evaluator == own.evaluator]
+        query = select(Context).where(*machine, Context.threads == own.threads, Context.id != context_id)
+        return [row.id for row in self.session.scalars(query) if row.evaluator == own.evaluator]
 
     def has_measured(self, context_id: int, job_id: str) -> bool:
         """Return whether a job has measurements in this context."""
         of_job = Measurement.job_id == job_id, Measurement.context_id == context_id
         return bool(self.session.scalar(select(exists().where(*of_job))))
 
-    def timed_as(self, other: Context, evaluator: Mapping[str, object]) -> Context | None:
+    def timed_as(self, context: Context, evaluator: Mapping[str, object]) -> Context | None:
         """Return the context that differs only in its evaluator; None if there is none."""
-        key = _key(_fields(other) | {"evaluator": evaluator})
+        key = _key(_fields(context) | {"evaluator": evaluator})
         return self.session.scalars(select(Context).where(Context.key == key)).one_or_none()
 
     def get(self, context_id: int) -> Context:
-        """Return the context with an id that came from the database."""
         return self.session.get_one(Context, context_id)
 
     def of_workload(self, workload_id: int, target_id: int, *, imported: bool = False) -> Sequence[Context]:
@@ -90,7 +89,7 @@ class Contexts(Repository):
         return self.session.scalars(query.order_by(counts.c.rows.desc(), Context.id.desc())).all()
 
 
-def programs_beside(context: Context) -> int | None:
+def count_other_programs(context: Context) -> int | None:
     """Return how many other programs ran during timing inside a model; None if timed outside a model."""
     return context.evaluator.get("beside", 0) if is_inside_model(context.evaluator) else None
 
@@ -100,9 +99,9 @@ def is_inside_model(evaluator: Mapping[str, object]) -> bool:
     return evaluator.get("cache") == "model"
 
 
-def differ(one: Context, other: Context) -> tuple[bool, bool]:
+def differ(left: Context, right: Context) -> tuple[bool, bool]:
     """Return whether two contexts differ in host class, threads or TVM, and whether in their builder."""
-    return like_of(one) != like_of(other), one.built_by != other.built_by
+    return machine_key_of(left) != machine_key_of(right), left.built_by != right.built_by
 
 
 def _fields(context: Context) -> dict[str, Any]:

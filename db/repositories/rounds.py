@@ -20,19 +20,19 @@ IN_FLIGHT = text("state in ('queued', 'leased')")  # as in the unique index
 class Rounds(Repository):
     """Rounds of all jobs. Changes with an old fencing token are rejected."""
 
-    def add(self, job: Job, workload_id: int, planned: PlannedRound, searcher: str) -> Round | None:
+    def add(self, job: Job, workload_id: int, plan: PlannedRound, searcher: str) -> Round | None:
         """Queue a round; None while the workload has another round in flight on this target."""
         self.lock_job(job.id)
         new = self.insert(Round).values(
             job_id=job.id,
-            task_id=planned.task_id,
+            task_id=plan.task_id,
             workload_id=workload_id,
             target_id=job.target_id,
-            index=planned.index,
-            size=planned.size,
-            seed=planned.seed,
+            index=plan.index,
+            size=plan.size,
+            seed=plan.seed,
             searcher=searcher,
-            reason=planned.reason,
+            reason=plan.reason,
             seen_upto=0,
             state=RoundState.QUEUED,
             error="",
@@ -57,7 +57,6 @@ class Rounds(Repository):
         return self.session.scalars(select(Round.id).where(*conditions).order_by(Round.id)).all()
 
     def next_index(self, job_id: str) -> int:
-        """Return the index of the job's next round."""
         return self.session.execute(
             select(func.coalesce(func.max(Round.index) + 1, 0)).where(Round.job_id == job_id)
         ).scalar_one()
@@ -72,7 +71,7 @@ class Rounds(Repository):
             return None
         return Leases(self.session).claim(WorkItem.round(round_id), worker, lease_sec)
 
-    def settle(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
+    def fix_inputs(self, round_id: int, cost_model_id: int | None, state_from: int | None = None) -> None:
         """Fix, at the first claim, what all attempts use: the cost model's version, and the round whose
         search state the searcher starts from.
         """

@@ -1,17 +1,23 @@
-"""Schedules: store the verified best measurements, and list them."""
+"""Schedules: store verified best measurements, list them, and read the fastest measurements."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from sqlalchemy import ColumnElement, Row, Select, exists, func, select, tuple_
 from sqlalchemy.orm import aliased, defer
 
 from db.measurement_codec import pack_text, pack_times, unpack_text, unpack_times
 from db.paging import Page, check_limit, decode_cursor, page
-from db.repositories.base import Repository, owned
+from db.repositories.base import Repository, is_owned_by
+from db.repositories.measurement_filters import is_not_refuted, is_shared
 from db.repositories.measuring_contexts import is_inside_model
-from db.tables import Context, Job, Measurement, Schedule, TargetRow, Workload
+from db.repositories.trials import select_trials, trial_of
+from db.tables import Context, Job, Measurement, Schedule, SourceDataset, TargetRow, Workload
 from mallorn.core.errors import NotFound
+from mallorn.core.states import MeasurementKind
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
+from mallorn.core.values.trial import Trial
 
 # A schedule, its workload's key and name, target, whether its time is a bound, evaluator.
 Named = tuple[Schedule, str, str, str, bool, dict[str, object] | None]
@@ -45,8 +51,8 @@ class Schedules(Repository):
         values = asdict(new) | {"trace": pack_text(new.trace), "run_us": pack_times(new.run_us)}
         row = self.insert(Schedule).values(values).on_conflict_do_nothing(index_elements=["measurement_id"])
         self.session.execute(row)
-        stored = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
-        return self.session.scalars(stored).one()
+        query = select(Schedule).where(Schedule.measurement_id == new.measurement_id)
+        return self.session.scalars(query).one()
 
     def page(
         self,
@@ -68,7 +74,18 @@ class Schedules(Repository):
         keys = (Workload.key, workload), (TargetRow.key, target)
         query = query.where(*(column == value for column, value in keys if value is not None))
         if not beaten:
-            query = query.where(_fastest(owner))
+            # No other schedule of the same kind is faster, or as fast and newer.
+            rival = aliased(Schedule)
+            is_faster = tuple_(rival.latency_us, -rival.id) < tuple_(Schedule.latency_us, -Schedule.id)
+            is_visible = () if owner is None else (_promoted_by(rival, owner),)
+            has_rival = exists().where(
+                rival.workload_id == Schedule.workload_id,
+                rival.target_id == Schedule.target_id,
+                func.coalesce(rival.context_id, 0) == CONTEXT,
+                is_faster,
+                *is_visible,
+            )
+            query = query.where(~has_rival)
         if cursor is not None:
             position = decode_cursor(cursor, str, str, int, int, float, int)
             query = query.where(tuple_(*PLACE) > tuple_(*position))
@@ -79,9 +96,9 @@ class Schedules(Repository):
         row = self.session.execute(_named(owner).where(Schedule.id == schedule_id)).one_or_none()
         if row is None:
             raise NotFound(f"there is no schedule {schedule_id}", hint="mallorn schedules")
-        stored: Schedule = row[0]
-        fields = _verified(row).model_dump() | {"run_us": unpack_times(stored.run_us)}
-        return WholeSchedule(trace=unpack_text(stored.trace), **fields)
+        schedule: Schedule = row[0]
+        fields = _verified(row).model_dump() | {"run_us": unpack_times(schedule.run_us)}
+        return WholeSchedule(trace=unpack_text(schedule.trace), **fields)
 
 
 def _named(owner: str | None) -> Select[*Named]:
@@ -98,17 +115,7 @@ def _named(owner: str | None) -> Select[*Named]:
 
 
 def _promoted_by(schedule: type[Schedule], owner: str) -> ColumnElement[bool]:
-    return schedule.job_id.in_(select(Job.id).where(owned(owner)))
-
-
-def _fastest(owner: str | None) -> ColumnElement[bool]:
-    """Return SQL: no other schedule of the workload, target and context is faster, or as fast and newer."""
-    other = aliased(Schedule)
-    same_workload = other.workload_id == Schedule.workload_id, other.target_id == Schedule.target_id
-    same_context = func.coalesce(other.context_id, 0) == CONTEXT
-    is_faster = tuple_(other.latency_us, -other.id) < tuple_(Schedule.latency_us, -Schedule.id)
-    is_visible = () if owner is None else (_promoted_by(other, owner),)
-    return ~exists().where(*same_workload, same_context, is_faster, *is_visible)
+    return schedule.job_id.in_(select(Job.id).where(is_owned_by(owner)))
 
 
 def _place(row: Row[*Named]) -> tuple[str | float, ...]:
@@ -121,3 +128,78 @@ def _verified(row: Row[*Named]) -> VerifiedSchedule:
     names = {"workload": workload, "workload_name": name, "target": target}
     inside_model = evaluator is not None and is_inside_model(evaluator)
     return VerifiedSchedule.from_row(schedule, **names, is_bound=is_bound, inside_model=inside_model)
+
+
+_AGAIN: Final = (MeasurementKind.FINISH, MeasurementKind.FOREIGN_FINISH)
+
+
+@dataclass(frozen=True, slots=True)
+class BestRecord:
+    """A measurement, with fields that identify it in other datasets."""
+
+    op: str
+    workload_id: int
+    name: str
+    context_id: int
+    dataset: str
+    row: int
+    created_at: float
+    trial: Trial
+
+
+class BestRecords(Repository):
+    """Reads measurements of all owners, except those of private programs."""
+
+    def knows(self, dataset: str, row: int) -> bool:
+        """Return whether row `row` of the dataset with key `dataset`, ours or another, is stored here."""
+        source = self.session.scalars(select(SourceDataset).where(SourceDataset.key == dataset)).one_or_none()
+        if source is None:
+            return False
+        own_row = Measurement.id == row, Measurement.source_id.is_(None)
+        imported_row = Measurement.source_row == row, Measurement.source_id == source.id
+        query = select(Measurement.id).where(*(own_row if source.own else imported_row)).limit(1)
+        return self.session.scalar(query) is not None
+
+    def of_target(self, target_id: int, own: str) -> Sequence[BestRecord]:
+        """Return the best records by operator, workload key and latency; `own` is this dataset's key.
+
+        Repeated times of a finish come before trials, which may be short by chance. Times
+        inside a model are left out if the workload was timed outside one, as TVM would compare both.
+        """
+        place = func.row_number().over(
+            partition_by=(Measurement.workload_id, Measurement.context_id),
+            order_by=(Measurement.kind.not_in(_AGAIN), Measurement.latency_us, Measurement.id),
+        )
+        conditions = Measurement.target_id == target_id, Measurement.context_id.is_not(None), is_not_refuted()
+        places = (
+            select(Measurement.id, place.label("place"))
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(*conditions, is_shared())
+            .subquery()
+        )
+        columns = {
+            "op": Workload.op,
+            "workload_id": Measurement.workload_id,
+            "name": Workload.name,
+            "context_id": Measurement.context_id,
+            "dataset": func.coalesce(SourceDataset.key, own),
+            "row": func.coalesce(Measurement.source_row, Measurement.id),
+            "created_at": Measurement.created_at,
+        }
+        query = (
+            select_trials(Measurement.run_us, *(column.label(name) for name, column in columns.items()))
+            .join(places, places.c.id == Measurement.id)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .join(Context, Context.id == Measurement.context_id)
+            .add_columns(Context.evaluator)
+            .outerjoin(SourceDataset, SourceDataset.id == Measurement.source_id)
+            .where(places.c.place == 1)
+            .order_by(Workload.op, Workload.key, Measurement.latency_us, Context.key)
+        )
+        rows = self.session.execute(query).all()
+        timed_outside = {row.workload_id for row in rows if not is_inside_model(row.evaluator)}
+        return [
+            BestRecord(**{name: row._mapping[name] for name in columns}, trial=trial_of(row))
+            for row in rows
+            if not is_inside_model(row.evaluator) or row.workload_id not in timed_outside
+        ]

@@ -16,7 +16,7 @@ KEPT: Final = 2
 
 
 class SearchStates(Repository):
-    """At most one search state per round; deleted with its job's log or when newer states come."""
+    """Search states, at most one per round; deleted with its job's log or when newer states come."""
 
     def newest(self, task_id: int, searcher: str) -> int | None:
         """Return the last round of a task for which this searcher stored a state."""
@@ -29,7 +29,7 @@ class SearchStates(Repository):
         query = select(SearchState.blob).where(SearchState.round_id == round_id)
         return self.session.scalar(query)
 
-    def keep(self, row: Round, state: bytes) -> None:
+    def store(self, row: Round, state: bytes) -> None:
         """Store a round's search state, in the transaction that closes the round."""
         values = {"round_id": row.id, "task_id": row.task_id, "searcher": row.searcher, "blob": state}
         self.session.execute(self.insert(SearchState).values(**values))
@@ -40,7 +40,7 @@ class SearchStates(Repository):
 
 
 class FinishSteps(Repository):
-    """One step for each task that a finish decided; deleted when the job is done."""
+    """Steps of finishes, one for each decided task; deleted when the job is done."""
 
     def of(self, job_id: str, trials: int, code: str) -> Mapping[int, DecidedTask]:
         """Return the decisions by task that were made after this many trials by this code.
@@ -52,13 +52,13 @@ class FinishSteps(Repository):
         rows = self.session.execute(query.where(*conditions))
         return {row.task_id: row.decided for row in rows if row.decided.code == code}
 
-    def keep(self, hold: LeaseToken, task_id: int, trials: int, decided: DecidedTask) -> None:
+    def store(self, hold: LeaseToken, task_id: int, trials: int, decision: DecidedTask) -> None:
         """Store a step. Raises LeaseLost if this lease no longer holds the finish."""
         job_id = hold.item.subject
         self.lock_job(job_id)
         if not self.session.scalar(select(held(hold))):
             raise LeaseLost(f"the finish of job {job_id} is no longer leased to attempt {hold.attempt}")
-        values = {"trials": trials, "decided": decided}
+        values = {"trials": trials, "decided": decision}
         insert = self.insert(FinishStep).values(task_id=task_id, job_id=job_id, **values)
         self.session.execute(insert.on_conflict_do_update(index_elements=["task_id"], set_=values))
 

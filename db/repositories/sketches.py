@@ -64,11 +64,9 @@ class Sketches(Repository):
         }
 
     def rows(self, sketch_ids: Collection[int]) -> Sequence[SketchRow]:
-        """Return the stored rows of sketches, in the order of ids."""
         query = select(SketchRow).where(self.among(SketchRow.id, sketch_ids)).order_by(SketchRow.id)
         return self.session.scalars(query).all()
 
 
 def trace_of(sketch: SketchRow) -> str:
-    """Return the sketch's trace as JSON."""
     return unpack_text(sketch.trace)

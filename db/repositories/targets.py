@@ -32,11 +32,9 @@ class Targets(Repository):
         return row
 
     def list(self) -> Sequence[TargetRow]:
-        """Return all targets, oldest first."""
         return self.session.scalars(select(TargetRow).order_by(TargetRow.id)).all()
 
     def texts(self, ids: Iterable[int]) -> dict[int, str]:
-        """Return the texts of these targets, by id."""
         rows = self.session.scalars(select(TargetRow).where(self.among(TargetRow.id, set(ids))))
         return {row.id: row.text for row in rows}
 

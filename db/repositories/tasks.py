@@ -1,15 +1,30 @@
-"""The tasks of jobs, and their states."""
+"""The tasks of jobs, their states, and their histories for planning."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, exists, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    tuple_,
+    update,
+)
+from sqlalchemy.orm import aliased
 
 from db.repositories.base import Repository
-from db.repositories.measurement_filters import best_of_task, failed
+from db.repositories.measurement_filters import best_of_task, has_failed, is_eligible, is_same_context
 from db.tables import Job, Measurement, Round, Task, Workload
+from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind, RoundState
 
 GONE: Final = "its model has no such task any more: the code that imports models was replaced"
@@ -61,16 +76,18 @@ class Tasks(Repository):
         model no longer has get weight 0 and remain, because rounds refer to them.
         """
         query = select(Task.id, Task.workload_id).where(Task.job_id == job_id).order_by(Task.index)
-        stored = defaultdict[int, list[int]](list)
+        old_ids = defaultdict[int, list[int]](list)  # by workload
         for task_id, workload_id in self.session.execute(query):
-            stored[workload_id].append(task_id)
-        if stored:  # frees the indices, which must be unique within a job at any time
+            old_ids[workload_id].append(task_id)
+        if old_ids:  # frees the indices, which must be unique within a job at any time
             self.changed(update(Task).where(Task.job_id == job_id).values(index=-1 - Task.index))
-        kept = [(stored[task.workload_id].pop(0), task) for task in tasks if stored.get(task.workload_id)]
-        removed_ids = [task_id for ids in stored.values() for task_id in ids]
+        matches = [
+            (old_ids[task.workload_id].pop(0), task) for task in tasks if old_ids.get(task.workload_id)
+        ]
+        removed_ids = [task_id for ids in old_ids.values() for task_id in ids]
         rows = [
             {"of": task_id, "at": task.index, "called": task.name, "calls": task.weight, "why": ""}
-            for task_id, task in kept
+            for task_id, task in matches
         ]
         rows += [
             {"of": task_id, "at": len(tasks) + place, "called": None, "calls": 0, "why": GONE}
@@ -84,15 +101,13 @@ class Tasks(Repository):
                 "retired": bindparam("why"),
             }
             self.for_each(update(Task).where(Task.id == bindparam("of")).values(new), rows)
-        kept_indices = {task.index for _, task in kept}
-        self.add_many(job_id, [task for task in tasks if task.index not in kept_indices])
+        old_indices = {task.index for _, task in matches}
+        self.add_many(job_id, [task for task in tasks if task.index not in old_indices])
 
     def get(self, task_id: int) -> Task:
-        """Return the task with an id that came from the database."""
         return self.session.get_one(Task, task_id)
 
     def list(self, job_id: str) -> Sequence[Task]:
-        """Return a job's tasks, in the order of the model."""
         return self.session.scalars(select(Task).where(_of(job_id)).order_by(Task.index)).all()
 
     def programs(self, job_id: str) -> Sequence[tuple[Task, Workload]]:
@@ -116,7 +131,7 @@ class Tasks(Repository):
         trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
         columns = Round.task_id, Round.state, Round.size
         rounds = (
-            select(*columns, func.count(Measurement.id), func.sum(case((failed(), 1), else_=0)))
+            select(*columns, func.count(Measurement.id), func.sum(case((has_failed(), 1), else_=0)))
             .join(Measurement, trial, isouter=True)
             .where(Round.job_id == job_id)
             .group_by(Round.id, *columns)
@@ -151,3 +166,113 @@ def workload_is_busy() -> ColumnElement[bool]:
     is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
     same_workload = Round.workload_id == Task.workload_id, Round.target_id == Job.target_id
     return exists(select(Round.id).where(*same_workload, is_open).correlate(Task, Job))
+
+
+_Finish = aliased(Measurement, name="finish")
+_Trial = aliased(Measurement, name="tried")
+_Wrong = aliased(Measurement, name="wrong")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRound:
+    """A round of a workload on the job's target, and its results."""
+
+    job_id: str
+    state: RoundState
+    size: int
+    trials: int
+    best_us: float | None  # without candidates that computed wrong results
+    elsewhere: bool  # all its times are from other measuring contexts than the job's
+    wall_sec: float | None
+    closed_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHistory:
+    """A task and its rounds. `known_us`: its best time in a finish that no round in the context took."""
+
+    id: int
+    index: int
+    name: str
+    weight: int
+    family: str
+    known_at_start: int
+    retired: str
+    workload_id: int
+    flops: float
+    args: Mapping[str, Any]  # Workload.args
+    blocked: bool  # its workload has an open round on this target, of this job or another
+    known_us: float | None
+    rounds: tuple[WorkloadRound, ...] = ()  # the job's, and closed ones of others, in closing order
+
+
+class TaskHistories(Repository):
+    """Reads a job's tasks in its measuring context."""
+
+    def of(self, job: Job) -> Sequence[TaskHistory]:
+        """Return the histories of a job's tasks, in the order of the model."""
+        rounds = defaultdict[int, list[WorkloadRound]](list)
+        for workload_id, job_id, state, *results in self.session.execute(_rounds(job)):
+            rounds[workload_id].append(WorkloadRound(job_id, RoundState(state), *results))
+        tasks = [TaskHistory(*row) for row in self.session.execute(_tasks(job))]
+        return [replace(task, rounds=tuple(rounds.get(task.workload_id, ()))) for task in tasks]
+
+
+def _tasks(job: Job) -> Select[*tuple[Any, ...]]:
+    columns = Task.id, Task.index, Task.name, Task.weight, Task.family, Task.known_at_start, Task.retired
+    # If a round timed the candidate, its time in a finish is only a repeat.
+    same_candidate = and_(
+        _Trial.workload_id == _Finish.workload_id,
+        _Trial.target_id == _Finish.target_id,
+        _Trial.latency_us.is_not(None),
+        _Trial.kind == MeasurementKind.TRIAL,
+        _Trial.context_id == _Finish.context_id,
+        _Trial.sketch_id == _Finish.sketch_id,
+        _Trial.decisions == _Finish.decisions,
+    )
+    was_tried = exists(select(_Trial.id).where(same_candidate).correlate(_Finish))
+    known_us = case((~was_tried, _Finish.latency_us))
+    same_workload = Measurement.workload_id == Task.workload_id, Measurement.target_id == Job.target_id
+    is_timed = Measurement.kind == MeasurementKind.FINISH, is_eligible(), is_same_context()
+    finishes = (
+        select(Measurement.id).where(*same_workload, *is_timed).order_by(Measurement.latency_us).limit(1)
+    )
+    best = finishes.correlate(Task, Job).scalar_subquery()
+    return (
+        select(*columns, Task.workload_id, Workload.flops, Workload.args, workload_is_busy(), known_us)
+        .join(Workload, Workload.id == Task.workload_id)
+        .join(Job, Job.id == Task.job_id)
+        .join(_Finish, _Finish.id == best, isouter=True)
+        .where(Task.job_id == job.id)
+        .order_by(Task.index)
+    )
+
+
+def _rounds(job: Job) -> Select[*tuple[Any, ...]]:
+    workloads = select(Task.workload_id).where(Task.job_id == job.id)
+    is_open = Round.state.in_((RoundState.QUEUED, RoundState.LEASED))
+    is_counted = or_(Round.job_id == job.id, and_(Job.context_id == job.context_id, ~is_open))
+    wall = Round.finished_at - Round.started_at
+    columns = Round.workload_id, Round.job_id, Round.state, Round.size
+    wrong = select(_Wrong.workload_id, _Wrong.sketch_id, _Wrong.decisions).where(
+        _Wrong.workload_id.in_(workloads),
+        _Wrong.target_id == job.target_id,
+        _Wrong.latency_us.is_(None),  # so that the index of failures is used
+        _Wrong.outcome == Outcome.WRONG_RESULT,
+    )
+    candidate = tuple_(Measurement.workload_id, Measurement.sketch_id, Measurement.decisions)
+    # Null in another context, or if the candidate ever gave a wrong result.
+    is_correct = and_(Measurement.context_id == job.context_id, candidate.not_in(wrong))
+    best = func.min(case((is_correct, Measurement.latency_us)))
+    is_timed = func.max(Measurement.latency_us).is_not(None)
+    own_us = case((Measurement.context_id == job.context_id, Measurement.latency_us))
+    trials = func.count(Measurement.id), best, and_(is_timed, not_(func.max(own_us).is_not(None)))
+    trial = and_(Measurement.round_id == Round.id, Measurement.kind == MeasurementKind.TRIAL)
+    return (
+        select(*columns, *trials, wall, Round.finished_at)
+        .join(Job, Job.id == Round.job_id)
+        .join(Measurement, trial, isouter=True)
+        .where(Round.workload_id.in_(workloads), Round.target_id == job.target_id, is_counted)
+        .group_by(Round.id)
+        .order_by(is_open, Round.finished_at, Round.id)
+    )

@@ -1,7 +1,8 @@
-"""Measurements as searchers and training read them: candidates and their outcomes."""
+"""Measurements as searchers, training and recordings read them: candidates and their outcomes."""
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, Select, and_, case, func, not_, or_, select
@@ -12,16 +13,17 @@ from db.measurement_codec import unpack_decisions, unpack_times
 from db.repositories.base import Repository
 from db.repositories.measurement_filters import (
     TrialLimits,
-    bounded,
-    eligible,
     failed_under_other_limits,
+    is_bound_only,
+    is_eligible,
     is_imported,
     is_not_withdrawn,
-    undisturbed,
+    is_shared,
+    is_undisturbed,
     was_given_usual_time,
 )
 from db.repositories.measuring_contexts import Contexts
-from db.tables import Job, Measurement, SketchRow, Task
+from db.tables import Device, Job, Measurement, SketchRow, Task, Workload
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Candidate
@@ -72,9 +74,9 @@ class Trials(Repository):
         """Return the trials with these ids, which must be in ascending order, in that order."""
         return self._read(select_trials().where(self.among(Measurement.id, ids)).order_by(Measurement.id))
 
-    def family_growth(self, family: str, target_id: int, after: int = 0) -> int:
-        """Return how many rows above `after` `outlines` would return, without reading them."""
-        of_family = self._of_family(family, target_id, after)
+    def family_growth(self, family: str, target_id: int, after_id: int = 0) -> int:
+        """Return how many rows above `after_id` `outlines` would return, without reading them."""
+        of_family = self._of_family(family, target_id, after_id)
         query = select(func.count()).select_from(Measurement).where(*of_family)
         return self.session.scalar(query) or 0
 
@@ -88,8 +90,8 @@ class Trials(Repository):
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         if context_id is not None:
             conditions.append(Measurement.context_id == context_id)
-        fastest = self._fastest([*conditions, eligible()], count)
-        return fastest or self._fastest([*conditions, bounded()], count, Measurement.bound_us)
+        fastest = self._fastest([*conditions, is_eligible()], count)
+        return fastest or self._fastest([*conditions, is_bound_only()], count, Measurement.bound_us)
 
     def first(
         self,
@@ -109,7 +111,7 @@ class Trials(Repository):
         origin = Measurement.kind == MeasurementKind.TRIAL, in_context, Measurement.origin.endswith(means)
         conditions = *program, *origin, not_(failed_under_other_limits(limits))
         trials = select(Measurement.id).where(*conditions).order_by(Measurement.round_id, Measurement.slot)
-        return self._fastest([*program, eligible(), Measurement.id.in_(trials.limit(count))], count)
+        return self._fastest([*program, is_eligible(), Measurement.id.in_(trials.limit(count))], count)
 
     def any_failed_with(self, job_id: str, words: str) -> bool:
         """Return whether a trial of a job failed with an error that begins with `words`."""
@@ -117,7 +119,7 @@ class Trials(Repository):
         query = select(Measurement.id).where(*is_trial, Measurement.error.startswith(words, autoescape=True))
         return self.session.scalar(query.limit(1)) is not None
 
-    def best_brought(
+    def best_imported(
         self, workload_id: int, target_id: int, count: int = 1, context_id: int | None = None
     ) -> Sequence[Trial]:
         """Return the fastest distinct candidates of other datasets, by their times there."""
@@ -135,7 +137,7 @@ class Trials(Repository):
         """
         conditions = [Measurement.workload_id == workload_id, Measurement.target_id == target_id]
         context_ids = () if context_id is None else Contexts(self.session).built_otherwise(context_id)
-        built_otherwise = and_(Measurement.context_id.in_(context_ids), eligible())
+        built_otherwise = and_(Measurement.context_id.in_(context_ids), is_eligible())
         return self._fastest([*conditions, or_(is_imported(), built_otherwise)], count)
 
     def of_round(self, round_id: int) -> Sequence[tuple[Trial, int]]:
@@ -172,13 +174,13 @@ class Trials(Repository):
         query = select(Measurement.workload_id, func.count()).where(*conditions, *_learnable())
         return dict(self.session.execute(query.group_by(Measurement.workload_id)).all())
 
-    def _of_family(self, family: str, target_id: int, after: int) -> tuple[ColumnElement[bool], ...]:
+    def _of_family(self, family: str, target_id: int, after_id: int) -> tuple[ColumnElement[bool], ...]:
         # On another target, a workload may be in a different family.
         is_member = Task.family == family, Job.target_id == target_id
         members = select(Task.workload_id).join(Job, Job.id == Task.job_id).where(*is_member).distinct()
         # Read first: with a subquery, Postgres would scan all measurements.
         ids = self.session.scalars(members).all()
-        of_target = Measurement.target_id == target_id, Measurement.id > after
+        of_target = Measurement.target_id == target_id, Measurement.id > after_id
         return self.among(Measurement.workload_id, ids), *of_target, *_learnable(), was_given_usual_time()
 
     def _read(self, query: Select[*tuple[Any, ...]]) -> Sequence[Trial]:
@@ -186,23 +188,23 @@ class Trials(Repository):
 
 
 def select_trials(
-    *more: ColumnElement[Any] | InstrumentedAttribute[Any],
+    *extra_columns: ColumnElement[Any] | InstrumentedAttribute[Any],
     time: InstrumentedAttribute[float | None] = Measurement.latency_us,
     outcome: ColumnElement[str] | InstrumentedAttribute[str] = Measurement.outcome,
 ) -> Select[*tuple[Any, ...]]:
-    """Return a query of rows for `trial_of`; `more`: further columns, which may hold long values."""
+    """Return a query of rows for `trial_of`; `extra_columns` may hold long values."""
     row, labels = Measurement, (outcome.label("outcome"), time.label("latency_us"))
     columns = row.decisions, *labels, row.origin, row.build_ms
-    query = select(SketchRow.key.label("sketch"), *columns, *more)
+    query = select(SketchRow.key.label("sketch"), *columns, *extra_columns)
     return query.join(SketchRow, SketchRow.id == row.sketch_id)
 
 
 def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
     """Return a row of a `select_trials` query as a trial, with the fields that the query selected."""
-    sketch, packed, outcome, latency_us, origin, build_ms, *more = row
-    fields = row._mapping if more else {}  # a mapping per row is slow, and a round reads thousands
+    sketch, decisions, outcome, latency_us, origin, build_ms, *extra_values = row
+    fields = row._mapping if extra_values else {}  # a mapping per row is slow, and a round reads thousands
     return Trial(
-        Candidate(sketch, unpack_decisions(packed)),
+        Candidate(sketch, unpack_decisions(decisions)),
         Outcome.read(outcome),
         latency_us,
         origin,
@@ -214,4 +216,50 @@ def trial_of(row: Row[*tuple[Any, ...]]) -> Trial:
 
 
 def _learnable() -> tuple[ColumnElement[bool], ...]:
-    return Measurement.kind.in_(_LEARNABLE), is_not_withdrawn(), undisturbed()
+    return Measurement.kind.in_(_LEARNABLE), is_not_withdrawn(), is_undisturbed()
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredTask:
+    """A workload on a target in one measuring context."""
+
+    workload_id: int
+    target_id: int
+    context_id: int
+
+
+class Recordings(Repository):
+    def measured(self) -> Sequence[MeasuredTask]:
+        """Return the tasks with shared trials, in the order of their first trial."""
+        key = Measurement.workload_id, Measurement.target_id, Measurement.context_id
+        query = select(*key).join(Workload, Workload.id == Measurement.workload_id)
+        query = query.where(_is_trial(), Measurement.context_id.is_not(None), is_shared())
+        rows = self.session.execute(query.group_by(*key).order_by(func.min(Measurement.id)))
+        return [
+            MeasuredTask(workload, target, context)
+            for workload, target, context in rows
+            if context is not None
+        ]
+
+    def trials(self, task: MeasuredTask) -> Sequence[Trial]:
+        """Return a task's trials, oldest first; trials that reached no device belong to all contexts."""
+        same_task = Measurement.workload_id == task.workload_id, Measurement.target_id == task.target_id
+        is_in_context = or_(Measurement.context_id == task.context_id, Measurement.context_id.is_(None))
+        query = (
+            select_trials(Measurement.run_us, Measurement.error)
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(*same_task, is_in_context, _is_trial(), is_shared(), is_not_withdrawn(), is_undisturbed())
+            .order_by(Measurement.id)
+        )
+        return [trial_of(row) for row in self.session.execute(query)]
+
+    def devices(self) -> Sequence[Device]:
+        """Return the devices that have measured anything, by name."""
+        device_ids = select(Measurement.device_id).where(Measurement.device_id.is_not(None)).distinct()
+        return self.session.scalars(
+            select(Device).where(Device.id.in_(device_ids)).order_by(Device.name)
+        ).all()
+
+
+def _is_trial() -> ColumnElement[bool]:
+    return Measurement.kind == MeasurementKind.TRIAL

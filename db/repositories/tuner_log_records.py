@@ -26,7 +26,7 @@ STOCK: Final = uuid5(NAMESPACE_URL, "metaschedule").hex
 
 @dataclass(frozen=True)
 class ForeignTrial:
-    """One line of another tuner's log, with the fields that a query selected.
+    """A line of another tuner's log, with the fields that a query selected.
 
     Latencies are comparable only within one task and target.
     """
@@ -79,9 +79,15 @@ class ForeignRecords(Repository):
             .where(or_(*is_sampled))
             .order_by(ForeignRecord.task_id, ForeignRecord.id)
         )
-        for task, target, packed, outcome, latency_us in self.session.execute(query):
-            fields = task, target, unpack_text(packed), Outcome(outcome)
-            yield ForeignTrial(format, *fields, latency_us=latency_us)
+        for row in self.session.execute(query):
+            yield ForeignTrial(
+                format=format,
+                task=row.task,
+                target=row.target,
+                steps=unpack_text(row.steps),
+                outcome=Outcome(row.outcome),
+                latency_us=row.latency_us,
+            )
 
     def add(self, records: Sequence[ForeignTrial]) -> int:
         """Store records that are not stored yet; return how many there were."""

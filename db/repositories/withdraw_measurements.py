@@ -1,18 +1,23 @@
-"""Withdraw a device's measurements: no reader uses them any more, but they stay in the database."""
+"""Withdraw a device's measurements, or turn times of busy hours into upper bounds."""
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, and_, delete, func, select, update
+from sqlalchemy.orm import aliased
 
 from db.repositories.base import Repository
 from db.repositories.cost_models import CostModels
-from db.repositories.measurement_counts import COUNTS, Counts
+from db.repositories.dataset_statistics import COUNTS, Counts
 from db.repositories.measurements import Measurements
 from db.tables import CostModelRow, Device, FinishStep, Job, Measurement, Schedule, Task, Workload
 from mallorn.core.cost_model_name import base_family
 from mallorn.core.errors import NotFound
 from mallorn.core.outcomes import Outcome
+from mallorn.core.states import MeasurementKind
 from mallorn.core.values.fleet import Withdrawn
 
 AT_A_TIME: Final = 5_000  # rows in one statement
@@ -34,11 +39,12 @@ class Withdrawals(Repository):
         """Return what `withdraw` would withdraw. Raises NotFound if there is no such device."""
         from_device = self._came_from(name, since)
         rows = self.session.scalar(select(func.count()).select_from(Measurement).where(from_device)) or 0
-        affected = Schedule.measurement_id.in_(_ids(from_device))
-        jobs = select(Schedule.job_id).where(affected, Schedule.job_id.is_not(None)).distinct()
+        is_based_on_them = Schedule.measurement_id.in_(_ids(from_device))
+        schedules = select(func.count()).select_from(Schedule).where(is_based_on_them)
+        jobs = select(Schedule.job_id).where(is_based_on_them, Schedule.job_id.is_not(None)).distinct()
         return Withdrawn(
             measurements=rows,
-            schedules=self.session.scalar(select(func.count()).select_from(Schedule).where(affected)) or 0,
+            schedules=self.session.scalar(schedules) or 0,
             cost_models=len(self._learned(from_device)),
             jobs=sorted(job for job in self.session.scalars(jobs) if job is not None),
         )
@@ -62,18 +68,21 @@ class Withdrawals(Repository):
         self.changed(delete(FinishStep).where(FinishStep.job_id.in_(jobs)))  # their finish decides again
         error = Measurement.outcome + ": " + func.coalesce(Measurement.error, "")
         values = {"outcome": Outcome.WITHDRAWN, "latency_us": None, "bound_us": None, "error": error}
-        for ids in self._portions(from_device):
+        last_id = 0
+        query = _ids(from_device).order_by(Measurement.id).limit(AT_A_TIME)
+        while ids := self.session.scalars(query.where(Measurement.id > last_id)).all():
+            last_id = ids[-1]
             is_in_portion = self.among(Measurement.id, ids)
             counts.move(-1, is_in_portion)
             self.changed(update(Measurement).where(is_in_portion).values(values))
             counts.move(1, is_in_portion)
         return withdrawn
 
-    def doubt(self, which: ColumnElement[bool], share: float) -> int:
+    def turn_into_bounds(self, condition: ColumnElement[bool], share: float) -> int:
         """Turn times into upper bounds, deactivate models trained on them, and return their number."""
-        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(which)))
+        models = update(CostModelRow).where(self.among(CostModelRow.id, self._learned(condition)))
         self.changed(models.values(active=False))
-        return Measurements(self.session).mark_as_bounds(share, which)
+        return Measurements(self.session).mark_as_bounds(share, condition)
 
     def _came_from(self, name: str, since: float | None) -> ColumnElement[bool]:
         device_id = self.session.scalar(select(Device.id).where(Device.name == name))
@@ -82,13 +91,6 @@ class Withdrawals(Repository):
         from_device = Measurement.device_id == device_id, Measurement.outcome.not_in(_NOT_FROM_DEVICE)
         recent = () if since is None else (Measurement.created_at >= since,)
         return and_(*from_device, *recent)
-
-    def _portions(self, condition: ColumnElement[bool]) -> Iterator[Sequence[int]]:
-        last = 0
-        query = _ids(condition).order_by(Measurement.id).limit(AT_A_TIME)
-        while ids := self.session.scalars(query.where(Measurement.id > last)).all():
-            yield ids
-            last = ids[-1]
 
     def _learned(self, condition: ColumnElement[bool]) -> Sequence[int]:
         """Return the active models, including bases, that may have been trained on these rows."""
@@ -107,17 +109,84 @@ class Withdrawals(Repository):
         match = CostModelRow.family == of_family.c.family, CostModelRow.target_id == of_family.c.target_id
         query = select(CostModelRow.id).join(of_family, and_(*match))
         has_seen = CostModelRow.active, CostModelRow.seen_upto >= of_family.c.first
-        return [*self.session.scalars(query.where(*has_seen)), *self._trained_bases(condition)]
-
-    def _trained_bases(self, condition: ColumnElement[bool]) -> Iterator[int]:
-        """Yield the active base models of these rows' operators, for any target, that may have seen them."""
-        first = select(Workload.op, func.min(Measurement.id)).join(
-            Workload, Workload.id == Measurement.workload_id
+        model_ids = list(self.session.scalars(query.where(*has_seen)))
+        # Base models learn from the rows of an operator on every target.
+        oldest_by_op = (
+            select(Workload.op, func.min(Measurement.id))
+            .join(Workload, Workload.id == Measurement.workload_id)
+            .where(condition)
+            .group_by(Workload.op)
         )
-        for op, oldest in self.session.execute(first.where(condition).group_by(Workload.op)).all():
-            of_op = CostModelRow.family == base_family(op), CostModelRow.seen_upto >= oldest
-            yield from self.session.scalars(select(CostModelRow.id).where(CostModelRow.active, *of_op))
+        for op, oldest in self.session.execute(oldest_by_op).all():
+            is_base = CostModelRow.family == base_family(op), CostModelRow.seen_upto >= oldest
+            model_ids += self.session.scalars(select(CostModelRow.id).where(CostModelRow.active, *is_base))
+        return model_ids
 
 
 def _ids(condition: ColumnElement[bool]) -> Select[int]:
     return select(Measurement.id).where(condition)
+
+
+HOUR_SEC: Final = 3600
+# Ratio to its candidate's shortest time above which a time counts as too long.
+BEYOND_NOISE: Final = 1.3
+# Least share and number of too long times among an hour's comparable times.
+MOST: Final = 0.5
+FEWEST: Final = 3
+
+_TIMED: Final = (MeasurementKind.TRIAL, MeasurementKind.FINISH)
+_Again = aliased(Measurement, name="again")
+
+
+@dataclass(frozen=True, slots=True)
+class BusyHour:
+    """An hour of a job in which most comparable trials took too long."""
+
+    job_id: str
+    since: float  # seconds since the epoch
+    rows: int  # all trials of the hour whose disturbance is unknown
+    times: float  # median factor by which they took too long
+
+
+class BusyHours(Repository):
+    """Finds disturbed times among those stored before timings recorded disturbance."""
+
+    def busy_hours(self) -> Sequence[BusyHour]:
+        """Return the busy hours of all jobs, oldest first."""
+        # Trials of unknown disturbance, with their candidate's shortest other time in the context.
+        names = "workload_id", "target_id", "context_id", "sketch_id", "decisions"
+        same_candidate = and_(*(getattr(_Again, name) == getattr(Measurement, name) for name in names))
+        other_rows = _Again.id != Measurement.id, _Again.kind.in_(_TIMED), _Again.latency_us.is_not(None)
+        shortest = func.min(_Again.latency_us)
+        query: Select[*tuple[Any, ...]] = (
+            select(Measurement.job_id, Measurement.created_at, Measurement.latency_us, shortest)
+            .join(_Again, and_(same_candidate, *other_rows))
+            .where(Measurement.kind == MeasurementKind.TRIAL, Measurement.disturbed.is_(None))
+            .where(Measurement.latency_us.is_not(None), Measurement.job_id.is_not(None))
+            .group_by(Measurement.id)
+        )
+        ratios_by_hour = defaultdict[tuple[str, int], list[float]](list)
+        for job_id, created_at, us, shortest_us in self.session.execute(query):
+            ratios_by_hour[job_id, int(created_at // HOUR_SEC)].append(us / shortest_us)
+        busy_hours: list[BusyHour] = []
+        for (job_id, hour), ratios in sorted(ratios_by_hour.items(), key=lambda item: item[0][1]):
+            high_ratios = [ratio for ratio in ratios if ratio > BEYOND_NOISE]
+            since = float(hour * HOUR_SEC)
+            if len(high_ratios) < max(FEWEST, MOST * len(ratios)):
+                continue
+            trials = select(func.count()).select_from(Measurement).where(_of_hour(job_id, since))
+            if rows := self.session.scalar(trials):
+                busy_hours.append(BusyHour(job_id, since, rows, median(high_ratios)))
+        return busy_hours
+
+    def mark(self, hour: BusyHour) -> int:
+        """Turn the times of an hour into upper bounds; return how many there were."""
+        return Withdrawals(self.session).turn_into_bounds(
+            _of_hour(hour.job_id, hour.since), 1 - 1 / hour.times
+        )
+
+
+def _of_hour(job_id: str, since: float) -> ColumnElement[bool]:
+    in_hour = Measurement.created_at >= since, Measurement.created_at < since + HOUR_SEC
+    unknown = Measurement.disturbed.is_(None), Measurement.latency_us.is_not(None)
+    return and_(Measurement.job_id == job_id, Measurement.kind == MeasurementKind.TRIAL, *in_hour, *unknown)

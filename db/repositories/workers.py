@@ -1,14 +1,16 @@
-"""Workers: their descriptions, and when they were last seen."""
+"""Workers: their descriptions, when they were last seen, and the time spans of their work."""
 
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import delete, select
+from sqlalchemy import Row, case, delete, func, insert, or_, select, update
 
 from db.database_clock import now
-from db.repositories.base import Repository, until
-from db.tables import Worker
-from mallorn.core.values.fleet import WorkerInfo
+from db.repositories.base import Repository, is_owned_by, until
+from db.repositories.measurement_filters import has_failed
+from db.tables import Device, Job, Measurement, Round, StageRun, Task, Worker
+from mallorn.core.states import JobState, MeasurementKind, RoundState, StageKind
+from mallorn.core.values.fleet import RoundOnWorker, StageOnWorker, WorkerInfo
 
 FRESH_SEC: Final = 30.0  # a worker not seen for longer than this does not count as live
 
@@ -37,7 +39,6 @@ class Workers(Repository):
         return {info.builder or info.tvm_version for info in infos if info.tunes or not tuning}
 
     def hosts(self, ids: Collection[str]) -> set[str]:
-        """Return the host ids of these workers."""
         return set(self.session.scalars(select(Worker.host_id).where(Worker.id.in_(ids))))
 
     def forget(self, days: float, limit: int) -> int:
@@ -51,3 +52,101 @@ class Workers(Repository):
         if fresh_sec is not None:
             query = query.where(Worker.last_seen > now() - fresh_sec)
         return self.session.scalars(query).all()
+
+
+PRIVATE = ("job_id", "job_name", "task_index", "task_name")
+WAITING = (JobState.QUEUED, JobState.IMPORTING, JobState.TUNING, JobState.FINISHING)
+
+
+class Activity(Repository):
+    def rounds(self, owner: str | None, since_sec: float, limit: int) -> list[RoundOnWorker]:
+        """Return the newest `limit` rounds that ran within the last `since_sec`, oldest first."""
+        since = self.session.scalar(select(until(-since_sec)))  # with a number the index is used
+        has_run = Round.started_at.is_not(None), Round.worker.is_not(None)
+        recent = or_(Round.finished_at.is_(None), Round.finished_at > since)
+        newest = select(Round.id).where(*has_run, recent).order_by(Round.id.desc()).limit(limit).subquery()
+        trial = (Measurement.round_id == Round.id) & (Measurement.kind == MeasurementKind.TRIAL)
+        failures = case((has_failed(), 1), else_=0)
+        query = (
+            select(
+                *(Round.id.label("round_id"), Round.state, Round.worker, Round.started_at, Round.finished_at),
+                *(is_owned_by(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
+                *(Task.index.label("task_index"), Task.name.label("task_name"), Device.name.label("device")),
+                func.count(Measurement.id).label("trials"),
+                func.coalesce(func.sum(failures), 0).label("failures"),
+                (func.coalesce(func.sum(Measurement.run_ms), 0.0) / 1000).label("measuring_sec"),
+            )
+            .join(newest, newest.c.id == Round.id)
+            .join(Job, Job.id == Round.job_id)
+            .join(Task, Task.id == Round.task_id)
+            .join(Measurement, trial, isouter=True)
+            .join(Device, Device.id == Measurement.device_id, isouter=True)
+            .where(Job.deleted_at.is_(None))
+            .group_by(Round.id, Job.id, Task.id, Device.id)
+            .order_by(Round.started_at, Round.id)
+        )
+        return [RoundOnWorker.model_validate(without_names(row)) for row in self.session.execute(query)]
+
+    def queued(self) -> dict[str, int]:
+        """Return the number of rounds that wait for a worker, and of jobs in each active state."""
+        waiting = select(func.count()).select_from(Round).where(Round.state == RoundState.QUEUED)
+        jobs = select(Job.state, func.count()).where(Job.state.in_(WAITING)).group_by(Job.state)
+        return {"rounds": self.session.scalar(waiting) or 0} | dict(self.session.execute(jobs).all())
+
+
+def without_names(row: Row[*tuple[Any, ...]]) -> dict[str, object]:
+    """Return a row as a dictionary; the ids and names of its job and task are None unless `mine`."""
+    fields = dict(row._mapping)
+    return fields if fields.pop("mine") else fields | dict.fromkeys(PRIVATE)
+
+
+#: A worker not seen for longer than this is dead: workers report far more often.
+SILENT_SEC = 60.0
+#: Stage runs that began more than this before a time window are not searched for in it.
+LONGEST_SEC = 6 * 3600.0
+
+
+class StageRuns(Repository):
+    def begin(self, job_id: str, kind: StageKind, worker: str) -> int:
+        """Record that a worker begins a stage now; return the id for `end`."""
+        statement = insert(StageRun).values(job_id=job_id, kind=kind, worker=worker)
+        return self.session.scalars(statement.returning(StageRun.id)).one()
+
+    def end(self, run_id: int) -> None:
+        """Record that a stage ended now, with or without success."""
+        self.changed(update(StageRun).where(StageRun.id == run_id).values(finished_at=now()))
+
+    def seconds(self, job_id: str, kind: StageKind) -> float:
+        """Return the total seconds of all ended attempts of a job's stage."""
+        total_sec = func.coalesce(func.sum(StageRun.finished_at - StageRun.started_at), 0.0)
+        query = select(total_sec).where(StageRun.job_id == job_id, StageRun.kind == kind)
+        return float(self.session.scalar(query) or 0.0)
+
+    def recent(self, owner: str | None, since_sec: float, limit: int) -> list[StageOnWorker]:
+        """Return the newest `limit` stage runs within the last `since_sec`, oldest first.
+
+        A run that its worker did not end counts as ended when a dead worker was last seen.
+        """
+        is_silent = Worker.last_seen < until(-SILENT_SEC)
+        lost_at = case((Worker.id.is_(None), StageRun.started_at), (is_silent, Worker.last_seen))
+        ended_at = func.coalesce(StageRun.finished_at, lost_at)
+        query = (
+            select(
+                *(
+                    StageRun.id,
+                    StageRun.kind,
+                    StageRun.worker,
+                    StageRun.started_at,
+                    ended_at.label("finished_at"),
+                ),
+                *(is_owned_by(owner).label("mine"), Job.id.label("job_id"), Job.name.label("job_name")),
+            )
+            .join(Job, Job.id == StageRun.job_id)
+            .join(Worker, Worker.id == StageRun.worker, isouter=True)
+            .where(Job.deleted_at.is_(None), StageRun.started_at > until(-since_sec - LONGEST_SEC))
+            .where(or_(ended_at.is_(None), ended_at > until(-since_sec)))
+            .order_by(StageRun.id.desc())
+            .limit(limit)
+        )
+        rows = reversed(self.session.execute(query).all())
+        return [StageOnWorker.model_validate(without_names(row)) for row in rows]

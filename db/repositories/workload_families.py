@@ -40,12 +40,12 @@ class RankedRound:
 class WorkloadFamilies(Repository):
     """Families of workloads, which all jobs of a target with the same grouping share."""
 
-    def unplaced(self, job_id: str) -> set[int]:
+    def without_family(self, job_id: str) -> set[int]:
         """Return the workloads of a job's tasks that have no family yet."""
         workloads = select(Task.workload_id).where(Task.job_id == job_id, Task.family == "")
         return set(self.session.scalars(workloads))
 
-    def seats(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
+    def members(self, job_id: str, target_id: int, grouping: str) -> Sequence[FamilyMember]:
         """Return a job's workloads and all workloads of their families, as members.
 
         While some have no family, also return all workloads with the same operators.
@@ -93,10 +93,10 @@ class WorkloadFamilies(Repository):
             rounds[workload_id].append(RankedRound(round_id, family, stats or RoundStats()))
         return rounds
 
-    def seat(self, job_id: str, seats: Iterable[FamilyMember]) -> None:
+    def set_families(self, job_id: str, members: Iterable[FamilyMember]) -> None:
         """Set the families of a job's tasks that have none."""
         groups = defaultdict[FamilyMember, list[int]](list)
-        for member in seats:
+        for member in members:
             groups[replace(member, workload_id=0, key="", op="", structure="")].append(member.workload_id)
         for member, ids in groups.items():
             conditions = Task.job_id == job_id, self.among(Task.workload_id, sorted(ids)), Task.family == ""

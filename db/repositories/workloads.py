@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from sqlalchemy import Executable, and_, exists, func, or_, select, update
+from sqlalchemy import and_, exists, func, or_, select, update
 
 from db.measurement_codec import pack_text, unpack_text
 from db.repositories.base import Repository
-from db.repositories.snapshot_rows import SnapshotRows
+from db.repositories.snapshots import SnapshotRows
 from db.tables import Job, Model, Task, Workload
 
 KEPT: Final = 2**63 - 1  # larger than all ids: only private jobs use the workload
@@ -48,8 +48,20 @@ class Workloads(Repository):
             asdict(new) | columns | {"tir": pack_text(new.tir)}
             for new in sorted(workloads, key=lambda new: new.key)
         ]
+        insert = self.insert(Workload)
+        if code is None:
+            upsert = insert.on_conflict_do_nothing(index_elements=["key"])
+        else:
+            new_row = insert.excluded
+            is_older = or_(
+                Workload.code.is_distinct_from(new_row.code), Workload.tvm_version != new_row.tvm_version
+            )
+            if private:  # a program contains its model's input names, which must not become shared
+                is_older = and_(is_older, Workload.kept_upto == KEPT)
+            replaced = {name: new_row[name] for name in (*REPLACED, "code")}
+            upsert = insert.on_conflict_do_update(index_elements=["key"], set_=replaced, where=is_older)
         if values:
-            self.for_each(self._upsert(code, private), values)
+            self.for_each(upsert, values)
         if not private:
             # Shared from now on. Snapshots still leave out the rows that exist now.
             was_private = self.among(Workload.key, [new.key for new in workloads]), Workload.kept_upto == KEPT
@@ -58,28 +70,15 @@ class Workloads(Repository):
                 self.changed(update(Workload).where(*was_private).values(kept_upto=upto))
         return self.ids([new.key for new in workloads])
 
-    def _upsert(self, code: str | None, private: bool) -> Executable:
-        insert = self.insert(Workload)
-        if code is None:
-            return insert.on_conflict_do_nothing(index_elements=["key"])
-        new = insert.excluded
-        differs = or_(Workload.code.is_distinct_from(new.code), Workload.tvm_version != new.tvm_version)
-        if private:  # a program contains its model's input names, which must not become shared
-            differs = and_(differs, Workload.kept_upto == KEPT)
-        columns = {name: new[name] for name in (*REPLACED, "code")}
-        return insert.on_conflict_do_update(index_elements=["key"], set_=columns, where=differs)
-
     def ids(self, keys: Collection[str]) -> dict[str, int]:
         """Return ids by key, without keys that are not in the dataset."""
         query = select(Workload.key, Workload.id).where(self.among(Workload.key, keys))
         return dict(self.session.execute(query).all())
 
     def get(self, workload_id: int) -> Workload:
-        """Return the workload with an id that came from the database."""
         return self.session.get_one(Workload, workload_id)
 
     def get_many(self, workload_ids: Collection[int]) -> Sequence[Workload]:
-        """Return the workloads with these ids, in the order of ids."""
         query = select(Workload).where(self.among(Workload.id, workload_ids)).order_by(Workload.id)
         return self.session.scalars(query).all()
 

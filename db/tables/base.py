@@ -39,10 +39,10 @@ class Base(DeclarativeBase):
     )
 
 
-def partial_index(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """Return an index over the rows that meet the condition `where`, in SQL that both databases read."""
-    condition = text(where)
-    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+def partial_index(name: str, *columns: str, condition: str, unique: bool = False) -> Index:
+    """Return an index over the rows that meet `condition`, in SQL that both databases read."""
+    sql = text(condition)
+    return Index(name, *columns, unique=unique, sqlite_where=sql, postgresql_where=sql)
 
 
 class ValueType(TypeDecorator[Kind]):

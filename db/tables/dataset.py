@@ -20,7 +20,7 @@ class TargetRow(Base):
 
 
 class Workload(Base):
-    """One tensor program, identified by a platform-independent key."""
+    """A tensor program, identified by a platform-independent key."""
 
     __tablename__ = "workloads"
 
@@ -98,7 +98,7 @@ class Measurement(Base):
             "workload_id",
             "target_id",
             "sketch_id",
-            where="outcome = 'wrong_result'",
+            condition="outcome = 'wrong_result'",
         ),
         # Each row of another dataset is stored once. Two copies of a database may give the
         # same id to different rows: hence the date.
@@ -107,7 +107,7 @@ class Measurement(Base):
             "source_id",
             "source_row",
             "created_at",
-            where="source_id is not null",
+            condition="source_id is not null",
             unique=True,
         ),
     )
@@ -147,7 +147,7 @@ class MeasurementCount(Base):
     __table_args__ = (Index("ix_measurement_counts_upto", "upto"),)
 
     job_id: Mapped[str] = mapped_column(primary_key=True)  # empty: imported
-    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.measurement_counts
+    facet: Mapped[str] = mapped_column(primary_key=True)  # db.repositories.dataset_statistics
     name: Mapped[str] = mapped_column(primary_key=True)  # the facet's value
     rows: Mapped[int] = mapped_column(BigId)
     upto: Mapped[int] = mapped_column(BigId)
@@ -180,7 +180,9 @@ class CostModelRow(Base):
     __tablename__ = "cost_models"
     __table_args__ = (
         UniqueConstraint("family", "target_id", "name", "version"),
-        partial_index("uq_cost_models_active", "family", "target_id", "name", where="active", unique=True),
+        partial_index(
+            "uq_cost_models_active", "family", "target_id", "name", condition="active", unique=True
+        ),
     )
 
     id: Mapped[IdPk]

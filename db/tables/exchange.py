@@ -12,7 +12,7 @@ class SourceDataset(Base):
     __tablename__ = "sources"
     __table_args__ = (
         # Exactly one row is this dataset.
-        partial_index("uq_sources_own", "own", where="own", unique=True),
+        partial_index("uq_sources_own", "own", condition="own", unique=True),
     )
 
     id: Mapped[IdPk]
@@ -28,7 +28,7 @@ class Snapshot(Base):
     id: Mapped[IdPk]
     name: Mapped[str] = mapped_column(unique=True)
     upto: Mapped[int] = mapped_column(BigId)  # id of the newest measurement that it may hold
-    filter: Mapped[Json]  # db.repositories.snapshot_rows.Selection
+    filter: Mapped[Json]  # db.repositories.snapshots.Selection
     rows: Mapped[int] = mapped_column(BigId)
     digest: Mapped[str]  # of the rows in order, equal in every dataset that holds them
     created_at: Mapped[CreatedAt]

@@ -8,7 +8,7 @@ from mallorn.core.values.fleet import DeviceInfo, DeviceMachine, WorkerInfo
 
 
 class Device(Base):
-    """One measuring endpoint: an RPC server under a tracker key, with a host fingerprint."""
+    """A measuring endpoint: an RPC server under a tracker key, with a host fingerprint."""
 
     __tablename__ = "devices"
 
@@ -53,8 +53,8 @@ class LeaseRow(Base):
 
     __tablename__ = "held_work"
     __table_args__ = (
-        partial_index("ix_held_work_until", "until", where="until is not null"),
-        partial_index("ix_held_work_waiting", "sent_at", where="until is null and sent_at is not null"),
+        partial_index("ix_held_work_until", "until", condition="until is not null"),
+        partial_index("ix_held_work_waiting", "sent_at", condition="until is null and sent_at is not null"),
     )
 
     kind: Mapped[str] = mapped_column(primary_key=True)  # mallorn.core.states.WorkKind

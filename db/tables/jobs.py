@@ -36,15 +36,15 @@ class Job(Base):
         Index("ix_jobs_finished", "finished_at"),
         # Few rows: jobs whose files must still be deleted.
         partial_index(
-            "ix_jobs_leftovers", "deleted_at", where="deleted_at is not null and export_uri is not null"
+            "ix_jobs_leftovers", "deleted_at", condition="deleted_at is not null and export_uri is not null"
         ),
         partial_index(
-            "ix_jobs_unmeasured", "deleted_at", where="deleted_at is not null and context_id is null"
+            "ix_jobs_unmeasured", "deleted_at", condition="deleted_at is not null and context_id is null"
         ),
         partial_index(
             "ix_jobs_dropped_exports",
             "export_deleted_at",
-            where="export_deleted_at is not null and export_uri is not null",
+            condition="export_deleted_at is not null and export_uri is not null",
         ),
     )
 
@@ -119,7 +119,7 @@ class Task(Base):
 
 
 class Round(Base):
-    """One pull of the bandit: a batch of candidates of one task. Workers lease one round at a time.
+    """A batch of candidates of one task: a pull of the bandit. Workers lease one round at a time.
 
     Its proposals are a pure function of `seed`, `cost_model_id`, the SearchState of round
     `state_from` and the workload's measurements up to `seen_upto`. LeaseRow names the round's
@@ -137,7 +137,7 @@ class Round(Base):
             "uq_rounds_in_flight",
             "workload_id",
             "target_id",
-            where="state in ('queued', 'leased')",
+            condition="state in ('queued', 'leased')",
             unique=True,
         ),
     )

@@ -244,9 +244,9 @@ class Settings(BaseSettings):
         hide(text)
         return FleetKey(text)
 
-    def sandbox_mode(self, asks_for_keys: bool = False) -> SandboxMode:
+    def sandbox_mode(self, needs_api_keys: bool = False) -> SandboxMode:
         """Return the configured mode, else `require` if callers need keys or `best-effort`."""
-        needs_keys = asks_for_keys or bool(self.api_keys or self.oidc_issuer)
+        needs_keys = needs_api_keys or bool(self.api_keys or self.oidc_issuer)
         return self.sandbox or ("require" if needs_keys else "best-effort")
 
     @property

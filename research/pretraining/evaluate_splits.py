@@ -7,11 +7,10 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
+from costmodels.evaluation import Split, by_host, by_task, judge, scramble_labels, within_task
+from costmodels.evaluation import by_network as networks_out
 from costmodels.evaluation import fitted as fit
-from costmodels.evaluation import judge
 from costmodels.metrics import network_score
-from costmodels.splits import Split, by_host, by_task, scrambled, within_task
-from costmodels.splits import by_network as networks_out
 from mallorn.core.errors import InvalidRequest
 from research.pretraining.training_arrays import Rows
 from research.pretraining.training_data import Weights
@@ -62,7 +61,7 @@ def figures(
     make: Make, rows: Rows, split: str, seeds: int, networks: Networks | None = None, control: bool = False
 ) -> list[Figures]:
     """Return one mean over the folds per seed; with `control`, labels are shuffled first."""
-    data = replace(rows, labels=scrambled(rows.labels, rows.groups, seed=0)) if control else rows
+    data = replace(rows, labels=scramble_labels(rows.labels, rows.groups, seed=0)) if control else rows
     return [
         mean([_score_fold(make, data, fold, seed) for fold in folds(split, data, networks or {}, seed)])
         for seed in range(seeds)

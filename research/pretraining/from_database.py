@@ -7,8 +7,7 @@ from db.columnar_rows import Columns
 from db.dataset.snapshots import Progress, SnapshotReader, silent, take_snapshot
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
-from db.repositories.snapshot_rows import Selection
-from db.repositories.snapshots import Snapshots
+from db.repositories.snapshots import Selection, Snapshots
 from db.repositories.workloads import Networks, Workloads
 from db.session import Database
 from db.tables import Snapshot

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from db.dataset.dataset_reader import DatasetReader, open_parcel
+from db.dataset.dataset_reader import DatasetReader, open_export
 from db.dataset.schema import CONTEXT, MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Row, flaw
 from db.dataset.snapshots import Progress, silent
 from db.measurement_codec import pack_decisions
@@ -31,7 +31,7 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
     """
     directory = path.parent if path.name == MEASUREMENT_TABLE.file else path
     if directory.is_dir():
-        return _exported(open_parcel(directory), progress, limit)
+        return _exported(open_export(directory), progress, limit)
     if not path.exists():
         raise NotFound(f"there is no {path}", hint="mallorn dataset export DIR")
     # Recordings are small: `limit` does not apply to them.

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from costmodels.base import CostModel
-from costmodels.select_training_rows import chosen
+from costmodels.select_training_rows import select_rows
 from costmodels.transfer_model_base import ManyDomains, TransferModel
 from db.dataset.snapshots import Progress, silent
 from db.repositories.cost_models import CostModels, NewCostModel
@@ -111,7 +111,7 @@ def _fit(
     available = len(rows)
     if share is not None:
         count, rng = max(FEWEST_ROWS, round(share * len(rows))), np.random.default_rng(0)
-        rows = rows.take(chosen(rows.features, rows.labels, rows.groups, count, rng))
+        rows = rows.take(select_rows(rows.features, rows.labels, rows.groups, count, rng))
     # The split nearest to a base's use comes first: unseen targets, else unseen tasks.
     group_counts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
     first, *others = [split for split, count in group_counts.items() if count > 1]

@@ -13,10 +13,10 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from costmodels.labels import UNINFORMATIVE
-from db.repositories.measurements_for_recording import MeasuredTask, Recordings
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
+from db.repositories.trials import MeasuredTask, Recordings
 from db.repositories.workloads import Workloads
 from db.session import Database
 from mallorn.core.errors import NotFound

@@ -21,7 +21,7 @@ try:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from db.dataset.check_unpacked_size import check_groups
+    from db.dataset.dataset_reader import check_groups
     from research.replay.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(

@@ -8,8 +8,8 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from db.dataset.snapshots import Progress, silent
-from db.repositories.best_records import BestRecord, BestRecords
 from db.repositories.measuring_contexts import Contexts
+from db.repositories.schedules import BestRecord, BestRecords
 from db.repositories.sketches import Sketches
 from db.repositories.snapshots import Sources
 from db.repositories.targets import Targets

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column, Indices
-from costmodels.decision_model_interfaces import ValuesPrefixes
-from costmodels.partial_schedules import prefixes
+from costmodels.decision_columns import ValuesPrefixes, prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, ordered
 from searchers.learning.scorer import Scorer

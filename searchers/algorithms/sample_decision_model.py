@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
-from costmodels.decision_model_interfaces import ProposesDecisions
-from costmodels.partial_schedules import prefixes
+from costmodels.decision_columns import ProposesDecisions, prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner
 from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
 from searchers.learning.scorer import Scorer
@@ -64,5 +63,5 @@ class Generator(Learner):
             knobs.knobs.set(knobs.order[decided - 1], tried, place)
             candidates = knobs.sketch.candidates(tried.tolist())
             open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
-            liking[line, place] = scout.model.liking(open_rows)
+            liking[line, place] = scout.model.rate_last_decision(open_rows)
         return liking

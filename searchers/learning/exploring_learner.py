@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
-from costmodels.labels import bounded_sample, informative, labels
+from costmodels.labels import bounded_sample, is_informative, labels
 from searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from searchers.batch_searcher import Request
 from searchers.fill_batch import Filter
@@ -113,7 +113,7 @@ def sample_of(history: Sequence[Trial]) -> HistorySample:
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
-    useful = np.flatnonzero(informative(outcomes))
+    useful = np.flatnonzero(is_informative(outcomes))
     sampled = useful[bounded_sample(label[useful], MOST, seed=len(history))]
     ranked = sampled[np.argsort(-label[sampled], kind="stable")]
     return HistorySample([history[index].candidate for index in ranked], label[ranked])

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Column, Indices
-from costmodels.partial_schedules import (
+from costmodels.decision_columns import (
     LAST,
     STEP,
     listed_column,
@@ -122,7 +122,7 @@ def _knobs(sketch: Sketch) -> list[Knob]:
 
 
 class KnobOrder:
-    """The knobs of a sketch in the order of decision steps (`costmodels.partial_schedules`)."""
+    """The knobs of a sketch in the order of decision steps (`costmodels.decision_columns`)."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch

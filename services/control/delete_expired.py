@@ -3,9 +3,9 @@
 from contextlib import suppress
 from typing import Final
 
-from db.repositories.audit import Audit
+from db.repositories.access_control import Audit
+from db.repositories.dataset_statistics import Counts
 from db.repositories.job_removal import Removals
-from db.repositories.measurement_counts import Counts
 from db.repositories.workers import Workers
 from db.session import Database
 from mallorn.core.errors import Conflict, NotFound

@@ -7,16 +7,14 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import like_of
-from db.repositories.fail_pause_cancel_job import fail_job
+from db.repositories.devices import machine_key_of
 from db.repositories.job_events_and_warnings import Events
+from db.repositories.job_transitions import ReplacedCode, fail_job
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.replaced_code import ReplacedCode
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import TaskHistories, TaskHistory
-from db.repositories.tasks import Tasks
+from db.repositories.tasks import TaskHistories, TaskHistory, Tasks
 from db.repositories.workers import Workers
 from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Context, Device, Job
@@ -89,7 +87,7 @@ def plan_job(
                 return _plan_detached(step, slots if carried else 0)
             return _plan(step, slots, devices, patience)
     except UnknownName as error:
-        Jobs(session).say(job_id, error.reason)
+        Jobs(session).set_reason(job_id, error.reason)
         return PlannedJob(over=True)
     except (ClassRefused, PluginFailed) as error:
         # Without its policy or its families a job cannot run as its owner requested.
@@ -102,7 +100,7 @@ def _plan(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitL
     turn, jobs = PlannedJob(messages=group(step.session, step.job, step.options)), Jobs(step.session)
     if comparable := _comparable_devices(step, devices):
         if step.job.cause in WAITING:
-            jobs.say(step.job.id, "")
+            jobs.set_reason(step.job.id, "")
         if step.job.context_id is None:  # the target's first device sets it
             context_id = measuring_context(step.session, comparable[0], step.options)
             jobs.bind_context(step.job.id, context_id)
@@ -122,7 +120,7 @@ def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
     """Plan a job with a detached device, whose class is unknown until the first results."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
-        Jobs(step.session).say(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
+        Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
     _write(step, turn, *_decide(step, slots))
     return turn
 
@@ -132,7 +130,7 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
     if step.job.context_id is None or not step.options.searches:
         return devices
     context = Contexts(step.session).get(step.job.context_id)
-    comparable = [device for device in devices if like_of(device) == like_of(context)]
+    comparable = [device for device in devices if machine_key_of(device) == machine_key_of(context)]
     return comparable or _upgraded(step, context, devices)
 
 
@@ -141,8 +139,8 @@ def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Se
 
     This counts as an upgrade only if no worker has the job's builder any more.
     """
-    like, workers = like_of(context), Workers(step.session)
-    same = [each for each in devices if replace(like_of(each), tvm_version=like.tvm_version) == like]
+    like, workers = machine_key_of(context), Workers(step.session)
+    same = [each for each in devices if replace(machine_key_of(each), tvm_version=like.tvm_version) == like]
     builder = workers.builder() if is_built_by_tvm(step.options) else None
     if not same or builder is None or context.builder in workers.builders():
         return ()
@@ -194,10 +192,10 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     stored = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = scope_of(job.owner) if options.is_private else ""
-    unplaced = stored.unplaced(job.id)
+    unplaced = stored.without_family(job.id)
     if not grouping.revises and not unplaced:
         return []
-    old = stored.seats(job.id, job.target_id, f"{scope}{options.families}")
+    old = stored.members(job.id, job.target_id, f"{scope}{options.families}")
     revisable = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
     rounds = stored.ranked(revisable, job.target_id)
     members = [_member(seat, rounds.get(seat.workload_id, ()), scope) for seat in old]
@@ -205,7 +203,7 @@ def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
     for was, seat in moved:
         stored.move(job.target_id, was, seat)
-    stored.seat(job.id, [seat for seat in new if seat.workload_id in unplaced])
+    stored.set_families(job.id, [seat for seat in new if seat.workload_id in unplaced])
     # Tell the job, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
     train: dict[str, Message] = {}

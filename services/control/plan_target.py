@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import Devices
-from db.repositories.fail_pause_cancel_job import pause_job
 from db.repositories.fair_shares import FairShares
+from db.repositories.job_transitions import pause_job
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.rounds import Rounds

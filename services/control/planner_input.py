@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from db.repositories.fair_shares import FairShares
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
-from db.repositories.task_histories import TaskHistory, WorkloadRound
+from db.repositories.tasks import TaskHistory, WorkloadRound
 from db.repositories.workers import Workers
 from db.tables import Device, Job
 from mallorn.core.job_options import JobOptions

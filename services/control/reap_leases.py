@@ -33,11 +33,11 @@ def reap(
         if not turn.away:
             with turn.part("could not reclaim lost work"), database.transaction() as session:
                 losses = WorkItems(session).expire(job_id)
-                freed = [loss.hold.item for loss in losses if not loss.given_up]
+                freed = [loss.hold.item for loss in losses if not loss.is_given_up]
                 retries = [item for item in freed if item.kind in TASKS]
                 Leases(session).mark_sent(retries)
                 messages += map(message_of, retries)
-                given_up = [loss for loss in losses if loss.given_up]
+                given_up = [loss for loss in losses if loss.is_given_up]
                 poisoned = [each.job_id for each in given_up if each.hold.item.kind is WorkKind.ROUND]
                 messages += [(queues.PLAN, job_id) for job_id in poisoned]
     return messages

@@ -8,8 +8,7 @@ from sqlalchemy.orm import Session
 
 from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.job_events_and_warnings import Events
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
@@ -58,9 +57,9 @@ def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Seq
         Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
         return True
     if unlike:
-        Jobs(session).say(job.id, unlike, Cause.UNLIKE)
+        Jobs(session).set_reason(job.id, unlike, Cause.UNLIKE)
     elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
-        Jobs(session).say(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
+        Jobs(session).set_reason(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False
 
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from db.repositories.audit import Audit, NewAuditEntry
+from db.repositories.access_control import Audit, NewAuditEntry
 from db.session import Database
 from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import about

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from db.repositories.api_keys import ApiKeys
+from db.repositories.access_control import ApiKeys
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Forbidden
 from mallorn.core.storable_json import check_storable
@@ -76,7 +76,7 @@ def rotate_key(
         key = ApiKeys(session).get(key_id, caller.sees)
         # A browser session or an old secret is not enough: both expire, a new secret may not.
         digest = None if caller.sees is None else digest_of(shown(request)[0] or "")
-        if digest is not None and not ApiKeys(session).opens(key_id, digest):
+        if digest is not None and not ApiKeys(session).is_current(key_id, digest):
             raise Forbidden("a key is rotated with the key itself, or by an admin", hint=ROTATE)
         rotated = ApiKeys(session).rotate(key, grace_minutes * 60, digest)
     note_key(request, key)

@@ -8,8 +8,8 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
-from db.repositories.owner_usage import Usage
-from db.repositories.uploaded_models import Models
+from db.repositories.access_control import Usage
+from db.repositories.stored_files import Models
 from mallorn.core.errors import InvalidRequest, TooMany, Unavailable
 from mallorn.core.values.dataset import UploadedModel
 from services import artifact_removal

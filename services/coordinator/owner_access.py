@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from db.repositories import owner_access
+from db.repositories import access_control
 from mallorn.core.api_keys import OwnerDeed, Scope
 from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
@@ -30,7 +30,7 @@ class OwnerIn(BaseModel):
 def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
     """List all owners; for a banned one, with the time of the ban."""
     with parts.database.session() as session:
-        return ListOut(items=owner_access.Owners(session).list())
+        return ListOut(items=access_control.Owners(session).list())
 
 
 @router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
@@ -38,4 +38,4 @@ def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: Own
     """Sign out, ban (`put-out`: ends keys and jobs), readmit (`let-in`) or erase an owner."""
     if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
-    return owner_access.treat(parts.database, deed, wanted.owner)
+    return access_control.apply_deed(parts.database, deed, wanted.owner)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query
 
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.jobs import Jobs
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record

@@ -9,7 +9,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from db.repositories.api_keys import holds_keys
+from db.repositories.access_control import has_api_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.settings import Settings
 from services.coordinator.app import create_app
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
 def serve(settings: Settings) -> None:
     """Serve until stopped. Raises InvalidRequest for a public address without API keys."""
     check_binding(
-        settings.host, bool(settings.api_keys or settings.oidc_issuer) or holds_keys(settings.database_url)
+        settings.host, bool(settings.api_keys or settings.oidc_issuer) or has_api_keys(settings.database_url)
     )
     Store(settings.artifacts).sweep()
     app = create_app(settings)

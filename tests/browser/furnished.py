@@ -17,8 +17,8 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.schedules import NewSchedule, Schedules
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.session import Database
 from db.tables import Device, Job, Measurement, Worker

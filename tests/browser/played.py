@@ -13,9 +13,9 @@ from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs, NewJob
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import NewSketch, Sketches
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.uploaded_models import Models
 from db.repositories.workloads import NewWorkload, Workloads
 from db.tables import Job, LeaseRow, Measurement, Round, StageRun
 from mallorn.core.job_options import JobOptions

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy.orm import Session
 
-from db.repositories.cost_model_versions import CostModelVersions
-from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows
 

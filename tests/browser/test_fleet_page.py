@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 
-from db.repositories.fleet_activity import StageRuns
-from db.repositories.workers import Workers
+from db.repositories.workers import StageRuns, Workers
 from mallorn.core.states import StageKind
 from tests.browser.conftest import Open
 from tests.fixtures.coordinator import OwnedRows

@@ -70,7 +70,9 @@ def test_a_failed_job_is_tried_again_with_what_would_help(
 def test_a_job_that_waits_says_for_what_with_the_command(
     serve: Serve, open_page: Open, rows: OwnedRows
 ) -> None:
-    rows.write(lambda session: Jobs(session).say(rows.job_id, "no device serves this target\nmallorn device"))
+    rows.write(
+        lambda session: Jobs(session).set_reason(rows.job_id, "no device serves this target\nmallorn device")
+    )
     page = open_page(f"{serve()}#/jobs/{rows.job_id}", permissions=["clipboard-read", "clipboard-write"])
     banner = page.get_by_label("What it waits for")
     banner.wait_for()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from db.repositories.api_keys import ApiKeys
+from db.repositories.access_control import ApiKeys
 from db.session import Database
 from mallorn.core.api_keys import Scope
 from tests.browser.conftest import Open

@@ -10,7 +10,7 @@ from sqlalchemy import make_url, text
 
 from benchmarks.postgres import Postgres
 from db.migrate import upgrade
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.errors import Unavailable
 from tests.fixtures.coordinator import Coordinator, Start

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from db.engine import create_engine
 from db.migrate import check, upgrade
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from db.session import Database
 from tests.fixtures.pooler import Pooler
 from tests.fixtures.service import JOB_SEC, measured_well, start_service, stop_service, trials

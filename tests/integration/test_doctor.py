@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from cli.doctor_checks import data_directory as place
-from costmodels.serialization import pack, sealed
+from costmodels.serialization import pack, seal
 from db.repositories.cost_models import CostModels
 from stack.data_directory import DataDir, StackInfo
 from stack.temporary_files import PREFIX
@@ -93,7 +93,7 @@ def test_a_missing_export_is_found(data: Path) -> None:
 
 @pytest.mark.parametrize(
     "blob",
-    [b"", pack("static", {"a": 1}, {})[:-30], flipped(sealed(b"trees" * 20))],
+    [b"", pack("static", {"a": 1}, {})[:-30], flipped(seal(b"trees" * 20))],
     ids=["empty", "truncated", "flipped"],
 )
 def test_a_damaged_cost_model_is_found_without_loading_it(blob: bytes, data: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from costmodels.serialization import pack, sealed
+from costmodels.serialization import pack, seal
 from db.backups import folder_of, take
 from db.repositories.cost_models import CostModels
 from db.session import Database
@@ -22,7 +22,7 @@ from tests.fixtures.answers import mallorn
 from tests.fixtures.data_directory import CONTENT, MODEL_ID, cost_model, flipped, looked, url, whole, write
 
 WHOLE = pack("static", {}, {})
-DAMAGED = flipped(sealed(b"trees" * 20))
+DAMAGED = flipped(seal(b"trees" * 20))
 HOLDS_OPEN = """
 import sqlite3, sys
 opened = sqlite3.connect(sys.argv[1])

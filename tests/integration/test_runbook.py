@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from db.session import Database
 from mallorn.core.settings import Settings
 from tests.fixtures.command_line import ROOT, TIMEOUT_SEC, clean_environment, path_with_mallorn

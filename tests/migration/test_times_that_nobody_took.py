@@ -9,7 +9,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import func, select, update
 
 from db.measurement_codec import pack_times
-from db.repositories.measurement_counts import Counts
+from db.repositories.dataset_statistics import Counts
 from db.repositories.schedules import Schedules
 from db.tables import Job, Measurement, Schedule
 from mallorn.core.values.finish_report import FinishReport

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from costmodels.moa_momentum import MoA
-from costmodels.mtl_tlp import MTLTLP
+from costmodels.adapted_networks import MTLTLP, MoA
 from costmodels.testing import easy_data
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.tables import CostModelRow

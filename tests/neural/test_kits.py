@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.base import CostModel
 from costmodels.metrics import coverage
-from costmodels.pacm import BUFFERS
+from costmodels.networks import BUFFERS
 from costmodels.views import STATEMENTS
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.cost_models import RegisteredModelTestCase, registered
@@ -21,7 +21,7 @@ class TestNetwork(RegisteredModelTestCase):
         self, make_model: Callable[[], CostModel], fitted: CostModel
     ) -> None:
         for use in (fitted.predict, lambda rows: self._fit(make_model(), (rows, *self.data(5, seed=0)[1:]))):
-            with pytest.raises(InvalidRequest, match=f"are no {self.view}"):
+            with pytest.raises(InvalidRequest, match=f"do not fit the view {self.view}"):
                 use(np.zeros((5, 7), dtype=np.float32))
 
     def test_lines_that_are_absent_change_nothing(self, fitted: CostModel) -> None:

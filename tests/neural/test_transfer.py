@@ -5,14 +5,12 @@ from typing import Final
 import numpy as np
 import pytest
 
+from costmodels.adapted_networks import MTLTLP, TCL, MoA, adapt, cross_rows, soften_labels
 from costmodels.base import FAILED_LABEL, CostModel, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa_momentum import MoA, adapted
-from costmodels.mtl_tlp import MTLTLP
+from costmodels.networks import TLP
 from costmodels.residual import Residual
-from costmodels.tcl_distillation import TCL, crossed, softened
 from costmodels.testing import Data, assert_same, easy_data
-from costmodels.tlp import TLP
 from costmodels.views import PRIMITIVES
 from mallorn.core.errors import InvalidRequest
 
@@ -51,10 +49,10 @@ def accuracy(model: CostModel) -> float:
 def test_momentum_carries_a_base_to_another_device(base: TLP, alone: float) -> None:
     local = measured(FEW, 1, "there")
     untouched = base.save()
-    model = adapted(base, *local, seed=0)
+    model = adapt(base, *local, seed=0)
     assert accuracy(model) > alone + 0.1
     assert base.save() == untouched
-    assert_same(adapted(base, *local, seed=0).predict(local[0]), model.predict(local[0]))
+    assert_same(adapt(base, *local, seed=0).predict(local[0]), model.predict(local[0]))
 
 
 def test_before_any_local_row_the_base_answers_and_both_are_stored(base: TLP) -> None:
@@ -84,7 +82,7 @@ def test_a_teacher_softens_times_and_no_failures_and_the_less_the_more_rows_ther
     labels[[1, 3]] = -1.0
     labels[5] = FAILED_LABEL
     taught = np.zeros(202, dtype=np.float32)
-    soft = softened(labels, taught, groups)
+    soft = soften_labels(labels, taught, groups)
     assert soft[5] == FAILED_LABEL
     assert -0.15 < soft[1] < 0
     assert -1 < soft[3] < -0.9
@@ -93,7 +91,7 @@ def test_a_teacher_softens_times_and_no_failures_and_the_less_the_more_rows_ther
 def test_crossings_are_of_rows_of_one_task() -> None:
     features = np.repeat(np.arange(6, dtype=np.float32)[:, None], PRIMITIVES.width, axis=1)
     groups = np.array([0, 0, 0, 1, 1, 1])
-    drawn, mothers = crossed(features, groups, PRIMITIVES, np.random.default_rng(0))
+    drawn, mothers = cross_rows(features, groups, PRIMITIVES, np.random.default_rng(0))
     assert len(drawn) == len(mothers) == 24
     for row, mother in zip(drawn, mothers, strict=True):
         assert set(row.tolist()) <= set(np.flatnonzero(groups == groups[mother]).tolist())
@@ -137,7 +135,7 @@ def test_a_model_with_heads_goes_on_from_a_base_of_its_kind(two_heads: MTLTLP, a
     model.fit(*measured(30, 3, "there"), seed=5)
     model.fit(*local, seed=0)
     assert two_heads.save() == untouched
-    assert_same(model.predict(local[0]), adapted(two_heads, *local, seed=0).predict(local[0]))
+    assert_same(model.predict(local[0]), adapt(two_heads, *local, seed=0).predict(local[0]))
     assert accuracy(model) > alone + 0.1
     features, labels, groups = measured(300, 8, "here")
     other = MTLTLP.load(model.save()).at("here")
@@ -152,7 +150,7 @@ def test_a_base_that_learned_nothing_is_not_gone_on_from() -> None:
     for each in (model, anew):
         each.fit(*local, seed=0)
     assert model.save() == anew.save()
-    assert [MTLTLP.stands_on(kind) for kind in (MTLTLP, TLP, MoA)] == [True, False, False]
+    assert [MTLTLP.can_extend(kind) for kind in (MTLTLP, TLP, MoA)] == [True, False, False]
 
 
 def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None:
@@ -164,14 +162,14 @@ def test_another_head_answers_otherwise_and_is_stored(two_heads: MTLTLP) -> None
     here = two_heads.at("here")
     assert right(here.predict(features).mean) > right(two_heads.predict(features).mean)
     assert_same(MTLTLP.load(here.save()).predict(features), here.predict(features))
-    with pytest.raises(InvalidRequest, match="no row is of the domain 'elsewhere'") as raised:
+    with pytest.raises(InvalidRequest, match="no row belongs to the domain 'elsewhere'") as raised:
         two_heads.at("elsewhere")
     assert "'here', 'there'" in raised.value.hint
 
 
 def test_every_row_has_a_domain_and_home_is_one_of_them() -> None:
     data = measured(20, 0, "here")
-    with pytest.raises(InvalidRequest, match="20 rows are of 3 domains"):
+    with pytest.raises(InvalidRequest, match="20 rows have 3 domains"):
         MTLTLP().fit_domains(*data, ["here"] * 3, home="here", seed=0)
-    with pytest.raises(InvalidRequest, match="no row is of the domain 'there'"):
+    with pytest.raises(InvalidRequest, match="no row belongs to the domain 'there'"):
         MTLTLP().fit_domains(*data, ["here"] * 20, home="there", seed=0)

@@ -97,12 +97,12 @@ def unchecked_schedule() -> Iterator[None]:
 
 def owners_mixed() -> AbstractContextManager[object]:
     """Everybody's jobs are listed to everybody."""
-    return patch("db.repositories.jobs.owned", lambda _owner: true())
+    return patch("db.repositories.jobs.is_owned_by", lambda _owner: true())
 
 
 def private_shown() -> AbstractContextManager[object]:
     """What private jobs brought is exported like anything else."""
-    return patch("db.repositories.snapshot_rows.shared", true)
+    return patch("db.repositories.snapshots.is_shared", true)
 
 
 #: By name, with what the law says that finds it.

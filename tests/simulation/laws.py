@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from db.measurement_codec import unpack_decisions
-from db.repositories.devices import like_of
+from db.repositories.devices import machine_key_of
 from db.tables import Context, Job, Measurement, Round, Schedule, SketchRow, Workload
 from mallorn.core.states import Cause, JobState, MeasurementKind, RoundState
 from tests.simulation.history import COMMITTED, History
@@ -220,5 +220,5 @@ def _times_compare(rows: _Rows) -> Iterator[str]:
 
 
 def _differ_in_builder(rows: _Rows, one: int, other: int | None) -> bool:
-    both = [like_of(rows.contexts[each]) for each in (one, other) if each in rows.contexts]
+    both = [machine_key_of(rows.contexts[each]) for each in (one, other) if each in rows.contexts]
     return len(both) == 2 and both[0] == both[1]

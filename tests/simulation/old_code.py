@@ -9,8 +9,8 @@ from unittest.mock import patch
 from sqlalchemy import and_
 
 from db.repositories.claim_and_release_work import WorkItems
-from db.repositories.fail_pause_cancel_job import pause_job
 from db.repositories.fair_shares import FairShares
+from db.repositories.job_transitions import pause_job
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
 from db.tables import LeaseRow
@@ -138,7 +138,7 @@ def host_faults_are_losses() -> Iterator[None]:
             if self._close(hold, RoundState.CANCELLED, error.message):
                 pause_job(self.session, self._job_of(hold), error)
         elif self.lose(hold, error) is not None:
-            Jobs(self.session).say(self._job_of(hold), error.reason)
+            Jobs(self.session).set_reason(self._job_of(hold), error.reason)
 
     def fate(error: MallornError, kind: WorkKind) -> RetryRule:
         found = retry_rule_for(error, kind)

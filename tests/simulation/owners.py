@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 from db.repositories.jobs import Jobs
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound, Unavailable
 from mallorn.core.job_options import JobOptions

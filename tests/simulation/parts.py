@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import select
 
-from db.repositories.snapshot_rows import Selection, SnapshotRows
+from db.repositories.snapshots import Selection, SnapshotRows
 from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import MallornError, NotFound, Unavailable

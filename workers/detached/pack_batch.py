@@ -201,7 +201,7 @@ class Packing:
             for hold in self._holds:
                 Leases(session).renew(hold, LEASE_SEC)
             words = f"batch {batch.id} is out with {len(batch.keys)} runs\nmallorn batch take RESULTS"
-            Jobs(session).say(self._job_id, words)
+            Jobs(session).set_reason(self._job_id, words)
         return batch
 
     def _add_round(self, round_id: int) -> bool:

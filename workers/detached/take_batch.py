@@ -96,7 +96,7 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
         new += _take_finish(runtime, batch, calls, endpoint)
     if not remaining:
         with runtime.database.transaction() as session:
-            Jobs(session).say(batch.job_id, "")
+            Jobs(session).set_reason(batch.job_id, "")
     return Taken(batch.job_id, new, remaining, cancelled)
 
 
@@ -111,7 +111,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
         finish = WorkItem(WorkKind.FINISH, batch.job_id)
         if batch.passes and (hold := _lease_of(Leases(session), finish, batch)) is not None:
             WorkItems(session).give_back(hold, Unavailable(DROPPED))
-        Jobs(session).say(batch.job_id, "")
+        Jobs(session).set_reason(batch.job_id, "")
     delete_batch(runtime.settings.artifacts, batch)
     return batch
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, differ, programs_beside
+from db.repositories.measuring_contexts import Contexts, differ, count_other_programs
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.tables import Context, Task, Workload
@@ -198,7 +198,7 @@ def _best_inside_other_model(
     """
     comparable: list[tuple[bool, Context]] = []
     for candidate_context in Contexts(session).of_workload(task.workload_id, context.target_id):
-        if programs_beside(candidate_context) == programs:
+        if count_other_programs(candidate_context) == programs:
             differs_in_host, differs_in_builder = differ(candidate_context, context)
             if not differs_in_host:
                 comparable.append((differs_in_builder, candidate_context))

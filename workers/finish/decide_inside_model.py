@@ -87,7 +87,7 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
     if not alternatives:
         return InsideChoice(first, None)
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).say(job.id, "the closest contests are decided inside the whole model")
+        Jobs(session).set_reason(job.id, "the closest contests are decided inside the whole model")
 
     builds = [first, *(model.build(f"rivals-{n}", row) for n, row in enumerate(alternatives, 1))]
     times = model.kernel_times(builds)
@@ -201,7 +201,7 @@ def _compare_versions(
     """Build and time a version for busy hosts; copy its records into the export if it wins."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).say(model.stage.job.id, "schedules are timed beside other programs")
+        Jobs(session).set_reason(model.stage.job.id, "schedules are timed beside other programs")
     full_load = model.stage.target.num_cores
     winner_of = {winner.contest.task.name: winner for winner in winners}
     alternatives = []

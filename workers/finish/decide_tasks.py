@@ -93,7 +93,7 @@ class StoredDecisions:
             sec=decision.sec,
             code=code_digest(),
         )
-        FinishSteps(session).keep(self.stage.hold, contest.task.id, self.trials, step)
+        FinishSteps(session).store(self.stage.hold, contest.task.id, self.trials, step)
 
 
 def _unpack(candidate: KeptCandidate) -> Candidate:
@@ -173,7 +173,7 @@ def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> Tas
             steps.keep(session, decision)
             event = CheckedEvent(task=task.index, name=task.name, latency_us=latency_us)
             Events(session).append(task.job_id, event)
-            Jobs(session).say(task.job_id, words)
+            Jobs(session).set_reason(task.job_id, words)
         if len(decisions) < len(tasks):
             time_slice.offer(words)
     in_order = [decisions[task.id] for task, _ in tasks]

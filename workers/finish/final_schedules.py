@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.jobs import Jobs
-from db.repositories.replaced_code import ReplacedCode
+from db.repositories.job_transitions import ReplacedCode
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import InsideTheModel
@@ -114,7 +114,7 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
         return True
 
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).say(model.stage.job.id, SEARCHES)
+        Jobs(session).set_reason(model.stage.job.id, SEARCHES)
     fault = f"the whole model does not compile with it: {error.headline}"
     if (blamed := faulty_parts(list(by_task), compiles_without)) is None:
         _import_without_passes(model, error, fault)

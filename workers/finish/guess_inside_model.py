@@ -209,7 +209,7 @@ def choose_guesses(
     if not other_sets:
         return InsideChoice(first, None)
     with model.stage.runtime.database.transaction() as session:
-        Jobs(session).say(model.stage.job.id, "first guesses are timed inside the whole model")
+        Jobs(session).set_reason(model.stage.job.id, "first guesses are timed inside the whole model")
     names = [f"guess-{n}" for n, _ in enumerate(other_sets, 2)]
     with Engines(model.whole_model, [FIRST, *names]) as engines:  # they start during the builds
         with step_log.step("build"):

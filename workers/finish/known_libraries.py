@@ -19,7 +19,7 @@ from typing import Final, Self
 
 from pydantic import TypeAdapter
 
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.locked_folders import left_by_the_dead, locked_folder, remove_tree
 from workers.finish.winners import Winner

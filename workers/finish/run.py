@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from db.repositories.fleet_activity import StageRuns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.rounds import Rounds
 from db.repositories.search_and_finish_states import FinishSteps
+from db.repositories.workers import StageRuns
 from db.session import read_clock
 from mallorn.core.errors import MallornError, Unavailable, Unschedulable
 from mallorn.core.states import ZERO_SHOT, JobState, StageKind

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import Devices, MachineKey, like_of
+from db.repositories.devices import Devices, MachineKey, machine_key_of
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken, WorkItem
 from db.repositories.measuring_contexts import Contexts
@@ -57,7 +57,9 @@ def ensure_machine(
         target = Target(Targets(session).get(job.target_id).text)
         if job.machine is not None or stand_in(target):
             return
-        machine_key = None if job.context_id is None else like_of(Contexts(session).get(job.context_id))
+        machine_key = (
+            None if job.context_id is None else machine_key_of(Contexts(session).get(job.context_id))
+        )
     if not measuring:
         with runtime.database.session() as session:
             stored = Devices(session).machine_seen(job.target_id)
@@ -75,7 +77,7 @@ def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
             return None
-        stored = Devices(session).machine_of(like_of(Contexts(session).get(job.context_id)))
+        stored = Devices(session).machine_of(machine_key_of(Contexts(session).get(job.context_id)))
     return stored.machine if stored is not None and stored.builder == builder() else None
 
 
@@ -85,7 +87,7 @@ def measure_device(runtime: Runtime, name: str) -> None:
         device = Devices(session).get(name)
         if device is None:
             return
-        machine_key, target = like_of(device), Target(Targets(session).get(device.target_id).text)
+        machine_key, target = machine_key_of(device), Target(Targets(session).get(device.target_id).text)
     if _fresh_machine(runtime, machine_key) is None:
         measured_by_us(runtime, machine_key, target)
 
@@ -140,7 +142,7 @@ def measured_by_us(
         elif machine is not None and doubted and is_ours and before and not _is_better(machine, before):
             machine = before
         with runtime.database.transaction() as session:
-            return Devices(session).found_out(like, machine, reason, measured_by)
+            return Devices(session).store_machine(like, machine, reason, measured_by)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)
@@ -187,8 +189,8 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None or job.state != JobState.DONE:
             return
-        machine_key = like_of(Contexts(session).get(job.context_id))
-        machine = Devices(session).machine_before(machine_key, SURE_SEC, builder())
+        machine_key = machine_key_of(Contexts(session).get(job.context_id))
+        machine = Devices(session).old_machine(machine_key, SURE_SEC, builder())
         if machine is None:
             return
         # If the measured peak is far too low, honest times are refused and cannot beat it.

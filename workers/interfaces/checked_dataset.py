@@ -9,7 +9,7 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:
-    """The rows of an untrusted dataset directory, in the form that `import_parcel` stores."""
+    """The rows of an untrusted dataset directory, in the form that `import_export` stores."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""

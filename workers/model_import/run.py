@@ -9,9 +9,9 @@ from typing import Final
 from sqlalchemy.orm import Session
 
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.job_transitions import IMPORTED_ANEW, ReplacedCode
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.replaced_code import IMPORTED_ANEW, ReplacedCode
 from db.repositories.targets import Targets
 from db.repositories.tasks import NewTask, Tasks
 from db.repositories.trials import Trials

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from db.repositories.base import ERROR_CHARS
-from db.repositories.devices import Devices, MachineKey, SeenDevice, like_of
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.devices import Devices, MachineKey, SeenDevice, machine_key_of
+from db.repositories.jobs import JobsWaitingForDevice
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
@@ -160,11 +160,11 @@ class Heartbeat:
                     info=endpoint.info.model_copy(update={"busy": device.busy}),
                 )
             rows.seen_all(row_of.values(), ENOUGH_SEC)
-            rows.missed(row_of, MISSED_SEC)
-            keys = {name: (name, like_of(row)) for name, row in row_of.items()}
+            rows.mark_stopped(row_of, MISSED_SEC)
+            keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)
-            waiting = JobsWaitingForDevice(session).one_of_each({row_of[name].target_id for name in new})
+            waiting = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)

@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import STAGES, Jobs
 from db.repositories.leases import LeaseToken, WorkItem
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.tables import Job
 from mallorn.core.artifact_uris import model_uri, reaching
 from mallorn.core.errors import LeaseLost

@@ -73,7 +73,7 @@ def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) ->
         # A bug in Mallorn: the lease expires, and the work is retried a few times.
         words = f"{type(error).__name__} in {work.words}: {error}"
         with runtime.database.transaction() as session:
-            Jobs(session).say(work.job_id, f"{words}; the worker's log has the details")
+            Jobs(session).set_reason(work.job_id, f"{words}; the worker's log has the details")
         raise
 
 

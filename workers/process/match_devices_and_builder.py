@@ -2,11 +2,11 @@
 
 from sqlalchemy.orm import Session
 
-from db.repositories.devices import MachineKey, like_of
+from db.repositories.devices import MachineKey, machine_key_of
+from db.repositories.job_transitions import ReplacedCode
 from db.repositories.jobs import Jobs
 from db.repositories.measurement_filters import TrialLimits
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.replaced_code import ReplacedCode
 from db.repositories.workers import Workers
 from db.tables import Context, Job
 from mallorn.core.errors import Unavailable
@@ -26,7 +26,7 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
     """Return the class of devices that may time for a job; None if it has no context yet."""
     if job.context_id is None:
         return None
-    return class_of(like_of(Contexts(session).get(job.context_id)))
+    return class_of(machine_key_of(Contexts(session).get(job.context_id)))
 
 
 def builder_of(options: JobOptions) -> str | None:

@@ -33,6 +33,6 @@ class TimeSlice:
         if time.monotonic() < self._since_sec + TURN_SEC:
             return
         with self._database.session() as session:
-            has_waiting = Leases(session).others_wait(self._job_id, KINDS, WAITED_SEC)
+            has_waiting = Leases(session).has_other_work_waiting(self._job_id, KINDS, WAITED_SEC)
         if has_waiting:
             raise TimeSliceOver(f"{words}; other jobs have their turn")

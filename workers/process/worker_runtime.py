@@ -11,9 +11,9 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-from db.repositories.fleet_activity import StageRuns
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets
+from db.repositories.workers import StageRuns
 from db.session import Database
 from mallorn.core.job_options import LARGEST_ROUND, JobOptions
 from mallorn.core.locked_folders import remove_tree

@@ -115,7 +115,9 @@ class Commits:
                 Events(session).append(self._context.row.job_id, event)
             # The job no longer waits, so replace its message.
             load = self.disturbance
-            Jobs(session).say(self._context.row.job_id, "; ".join(filter(None, [load.words, load.hint])))
+            Jobs(session).set_reason(
+                self._context.row.job_id, "; ".join(filter(None, [load.words, load.hint]))
+            )
         self._committed.update(self._pending)
         self._pending = {}
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Matrix
 from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.session import Database
 from mallorn.core.registry import resolve
 from searchers.space import Candidate, Sketch
@@ -22,7 +22,7 @@ from workers.tvm.code_digest import builder
 # Views that need lowering, with the number of candidates per call of the compiler.
 LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
 # Per database: features that the compiler failed to compute. This process does not ask again.
-_unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
+_unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ class FeatureLookup:
             return FeatureRows(rows, np.ones(len(candidates), dtype=np.bool_))
         shape = VIEWS[view]
         by_key = {candidate.key: candidate for candidate in candidates}
-        cache_view = ViewOf(work.workload_id, work.target_id, view, shape.version, builder())
+        cache_view = FeatureSource(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
-            row_by_key = Features(session).known(cache_view, list(by_key))
+            row_by_key = Features(session).read(cache_view, list(by_key))
         failed = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in row_by_key and (cache_view, key) not in failed]
         to_lower = [by_key[key] for key in new[:most_new]]
@@ -71,7 +71,7 @@ class FeatureLookup:
             chunk = to_lower[start : start + batch]
             new_rows = self._lower(view, work, chunk)
             with self.database.transaction() as session:
-                Features(session).keep(cache_view, new_rows)
+                Features(session).store(cache_view, new_rows)
             row_by_key |= new_rows
             failed.update((cache_view, item.key) for item in chunk if item.key not in new_rows)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import CostModel
 from costmodels.views import WrongRows
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings

@@ -92,7 +92,7 @@ def fix_round_inputs(session: Session, hold: LeaseToken) -> None:
         options = KeptOptions.model_validate(Jobs(session).get(row.job_id, None).options)
         family = Tasks(session).get(row.task_id).family
         model = proposer(session, row, family, options.cost_model)
-        Rounds(session).settle(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
+        Rounds(session).fix_inputs(row.id, model, SearchStates(session).newest(row.task_id, row.searcher))
 
 
 def words_of(runtime: Runtime, round_id: int) -> str:
@@ -119,7 +119,7 @@ def close_round(
         if not Rounds(session).close(row.id, token, RoundState.DONE, stats):
             raise LeaseLost
         if state is not None:
-            SearchStates(session).keep(row, state)
+            SearchStates(session).store(row, state)
         fields = {"round": row.index, "task": context.task_index, "name": context.task_name, **stats.stored()}
         Events(session).append(row.job_id, RoundClosedEvent.model_validate(fields))
     log.info("a round of %s is done: %s candidates", context.task_name, stats.candidates)

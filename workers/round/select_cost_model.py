@@ -75,7 +75,7 @@ def beginning(
     kind: type[CostModel] = resolve("cost_model", name)
     if issubclass(kind, (TransferModel, ManyDomains)):
         for head in bases_for(session, op, target_id):
-            if kind.stands_on(resolve("cost_model", head.name.name)):
+            if kind.can_extend(resolve("cost_model", head.name.name)):
                 return kind.on(model_of(CostModels(session).get(head.id))), head.name
     return kind.made_for(machine), None
 

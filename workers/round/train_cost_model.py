@@ -9,7 +9,7 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from costmodels.base import CostModel, Groups, Vector
-from costmodels.labels import bounded_sample, informative, labels, timed
+from costmodels.labels import bounded_sample, is_informative, labels, timed
 from costmodels.views import VIEWS
 from db.repositories.cost_models import CostModels, Head, NewCostModel
 from db.repositories.jobs import Jobs
@@ -76,7 +76,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
             head = None
         seen_upto, rows = (head.seen_upto, head.rows) if head else (0, 0)
         trials = Trials(session)
-        fresh = trials.family_growth(family, job.target_id, after=seen_upto)
+        fresh = trials.family_growth(family, job.target_id, after_id=seen_upto)
         total = trials.family_growth(family, job.target_id)
         # Tasks that join or leave the family add or remove old rows, so compare totals as well.
         growth = max(fresh, abs(total - rows))
@@ -137,7 +137,7 @@ def _load_data(session: Session, refit: _Refit) -> _Data:
     keys = outlines.rows("workload_id", "context_id")
     groups = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
     label = labels(outlines["latency_us"], groups, outcomes)
-    useful = np.flatnonzero(informative(outcomes))
+    useful = np.flatnonzero(is_informative(outcomes))
     sample = useful[bounded_sample(label[useful], MAX_ROWS, seed=len(outlines))]
     rows = Trials(session).by_ids([outlines["id"][index] for index in sample])
     owners = np.array(outlines["workload_id"], dtype=np.int64)[sample]

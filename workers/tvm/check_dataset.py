@@ -11,7 +11,7 @@ from typing import Final
 
 import tvm
 
-from db.dataset.dataset_reader import DatasetReader, open_parcel
+from db.dataset.dataset_reader import DatasetReader, open_export
 from db.dataset.schema import SKETCH_TABLE, TABLES, WORKLOAD_TABLE, Row
 from mallorn.core.values.candidate import ChoiceKind, unpack_choices
 from workers.interfaces.model_compiler import DatasetRows, OpenedDataset
@@ -37,7 +37,7 @@ _batches: dict[str, Iterator[list[Row]]] = {}
 
 def open_dataset(directory: str) -> OpenedDataset:
     """Check that an exported dataset is readable to its end, and open it for `next_rows`."""
-    reader = open_parcel(Path(directory))
+    reader = open_export(Path(directory))
     _batches.clear()
     _open["reader"] = reader
     return OpenedDataset(reader.rows, reader.widths)

@@ -6,7 +6,7 @@ from math import exp2, log2
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, differ, programs_beside
+from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
 from db.repositories.sketches import Sketches
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
@@ -57,7 +57,10 @@ def ranked(
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
     def group_key(context: Context) -> tuple[bool, bool, int]:
-        programs, others = programs_beside(context), (True, True) if own is None else differ(context, own)
+        programs, others = (
+            count_other_programs(context),
+            (True, True) if own is None else differ(context, own),
+        )
         return *others, -1 if programs is None else programs
 
     for imported in (False, True):
@@ -70,7 +73,7 @@ def ranked(
 def _by_rank(
     session: Session, contexts: Sequence[Context], query: tuple[int, int, int], imported: bool
 ) -> Iterator[Timed]:
-    read = Trials(session).best_brought if imported else Trials(session).best
+    read = Trials(session).best_imported if imported else Trials(session).best
     rows: dict[int, Sequence[Trial]] = {}
     for rank in range(query[2]):
         for context in contexts:
@@ -81,7 +84,7 @@ def _by_rank(
 
 
 def _words(context: Context, imported: bool) -> str:
-    programs = programs_beside(context)
+    programs = count_other_programs(context)
     setting = "alone" if programs is None else "inside a model"
     load = f" beside {programs} other programs" if programs else ""
     host = (

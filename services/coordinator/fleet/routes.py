@@ -5,10 +5,9 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Query
 
 from db.repositories.devices import Devices
-from db.repositories.fleet_activity import Activity, StageRuns
 from db.repositories.targets import Targets
 from db.repositories.withdraw_measurements import Withdrawals
-from db.repositories.workers import Workers
+from db.repositories.workers import Activity, StageRuns, Workers
 from db.session import read_clock
 from db.tables import Device, Worker
 from mallorn.core.api_keys import Scope

@@ -6,11 +6,11 @@ from typing import Final
 from fastapi import APIRouter
 from sqlalchemy.orm import Session
 
-from db.repositories.fail_pause_cancel_job import cancel
+from db.repositories.access_control import Usage
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
-from db.repositories.jobs import Jobs, came_to_finish, finish_left_something
-from db.repositories.owner_usage import Usage
+from db.repositories.job_transitions import cancel
+from db.repositories.jobs import Jobs, has_incomplete_finish, has_reached_finish
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.errors import Conflict
@@ -72,11 +72,11 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
 def _explain_refusal(job: Job, request: ResumeIn) -> None:
     more = request.trials > 0 or (request.auto and not job.auto)
     mode = job.options.get("mode", SEARCH)
-    left = finish_left_something(job)
+    left = has_incomplete_finish(job)
     if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
         refusal = f"job {job.id} is {mode}: it measures no candidates"
         raise Conflict(refusal, hint="mallorn tune MODEL   (a search reuses known schedules)")
-    if left or (more and came_to_finish(job)):
+    if left or (more and has_reached_finish(job)):
         return
     if job.state == JobState.DONE and not more:
         spent = "minutes" if job.trials is None else f"{job.trials} trials"

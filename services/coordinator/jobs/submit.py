@@ -8,11 +8,11 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Response
 from sqlalchemy.orm import Session
 
+from db.repositories.access_control import Usage
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs, NewJob
-from db.repositories.owner_usage import Usage
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.tables import Model
 from mallorn.core import queues

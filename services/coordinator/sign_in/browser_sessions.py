@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
-from db.repositories.sign_ins import SignIns
+from db.repositories.access_control import SignIns
 from mallorn.core.api_keys import Scope, digest_of
 from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session

@@ -6,8 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import RedirectResponse
 
-from db.repositories.owner_access import Owners
-from db.repositories.sign_ins import SignIns
+from db.repositories.access_control import Owners, SignIns
 from mallorn.core.api_keys import new_secret
 from mallorn.core.errors import NotFound
 from mallorn.core.version import API
@@ -71,7 +70,7 @@ def come_back(
     nonce, verifier = secrets["nonce"], secrets["verifier"]
     owner, scopes = provider.person(code, _callback(request), nonce, verifier)
     with parts.database.transaction() as session:
-        if Owners(session).is_put_out(owner):
+        if Owners(session).is_banned(owner):
             raise Refused(f"{owner} was put out of this service", hint=LET_IN)
         cookie = SignIns(session).create(owner, scopes, SIGNED_IN_SEC)
     response = RedirectResponse(home(request), REDIRECT)

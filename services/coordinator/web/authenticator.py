@@ -11,9 +11,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.api_keys import USED_SEC, ApiKeys
-from db.repositories.owner_access import Owners
-from db.repositories.sign_ins import SignIns
+from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from db.session import Database, read_clock
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable
@@ -77,7 +75,7 @@ class Authenticator:
                 caller = self._with_cookie(session, cookie)
             else:
                 caller = self._by_digest(session, digest_of(key))
-            if caller is not None and Owners(session).is_put_out(caller.owner):
+            if caller is not None and Owners(session).is_banned(caller.owner):
                 raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
         if caller is not None:
             self._note_use(caller.key_id)
@@ -119,7 +117,7 @@ class Authenticator:
         ]
         if owners:
             return Caller(owners[0])
-        key = ApiKeys(session).presented(digest)
+        key = ApiKeys(session).find_by_digest(digest)
         if key is None:
             return None
         # A caller that presents the whole key may know why it is refused.
@@ -136,7 +134,7 @@ class Authenticator:
         self._use_noted_sec[key_id] = now_sec
         # A failure to record the use must not refuse the caller.
         with suppress(Unavailable), self._database.transaction() as session:
-            ApiKeys(session).used(key_id)
+            ApiKeys(session).record_use(key_id)
 
 
 def _foreign_user_error(uid: int | None) -> Unauthorized:

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.owner_usage import Usage
+from db.repositories.access_control import Usage
 from mallorn.core.errors import TooMany
 from mallorn.core.settings import Settings
 

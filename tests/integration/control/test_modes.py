@@ -3,8 +3,7 @@
 import pytest
 from sqlalchemy import update
 
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.tables import Job
 from mallorn.core import queues
 from mallorn.core.states import JobState
@@ -40,7 +39,7 @@ def test_zero_shot_needs_no_device(yard):
 def test_nobody_tells_zero_shot_that_it_waits_for_a_device(yard):
     job = asked(yard, "zero-shot", target_id=yard.target(cores=9))
     nine = parse_target('{"kind":"llvm","num-cores":9}').text
-    yard.write(lambda session: JobsWaitingForDevice(session).tell(nine, "waits", "it is too small"))
+    yard.write(lambda session: JobsWaitingForDevice(session).set_reason(nine, "waits", "it is too small"))
     assert yard.workshop.reason(job) == ""
 
 

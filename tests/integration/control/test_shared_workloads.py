@@ -5,7 +5,7 @@ from sqlalchemy import update
 
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.task_histories import TaskHistories
+from db.repositories.tasks import TaskHistories
 from db.tables import Round
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState

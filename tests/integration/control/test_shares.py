@@ -9,12 +9,11 @@ from sqlalchemy import event, update
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.control_loop_ticks import LoopTicks
 from db.repositories.devices import Devices
-from db.repositories.jobs import Jobs
-from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
+from db.repositories.jobs import Jobs, JobsWaitingForDevice
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.task_histories import TaskHistories
+from db.repositories.tasks import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Device, Job, Tick
 from mallorn.core import queues
@@ -154,7 +153,7 @@ def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     why = "the target has 9 cores, this machine has 2"
     words = waiting_words(NINE, ServiceAddress("127.0.0.1:1"), why)
-    yard.write(lambda session: JobsWaitingForDevice(session).tell(NINE, words, why))
+    yard.write(lambda session: JobsWaitingForDevice(session).set_reason(NINE, words, why))
     yard.plan(waits)
     assert yard.workshop.reason(waits) == words
     assert yard.read(lambda session: list(JobsWaitingForDevice(session).targets())) == [NINE]
@@ -163,7 +162,7 @@ def test_whoever_knows_why_there_is_no_device_has_the_word(yard):
 def test_what_a_job_waits_for_is_known_whatever_the_words(yard):
     waits = yard.job(target_id=yard.target(cores=9))
     yard.write(
-        lambda session: JobsWaitingForDevice(session).tell(
+        lambda session: JobsWaitingForDevice(session).set_reason(
             NINE, "no such machine far and wide", "it is too small"
         )
     )

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from db.repositories.audit import Audit, NewAuditEntry
+from db.repositories.access_control import Audit, NewAuditEntry
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.tables import AuditRow, Event, Job, Measurement, MeasurementCount, Model
 from mallorn.core.artifact_uris import batch_uri, export_uri, model_uri
 from mallorn.core.settings import Settings

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from sqlalchemy import delete, update
 
-from db.repositories import api_keys
-from db.repositories.api_keys import ApiKeys
+from db.repositories import access_control
+from db.repositories.access_control import ApiKeys
 from db.tables import ApiKeyRow, AuditRow, PutOut, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, allows, digest_of, new_key
 from mallorn.core.errors import Unauthorized
@@ -286,9 +286,9 @@ def planted(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
         if fault == "rotation revives":
             inside.setattr(ApiKeys, "rotate", revives)
         elif fault == "anybody's rotation":
-            inside.setattr(ApiKeys, "opens", lambda *_: True)
+            inside.setattr(ApiKeys, "is_current", lambda *_: True)
         elif fault == "the old secret for ever":
-            inside.setattr(api_keys, "and_", lambda digest, _until: digest)
+            inside.setattr(access_control, "and_", lambda digest, _until: digest)
         else:
             inside.setattr(key_routes.ApiKeys, "revoke", lambda *_: None)
         yield

@@ -13,7 +13,7 @@ from db.dataset.snapshots import take_snapshot
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements, NewMeasurement
 from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.session import Database
 from db.tables import Measurement
 from mallorn.core.outcomes import Outcome

@@ -65,10 +65,10 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
         "lacks the column target, sketch",
     ),
     "a column of another kind": (lambda at: rewrite(at / ROWS, cast("row", pa.string())), "the column row"),
-    "a torn file": (lambda at: cut(at / ROWS), "is torn or no Parquet"),
-    "a torn companion": (lambda at: cut(at / "sketches.parquet"), "is torn or no Parquet"),
-    "an empty file": (lambda at: (at / ROWS).write_bytes(b""), "is torn or no Parquet"),
-    "a flipped bit": (lambda at: flip(at / ROWS), "is torn or no Parquet"),
+    "a torn file": (lambda at: cut(at / ROWS), "is damaged or not a Parquet file"),
+    "a torn companion": (lambda at: cut(at / "sketches.parquet"), "is damaged or not a Parquet file"),
+    "an empty file": (lambda at: (at / ROWS).write_bytes(b""), "is damaged or not a Parquet file"),
+    "a flipped bit": (lambda at: flip(at / ROWS), "is damaged or not a Parquet file"),
     "a missing file": (lambda at: (at / "workloads.parquet").unlink(), "there is no workloads.parquet"),
     "missing rows": (lambda at: rewrite(at / ROWS, lambda table: table.slice(1)), "holds 4 of the 5 rows"),
     "another snapshot's": (
@@ -76,13 +76,13 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "no snapshot": (lambda at: rewrite(at / ROWS, head(SNAPSHOT_KEY, "x")), "does not name its snapshot"),
     "a missing workload": (
-        lambda at: rewrite(at / "workloads.parquet", lambda table: table.slice(1)), "lacks w0, which"
+        lambda at: rewrite(at / "workloads.parquet", lambda table: table.slice(1)), "lacks w0, to which"
     ),
     "a target that is none": (
         lambda at: rewrite(at / ROWS, put("target", '{"kind":"llvm"}')), "a CPU target needs num-cores"
     ),
-    "args that are no JSON": (lambda at: rewrite(at / "workloads.parquet", put("args", "{")), "is no JSON"),
-    "choices that are none": (lambda at: rewrite(at / "sketches.parquet", put("choices", "3")), "are none"),
+    "args that are no JSON": (lambda at: rewrite(at / "workloads.parquet", put("args", "{")), "is not JSON"),
+    "choices that are none": (lambda at: rewrite(at / "sketches.parquet", put("choices", "3")), "invalid choices"),
 }  # fmt: skip
 
 

@@ -85,7 +85,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
     refused(evaluate("draft", "--data", tmp_path / "gone.parquet"), "there is no")
     refused(evaluate("draft", "--data", tmp_path / "nowhere"), "there is no dataset")
     refused(evaluate("draft", "--snapshot", "gone"), "there is no snapshot gone")
-    refused(evaluate("draft", "--op", "gone"), "nothing in the dataset is of gone")
+    refused(evaluate("draft", "--op", "gone"), "the dataset has no rows of gone")
 
 
 def test_a_filter_of_files_is_refused(filled: Filled, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.held_out import base_without, without
-from db.repositories.cost_model_versions import CostModelVersions
+from db.repositories.cost_models import CostModelVersions
 from db.session import Database
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import parse_target

@@ -111,7 +111,7 @@ def test_a_selection_must_exist(name: str, filled: Filled, tmp_path) -> None:
     value, count = SELECTED[name]
     value = value or '{"kind":"llvm","num-cores":2}'
     assert filled.exported(tmp_path / "out", **{name: value})["measurements"] == count
-    with pytest.raises(NotFound, match="nothing in the dataset is of conv9d"):
+    with pytest.raises(NotFound, match="the dataset has no rows of conv9d"):
         filled.exported(tmp_path / "none", **{name: "conv9d"})
     assert not (tmp_path / "none").exists()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from db.migrate import check
-from db.repositories.cost_model_versions import CostModelVersions
+from db.repositories.cost_models import CostModelVersions
 from db.session import Database
 from research.pretraining import pretrain as bases
 from tests.fixtures.answers import data, mallorn, refused
@@ -94,7 +94,7 @@ def test_an_export_teaches_a_database_that_has_nothing(enough: Filled, tmp_path:
         ((), "none of 1 operators has measurements enough"),
         (("crystal-ball",), "unknown cost_model"),
         (("--for", "llvm"), "a CPU target needs num-cores"),
-        (("--op", "gone"), "nothing in the dataset is of gone"),
+        (("--op", "gone"), "the dataset has no rows of gone"),
         (("--from", "gone.parquet"), "there is no"),
         (("--from", "gone.parquet", "--op", "matmul"), "is taken whole"),
     ],

@@ -11,9 +11,8 @@ from costmodels.base import CostModel, Groups, Matrix, Vector
 from costmodels.lgbm import LightGBM
 from costmodels.transfer_model_base import ManyDomains
 from db.dataset.snapshots import take_snapshot
-from db.repositories.cost_model_versions import CostModelVersions
-from db.repositories.cost_models import CostModels
-from db.repositories.snapshot_rows import Selection
+from db.repositories.cost_models import CostModels, CostModelVersions
+from db.repositories.snapshots import Selection
 from db.repositories.targets import Targets
 from db.session import Database
 from mallorn.core.errors import InvalidRequest

@@ -14,7 +14,7 @@ from costmodels.views import PRIMITIVES
 from costmodels.xgb import XGBoost
 from db.dataset.snapshots import silent
 from db.repositories.sketches import NewSketch, Sketches
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.repositories.tuner_log_records import ForeignRecords
 from db.session import Database
 from mallorn.core.errors import InvalidRequest

@@ -16,7 +16,7 @@ from db.bundled.load_bundled import (
     read_list,
     rows_in,
 )
-from db.dataset.dataset_reader import open_parcel
+from db.dataset.dataset_reader import open_export
 from db.dataset.import_dataset import import_dataset
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.targets import Targets
@@ -116,14 +116,14 @@ def test_other_rows_take_the_place_of_those_that_came_along(filled: Filled, tmp_
     assert list(ship([tmp_path / "out"], ["random"], tmp_path / "made", tmp_path / "scratch")) == []
     listed = read_list(tmp_path / "made")
     assert listed is not None
-    digest = str(open_parcel(rows_in(tmp_path / "made")).snapshot["digest"])
+    digest = str(open_export(rows_in(tmp_path / "made")).snapshot["digest"])
     assert (listed.snapshot, listed.bases) == (f"{PREFIX}{digest[:12]}", [])
 
 
 def test_what_is_in_this_repository_can_be_read_and_is_small() -> None:
     shipped = read_list(FOLDER)
     assert shipped is not None
-    assert shipped.snapshot == open_parcel(rows_in(FOLDER)).snapshot["name"]
+    assert shipped.snapshot == open_export(rows_in(FOLDER)).snapshot["name"]
     for base in shipped.bases:
         resolve("cost_model", base.name).load((FOLDER / base.file).read_bytes())
         assert parse_target(base.target).text == base.target

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from db.dataset.import_dataset import Imported, import_parcel
+from db.dataset.import_dataset import Imported, import_export
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE
 from db.repositories.sketches import trace_of
 from db.repositories.workloads import tir_of
@@ -36,7 +36,7 @@ def parcel(tmp_path: Path) -> Path:
 @pytest.fixture
 def bring_in(graphs: ModelCompiler, parcel: Path, elsewhere: Database) -> Any:
     def bring() -> Imported:
-        return import_parcel(elsewhere, CheckedDataset(graphs, parcel))
+        return import_export(elsewhere, CheckedDataset(graphs, parcel))
 
     return bring
 

@@ -7,7 +7,7 @@ import pytest
 
 from costmodels.views import VIEWS
 from db.dataset.snapshots import take_snapshot
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.session import Database
 from mallorn.core.errors import InvalidRequest, NotFound
 from mallorn.core.outcomes import Outcome

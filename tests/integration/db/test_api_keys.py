@@ -3,8 +3,7 @@
 import pytest
 from sqlalchemy import func, select, text, update
 
-from db.repositories.api_keys import ApiKeys
-from db.repositories.sign_ins import SignIns
+from db.repositories.access_control import ApiKeys, SignIns
 from db.tables import ApiKeyRow, SignIn
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Conflict
@@ -34,10 +33,10 @@ def test_only_the_digest_is_kept(rows: Rows) -> None:
 
 def test_it_is_found_by_what_was_presented(rows: Rows) -> None:
     key = made(rows)
-    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
     assert found is not None
     assert (found.id, found.owner, found.scopes) == (key.id, "ada", USUAL_SCOPES)
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.id))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.id))) is None
 
 
 def test_revoking_the_last_leaves_the_door_shut(rows: Rows) -> None:
@@ -67,7 +66,7 @@ def test_a_rotated_key_lasts_as_long_as_it_was_made_for(rows: Rows) -> None:
     assert fresh.expires_at is not None
     assert abs(fresh.expires_at - fresh.created_at - 2 * day) < 1
     assert fresh.created_at >= key.created_at
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
 
 
 def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
@@ -76,7 +75,7 @@ def test_a_key_that_is_over_stays_so(rows: Rows) -> None:
     over = update(ApiKeyRow).where(ApiKeyRow.id == expired.id).values(expires_at=1.0)
     rows.write(lambda session: session.execute(over))
     for key, words in ((revoked, "was revoked"), (expired, "has expired")):
-        with pytest.raises(Conflict, match=f"{key.id} {words}.* and stays so"):
+        with pytest.raises(Conflict, match=f"{key.id} {words}.* and cannot be used again"):
             rows.write(lambda session, key=key: ApiKeys(session).rotate(ApiKeys(session).get(key.id)))
 
 
@@ -91,19 +90,19 @@ def test_a_rotation_does_not_overtake_a_revocation(rows: Rows) -> None:
 def test_of_two_who_rotate_the_same_secret_the_second_is_refused(rows: Rows) -> None:
     key = made(rows)
     both = rows.read(lambda session: ApiKeys(session).get(key.id))
-    rows.write(lambda session: ApiKeys(session).rotate(both, by=digest_of(key.key)))
+    rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
     with pytest.raises(Conflict, match="rotated before"):
-        rows.write(lambda session: ApiKeys(session).rotate(both, by=digest_of(key.key)))
+        rows.write(lambda session: ApiKeys(session).rotate(both, current_digest=digest_of(key.key)))
 
 
 def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have_been(rows: Rows) -> None:
     key = made(rows, days=1)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(key.id), 600.0))
-    found = rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key)))
+    found = rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key)))
     assert found is not None
-    assert not rows.read(lambda session: ApiKeys(session).opens(key.id, digest_of(key.key)))
+    assert not rows.read(lambda session: ApiKeys(session).is_current(key.id, digest_of(key.key)))
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(previous_until=found.created_at - 1)))
-    assert rows.read(lambda session: ApiKeys(session).presented(digest_of(key.key))) is None
+    assert rows.read(lambda session: ApiKeys(session).find_by_digest(digest_of(key.key))) is None
     soon = made(rows, days=0.001)
     rows.write(lambda session: ApiKeys(session).rotate(ApiKeys(session).get(soon.id), 600.0))
     assert rows.read(lambda session: ApiKeys(session).get(soon.id)).previous_until == soon.expires_at
@@ -111,13 +110,13 @@ def test_the_old_secret_is_let_in_for_its_grace_and_no_longer_than_it_would_have
 
 def test_use_is_noted_once_a_minute(rows: Rows) -> None:
     key = made(rows)
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     first = rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     assert first is not None
     assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at == first
     rows.write(lambda session: session.execute(update(ApiKeyRow).values(last_used_at=first - 61)))
-    rows.write(lambda session: ApiKeys(session).used(key.id))
+    rows.write(lambda session: ApiKeys(session).record_use(key.id))
     assert rows.read(lambda session: ApiKeys(session).get(key.id)).last_used_at > first - 1
 
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from db import backups
-from db.backups import STAMP, folder_of, listed, take_before_migrations, take_daily
-from db.check_and_copy_sqlite import check_pages
+from db.backups import STAMP, check_pages, folder_of, listed, take_before_migrations, take_daily
 from db.migrate import upgrade
 from mallorn.core.errors import StorageFull
 

@@ -1,7 +1,7 @@
 """Best records and contexts of a workload: times of different conditions are not taken for the same."""
 
-from db.repositories.best_records import BestRecords
-from db.repositories.measuring_contexts import Contexts, differ, programs_beside
+from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
+from db.repositories.schedules import BestRecords
 from tests.fixtures.brought import bring
 from tests.fixtures.rows import Rows
 
@@ -39,7 +39,7 @@ def test_the_contexts_of_a_workload_come_by_how_often_they_timed_it(rows: Rows) 
     rows.closed_round(rows.failed(0, context_id=context(rows, {}, "none")), workload="w0")
     found = rows.read(lambda session: Contexts(session).of_workload(rows.workloads["w0"], rows.target_id))
     assert [each.id for each in found] == [rows.context_id, busy]
-    assert [programs_beside(each) for each in found] == [None, 2]
+    assert [count_other_programs(each) for each in found] == [None, 2]
 
 
 def test_contexts_differ_in_host_or_builder_whatever_was_timed(rows: Rows) -> None:

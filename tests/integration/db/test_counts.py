@@ -2,9 +2,8 @@
 
 from sqlalchemy import select
 
-from db.repositories.dataset_statistics import Statistics
+from db.repositories.dataset_statistics import Counts, Statistics
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measurement_counts import Counts
 from db.repositories.withdraw_measurements import Withdrawals
 from db.tables import MeasurementCount
 

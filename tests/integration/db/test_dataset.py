@@ -14,9 +14,9 @@ from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.schedules import NewSchedule, Schedules
 from db.repositories.sketches import Sketches
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
-from db.repositories.uploaded_models import Models
 from db.repositories.workers import Workers
 from db.repositories.workloads import Workloads, tir_of
 from db.tables import Measurement, Worker

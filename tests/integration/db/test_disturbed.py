@@ -3,14 +3,13 @@
 import pytest
 from sqlalchemy import select, update
 
-from db.repositories.busy_hours import BusyHours
 from db.repositories.decision_log import DecisionLog
 from db.repositories.job_progress import progress_of
-from db.repositories.measurement_listing import Records
-from db.repositories.measurements import Measurements
+from db.repositories.measurements import Measurements, Records
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
+from db.repositories.withdraw_measurements import BusyHours
 from db.tables import Job, Measurement
 from mallorn.core.states import RoundState
 from mallorn.core.values.decision_log import RoundStats

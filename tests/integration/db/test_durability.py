@@ -16,7 +16,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.errors import Conflict, LeaseLost, StorageFull
 from mallorn.core.states import JobState, RoundState

@@ -40,7 +40,7 @@ def a_job(rows, families, target_id=None, ops=None):
 
 
 def seats_of(rows, job_id, grouping="dynamic"):
-    found = rows.read(lambda session: WorkloadFamilies(session).seats(job_id, rows.target_id, grouping))
+    found = rows.read(lambda session: WorkloadFamilies(session).members(job_id, rows.target_id, grouping))
     return {seat.key: seat for seat in found}
 
 
@@ -51,7 +51,7 @@ def families_of(rows, job_id):
 def test_new_workloads_have_no_seat_and_known_ones_have_that_of_the_dataset(rows):
     a_job(rows, {"w0": A})
     job = a_job(rows, {"w0": "", "w2": ""})
-    assert rows.read(lambda session: WorkloadFamilies(session).unplaced(job)) == {
+    assert rows.read(lambda session: WorkloadFamilies(session).without_family(job)) == {
         rows.workloads[w] for w in ("w0", "w2")
     }
     assert {key: seat.family for key, seat in seats_of(rows, job).items()} == {"w0": A, "w2": ""}
@@ -73,10 +73,10 @@ def test_workloads_of_the_same_operator_or_family_are_seen_and_no_others(rows):
 def test_seats_are_given_to_new_tasks_only(rows):
     job = a_job(rows, {"w0": "", "w1": B})
     seats = [replace(seat, family=A, why="so", since=7) for seat in seats_of(rows, job).values()]
-    rows.write(lambda session: WorkloadFamilies(session).seat(job, seats))
+    rows.write(lambda session: WorkloadFamilies(session).set_families(job, seats))
     assert families_of(rows, job) == [A, B]
     assert seats_of(rows, job)["w0"] == replace(seats[0], workload_id=rows.workloads["w0"], key="w0")
-    assert rows.read(lambda session: WorkloadFamilies(session).unplaced(job)) == set()
+    assert rows.read(lambda session: WorkloadFamilies(session).without_family(job)) == set()
 
 
 def test_a_move_counts_for_all_jobs_of_the_target_that_agree(rows):
@@ -111,7 +111,7 @@ def test_ranked_rounds_are_the_newest_that_a_model_proposed(rows):
 
 def a_round(rows, model_id):
     round_id, attempt = rows.claimed_round()
-    rows.write(lambda session: Rounds(session).settle(round_id, model_id))
+    rows.write(lambda session: Rounds(session).fix_inputs(round_id, model_id))
     done = RoundState.DONE, {"rank_own": 0.5}
     rows.write(lambda session: Rounds(session).close(round_id, attempt, *done))
     return round_id

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 
 ROW = b"\x00\x00\x80\x3f" * 1980
 
 
 @pytest.fixture
 def of(rows):
-    return ViewOf(rows.workloads["w0"], rows.target_id, "statements", 1, "0.27.0")
+    return FeatureSource(rows.workloads["w0"], rows.target_id, "statements", 1, "0.27.0")
 
 
 def known(rows, of, *candidates):
-    return rows.read(lambda session: Features(session).known(of, candidates))
+    return rows.read(lambda session: Features(session).read(of, candidates))
 
 
 def keep(rows, of, **numbers):
-    rows.write(lambda session: Features(session).keep(of, numbers))
+    rows.write(lambda session: Features(session).store(of, numbers))
 
 
 def test_what_is_kept_is_found_again_and_nothing_else(rows, of):

@@ -8,13 +8,13 @@ from sqlalchemy import update
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.dataset_statistics import Statistics
 from db.repositories.decision_log import DecisionLog
-from db.repositories.fleet_activity import Activity
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_DEATHS, Leases
 from db.repositories.measurements import Measurements
 from db.repositories.rounds import Rounds
 from db.repositories.tasks import NewTask, Tasks
+from db.repositories.workers import Activity
 from db.tables import Job
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.outcomes import LEFT_UNBUILT, NOT_COMPILED, Outcome
@@ -172,7 +172,7 @@ def test_a_job_whose_worker_died_in_its_finish_is_finished_again(rows, jobs):
     for _ in range(MAX_DEATHS):
         jobs.claim_stage(rows.job_id, JobState.FINISHING, "w", -1)
         (lost,) = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
-    assert lost.given_up
+    assert lost.is_given_up
     assert jobs.resume(rows.job_id, "ada").state == JobState.FINISHING
     assert rows.read(lambda session: Leases(session).get(lost.hold.item).deaths) == 0
 

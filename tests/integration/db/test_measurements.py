@@ -5,8 +5,7 @@ from sqlalchemy import text
 
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Token
-from db.repositories.measurement_listing import Records
-from db.repositories.measurements import Measurements, NewMeasurement
+from db.repositories.measurements import Measurements, NewMeasurement, Records
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.trials import Trials

@@ -6,12 +6,11 @@ from sqlalchemy import event, text
 from db.repositories.fair_shares import FairShares
 from db.repositories.job_progress import progress
 from db.repositories.jobs import Jobs
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from db.repositories.rounds import Rounds, newest_of
 from db.repositories.schedules import Schedules
-from db.repositories.snapshot_rows import Selection, SnapshotRows
-from db.repositories.task_histories import TaskHistories
-from db.repositories.tasks import Tasks
+from db.repositories.snapshots import Selection, SnapshotRows
+from db.repositories.tasks import TaskHistories, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
 from db.session import Database

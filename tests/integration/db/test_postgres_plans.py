@@ -11,7 +11,7 @@ from benchmarks.filled.plans import LARGE, listening, plan
 from benchmarks.filled.reads import Met, reads, writes
 from benchmarks.filled.rows import fill
 from db.migrate import upgrade
-from db.repositories.measurement_counts import Counts
+from db.repositories.dataset_statistics import Counts
 from db.session import Database
 
 pytestmark = pytest.mark.postgres

@@ -7,19 +7,18 @@ from contextlib import suppress
 import pytest
 from sqlalchemy import insert, select, update
 
-from db.repositories.best_records import BestRecords
-from db.repositories.cost_model_versions import CostModelVersions
-from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
 from db.repositories.measurements import Measurements
-from db.repositories.measurements_for_recording import Recordings
 from db.repositories.rounds import Rounds
-from db.repositories.snapshot_rows import Selection, SnapshotRows
+from db.repositories.schedules import BestRecords
+from db.repositories.snapshots import Selection, SnapshotRows
+from db.repositories.stored_files import Models
 from db.repositories.tasks import NewTask, Tasks
-from db.repositories.uploaded_models import Models
+from db.repositories.trials import Recordings
 from db.repositories.workload_families import WorkloadFamilies
 from db.repositories.workloads import Networks, Workloads
 from db.tables import Job, Measurement, Round, Task
@@ -174,7 +173,7 @@ def test_families_of_private_jobs_are_not_met_by_others(private):
 
     private.write(seat)
     shared = private.read(
-        lambda session: WorkloadFamilies(session).seats(private.job_id, private.target_id, "operator")
+        lambda session: WorkloadFamilies(session).members(private.job_id, private.target_id, "operator")
     )
     assert {each.key for each in shared} == {"w0", "w1"}
 
@@ -216,17 +215,17 @@ def test_a_deleted_job_stays_private(private):
 
 def test_features_of_programs_that_only_deleted_private_jobs_brought_go(private):
     views = {
-        name: ViewOf(private.workloads[name], private.target_id, "statements", 1, "0.27.0")
+        name: FeatureSource(private.workloads[name], private.target_id, "statements", 1, "0.27.0")
         for name in ("w0", "secret")
     }
     for view in views.values():
-        private.write(lambda session, view=view: Features(session).keep(view, {"a": bytes(4)}))
+        private.write(lambda session, view=view: Features(session).store(view, {"a": bytes(4)}))
 
     def kept():
         return {
             name
             for name, view in views.items()
-            if private.read(lambda session, view=view: Features(session).known(view, ["a"]))
+            if private.read(lambda session, view=view: Features(session).read(view, ["a"]))
         }
 
     other = new_job("bob", target_id=private.target_id, model_id=SECRET_MODEL, options=PRIVATE)

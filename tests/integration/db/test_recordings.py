@@ -3,9 +3,9 @@
 import dataclasses
 
 from db.repositories.devices import Devices, SeenDevice
-from db.repositories.measurements_for_recording import Recordings
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.sketches import Sketches
+from db.repositories.trials import Recordings
 from db.repositories.workloads import Workloads
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Choice, ChoiceKind

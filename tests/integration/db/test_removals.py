@@ -4,14 +4,14 @@ import pytest
 from sqlalchemy import func, select, update
 
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.fleet_activity import Activity, StageRuns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_removal import Removals
 from db.repositories.jobs import Jobs
-from db.repositories.measurement_listing import Records
+from db.repositories.measurements import Records
 from db.repositories.rounds import Rounds
-from db.repositories.task_histories import TaskHistories
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import Models
+from db.repositories.tasks import TaskHistories
+from db.repositories.workers import Activity, StageRuns
 from db.repositories.workloads import Networks
 from db.tables import Event, Job, Measurement, StageRun
 from mallorn.core.errors import Conflict, NotFound

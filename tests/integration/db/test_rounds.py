@@ -30,7 +30,7 @@ def expire(rows):
     """The rounds that wait again, and those that are given up."""
     lost = rows.write(lambda session: WorkItems(session).expire(rows.job_id))
     return tuple(
-        [int(each.hold.item.subject) for each in lost if each.given_up is end] for end in (False, True)
+        [int(each.hold.item.subject) for each in lost if each.is_given_up is end] for end in (False, True)
     )
 
 

@@ -12,8 +12,8 @@ from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError
 
 from db.engine import create_engine
-from db.repositories.owner_usage import Usage
-from db.repositories.uploaded_models import Models
+from db.repositories.access_control import Usage
+from db.repositories.stored_files import Models
 from db.session import Database, read_clock
 from db.tables import Task
 from mallorn.core.errors import Unavailable

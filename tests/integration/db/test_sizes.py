@@ -5,12 +5,11 @@ from sqlalchemy import update
 
 from benchmarks.filled.plans import listening
 from db.repositories.fair_shares import FairShares
-from db.repositories.feature_cache import Features, ViewOf
+from db.repositories.feature_cache import Features, FeatureSource
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
 from db.repositories.sketches import Sketches
-from db.repositories.task_histories import TaskHistories
-from db.repositories.tasks import NewTask, Tasks
+from db.repositories.tasks import NewTask, TaskHistories, Tasks
 from db.repositories.trials import Trials
 from db.repositories.workload_families import FamilyMember, WorkloadFamilies
 from db.repositories.workloads import Workloads
@@ -36,8 +35,8 @@ def test_a_job_has_any_number_of_tasks(rows, tasks):
     job_id = rows.write(lambda session: imported(session, rows, tasks))
     assert len(rows.read(lambda session: Tasks(session).list(job_id))) == tasks
     assert len(rows.read(lambda session: TaskHistories(session).of(Jobs(session).get(job_id, None)))) == tasks
-    assert len(rows.read(lambda session: WorkloadFamilies(session).unplaced(job_id))) == tasks
-    assert len(rows.read(lambda s: WorkloadFamilies(s).seats(job_id, rows.target_id, "operator"))) == tasks
+    assert len(rows.read(lambda session: WorkloadFamilies(session).without_family(job_id))) == tasks
+    assert len(rows.read(lambda s: WorkloadFamilies(s).members(job_id, rows.target_id, "operator"))) == tasks
 
 
 def test_an_import_that_is_repeated_adds_no_task(rows):
@@ -64,9 +63,9 @@ def test_any_number_of_sketches_and_features_is_kept(rows):
     keys = [f"s{number:05}" for number in range(MANY)]
     ids = rows.write(lambda session: Sketches(session).ensure_many([new_sketch(key) for key in keys]))
     assert len(rows.read(lambda session: Sketches(session).rows(ids.values()))) == MANY
-    of = ViewOf(rows.workloads["w0"], rows.target_id, "view", 1, "0")
-    rows.write(lambda session: Features(session).keep(of, dict.fromkeys(keys)))
-    assert rows.read(lambda session: Features(session).known(of, keys)) == dict.fromkeys(keys)
+    of = FeatureSource(rows.workloads["w0"], rows.target_id, "view", 1, "0")
+    rows.write(lambda session: Features(session).store(of, dict.fromkeys(keys)))
+    assert rows.read(lambda session: Features(session).read(of, keys)) == dict.fromkeys(keys)
 
 
 @pytest.mark.parametrize(("tasks", "minutes", "tunes_min"), [(4_000, 60, 30), (4_000, 400, 233), (2, 60, 59)])
@@ -84,7 +83,7 @@ def test_thousands_of_tasks_are_given_their_families_and_retired_by_a_few_statem
     of = {task.workload_id: task.id for task in rows.read(lambda session: Tasks(session).list(job_id))}
     seats = [FamilyMember(each, "", "", "", f"f{each % 3}", "why") for each in of]
     with listening(rows.database.engine) as heard:
-        rows.write(lambda session: WorkloadFamilies(session).seat(job_id, seats))
+        rows.write(lambda session: WorkloadFamilies(session).set_families(job_id, seats))
         rows.write(lambda session: Tasks(session).retire({task: f"why {task}" for task in of.values()}))
     assert sum(one.sql.startswith("UPDATE") for one in heard) == 4
     tasks = rows.read(lambda session: Tasks(session).list(job_id))

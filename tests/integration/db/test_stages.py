@@ -46,7 +46,8 @@ def stage(rows):
         def expire(self):
             """For each job whose stage was taken back: whether it failed."""
             return [
-                each.given_up for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
+                each.is_given_up
+                for each in rows.write(lambda session: WorkItems(session).expire(self.job_id))
             ]
 
         def waiting(self, older_than_sec):
@@ -127,7 +128,7 @@ def test_the_last_worker_that_dies_fails_the_job(stage):
     stage.claim(lease_sec=-1)
     assert stage.expire() == [True]
     assert (stage.job().state, stage.job().finished_at is None) == (JobState.FAILED, False)
-    assert stage.job().reason == f"its worker died or went silent {MAX_DEATHS} times"
+    assert stage.job().reason == f"its worker died or stopped responding {MAX_DEATHS} times"
 
 
 def test_a_dead_worker_counts_whether_a_reaper_or_its_successor_noticed_first(stage):
@@ -143,7 +144,7 @@ def test_deaths_of_workers_and_of_helpers_from_outside_count_together(stage):
     for _ in range(MAX_DEATHS - MAX_DEATHS // 2):
         assert stage.job().state == FINISHING
         stage.die(stage.claim(), "graphs died of SIGKILL")
-    reason = f"finishing broke off {MAX_DEATHS} times: graphs died of SIGKILL"
+    reason = f"finishing was interrupted {MAX_DEATHS} times: graphs died of SIGKILL"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 
@@ -152,9 +153,9 @@ def test_deaths_from_outside_are_not_held_against_what_broke_off(stage):
         stage.claim(lease_sec=-1)
         assert stage.expire() == [False]
     for _ in range(MAX_LOSSES - 1):
-        assert not stage.lose(stage.claim(), "it died").given_up
+        assert not stage.lose(stage.claim(), "it died").is_given_up
     assert stage.job().state == FINISHING
-    assert stage.lose(stage.claim(), "it died").given_up
+    assert stage.lose(stage.claim(), "it died").is_given_up
 
 
 def test_a_kill_that_an_old_holder_tells_of_counts_for_nothing(stage):
@@ -168,12 +169,12 @@ def test_a_stage_that_broke_off_is_lost_by_its_holder_alone_and_sent_again_at_on
     assert (
         stage.lose(LeaseToken(hold.item, replace(hold.token, attempt=hold.attempt + 1)), "not mine") is None
     )
-    assert not stage.lose(hold, "it died").given_up
+    assert not stage.lose(hold, "it died").is_given_up
     assert stage.waiting(30) == [stage.job_id]
     for _ in range(2):
         lost = stage.lose(stage.claim(), "it died again")
-    assert lost.given_up
-    reason = "finishing broke off 3 times: it died again"
+    assert lost.is_given_up
+    reason = "finishing was interrupted 3 times: it died again"
     assert (stage.job().state, stage.job().reason) == (JobState.FAILED, reason)
 
 

@@ -6,8 +6,7 @@ from sqlalchemy import update
 from db.database_clock import now
 from db.repositories.cost_models import CostModels, NewCostModel
 from db.repositories.jobs import Jobs
-from db.repositories.stored_and_lost_files import LOST_EXPORT, LOST_MODEL, Repairs, StoredFiles
-from db.repositories.uploaded_models import Models
+from db.repositories.stored_files import LOST_EXPORT, LOST_MODEL, Models, Repairs, StoredFiles
 from db.tables import Job
 from tests.fixtures.rows import MODEL, Rows
 

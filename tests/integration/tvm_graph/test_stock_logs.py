@@ -9,7 +9,7 @@ from sqlalchemy import select
 from db.dataset.snapshots import silent
 from db.measurement_codec import unpack_times
 from db.repositories.dataset_statistics import Statistics
-from db.repositories.snapshot_rows import Selection
+from db.repositories.snapshots import Selection
 from db.repositories.targets import Targets
 from db.repositories.trials import Trials
 from db.repositories.tuner_log_records import STOCK
@@ -94,7 +94,7 @@ def test_they_teach_and_the_fastest_is_measured_by_the_next_job(log: Path, datab
     with database.transaction() as session:
         target_id = Targets(session).ensure(TARGET).id
         workload = session.scalars(select(Workload)).one()
-        [brought] = Trials(session).best_brought(workload.id, target_id)
+        [brought] = Trials(session).best_imported(workload.id, target_id)
         assert brought.latency_us == pytest.approx(2100.0)
         assert Trials(session).best(workload.id, target_id) == []
         workload_named(session, workload_key(product()))

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.residual import Residual
-from db.repositories.cost_model_versions import CostModelVersions
-from db.repositories.cost_models import CostModels, NewCostModel
+from db.repositories.cost_models import CostModels, CostModelVersions, NewCostModel
 from db.repositories.decision_log import DecisionLog
 from db.repositories.jobs import Jobs
 from db.repositories.targets import Targets

@@ -29,7 +29,9 @@ def tuned(workshop: Workshop, machine: Machine, ago_sec: float = 2 * SURE_SEC) -
     """A job whose best trial takes so long, on a machine that was measured so long ago."""
     workshop.bench.times = lambda _us: TRIAL_US
     job = workshop.job(("w0",), trials=8, flops=FLOPS)
-    known = workshop.write(lambda session: Devices(session).found_out(like(workshop), machine, "", builder()))
+    known = workshop.write(
+        lambda session: Devices(session).store_machine(like(workshop), machine, "", builder())
+    )
     earlier = known.model_copy(update={"at": known.at - ago_sec})
     args = {"args": [["TENSOR", "float32", [64, 64]]]}
     workshop.write(lambda session: session.execute(update(Device).values(machine=earlier)))

@@ -251,7 +251,7 @@ def test_the_third_helper_that_dies_in_a_row_fails_the_job_with_its_words(worksh
     for _ in range(3):
         assert not import_job(workshop, job)
     assert workshop.state(job) == JobState.FAILED
-    assert workshop.reason(job).startswith(f"importing broke off 3 times: {error.message}")
+    assert workshop.reason(job).startswith(f"importing was interrupted 3 times: {error.message}")
     event = workshop.read(lambda session: Events(session).newest(job, FailedEvent))
     assert event.detail == error.message
 

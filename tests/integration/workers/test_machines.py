@@ -126,7 +126,7 @@ def test_a_job_keeps_the_machine_of_its_first_round(workshop: Workshop, measured
     job = workshop.job()
     first_round(workshop, job)
     faster = HERE.model_copy(update={"core_gflops": 1000.0})
-    workshop.write(lambda session: Devices(session).found_out(like(workshop), faster, "", builder()))
+    workshop.write(lambda session: Devices(session).store_machine(like(workshop), faster, "", builder()))
     first_round(workshop, job)
     assert machine_of(workshop, job) == HERE
 
@@ -139,7 +139,7 @@ def test_what_another_worker_measures_is_waited_for(
     assert hold is not None
 
     def other_is_done(_seconds: float) -> None:
-        workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, "", builder()))
+        workshop.write(lambda session: Devices(session).store_machine(like(workshop), HERE, "", builder()))
 
     monkeypatch.setattr("workers.hardware_probe.run.time.sleep", other_is_done)
     probing.ensure_machine(workshop, job)
@@ -208,7 +208,7 @@ def test_what_other_code_measured_is_measured_anew_whether_it_was_less_or_more(
 ) -> None:
     other = HERE.model_copy(update={"gflops": {"float32": peak}})
     job = workshop.job()
-    workshop.write(lambda session: Devices(session).found_out(like(workshop), other, "", OLD_CODE))
+    workshop.write(lambda session: Devices(session).store_machine(like(workshop), other, "", OLD_CODE))
     first_round(workshop, job)
     assert len(measured) == 1
     assert machine_of(workshop, job) == found(workshop) == HERE
@@ -225,7 +225,7 @@ def test_what_other_code_measured_is_an_assumption_where_it_cannot_be_measured_n
 
     monkeypatch.setattr(probing, "measure", fails)
     workshop.see_device()
-    workshop.write(lambda session: Devices(session).found_out(like(workshop), HERE, "", OLD_CODE))
+    workshop.write(lambda session: Devices(session).store_machine(like(workshop), HERE, "", OLD_CODE))
     for _ in range(2):
         job = workshop.job()
         first_round(workshop, job)

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from db.repositories.jobs import Jobs
 from db.repositories.leases import WorkItem
 from db.repositories.measuring_contexts import Contexts
-from db.repositories.task_histories import TaskHistories
+from db.repositories.tasks import TaskHistories
 from db.repositories.workers import Workers
 from db.tables import Context, Measurement, Schedule
 from mallorn.core.states import JobState, RoundState

@@ -28,7 +28,7 @@ def machine(workshop):
     found = assumed(cores=2, lanes=16).model_copy(update={"gflops": {"float32": 1e3}, "measured": True})
     like = MachineKey(workshop.target_id, ENDPOINT.host_class, ENDPOINT.tvm_version, ENDPOINT.threads)
     workshop.see_device()
-    workshop.write(lambda session: Devices(session).found_out(like, found, "", builder()))
+    workshop.write(lambda session: Devices(session).store_machine(like, found, "", builder()))
 
 
 def test_the_tuned_model_is_set_beside_what_the_machine_computes_at_most(workshop, answers, machine):

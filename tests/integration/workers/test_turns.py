@@ -165,8 +165,8 @@ def test_an_old_attempt_keeps_nothing(workshop):
     task = workshop.read(lambda session: Tasks(session).list(job))[0].id
     step = DecidedTask(candidates=())
     with pytest.raises(LeaseLost):
-        workshop.write(lambda session: FinishSteps(session).keep(old, task, 0, step))
-    workshop.write(lambda session: FinishSteps(session).keep(new, task, 0, step))
+        workshop.write(lambda session: FinishSteps(session).store(old, task, 0, step))
+    workshop.write(lambda session: FinishSteps(session).store(new, task, 0, step))
     assert workshop.read(lambda session: FinishSteps(session).of(job, 0, "")) == {task: step}
     assert workshop.read(lambda session: FinishSteps(session).of(job, 8, "")) == {}
 

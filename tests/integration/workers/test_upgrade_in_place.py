@@ -4,11 +4,10 @@ import pytest
 from sqlalchemy import select, update
 
 from db.repositories.job_progress import progress
+from db.repositories.job_transitions import ReplacedCode
 from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, WorkItem
-from db.repositories.replaced_code import ReplacedCode
-from db.repositories.task_histories import TaskHistories
-from db.repositories.tasks import Tasks
+from db.repositories.tasks import TaskHistories, Tasks
 from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Context, Device, FinishStep, Task, Worker
 from mallorn.core.job_options import KeptOptions

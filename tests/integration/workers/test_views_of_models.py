@@ -74,7 +74,7 @@ def test_a_round_that_other_code_began_goes_on_without_the_model_it_settled(work
     job = trained(workshop)
     round_id = workshop.next_round(job)
     model = active(workshop, "random").id
-    workshop.write(lambda session: Rounds(session).settle(round_id, model))
+    workshop.write(lambda session: Rounds(session).fix_inputs(round_id, model))
     assert workshop.read(lambda session: load_round(session, round_id)).model is not None
     next_view()
     assert workshop.read(lambda session: load_round(session, round_id)).model is None

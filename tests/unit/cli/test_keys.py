@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import Result
 
-from db.repositories.api_keys import holds_keys
+from db.repositories.access_control import has_api_keys
 from mallorn.core.address_checks import check_binding
 from mallorn.core.errors import InvalidRequest
 from tests.fixtures.answers import data, mallorn, refused
@@ -93,8 +93,8 @@ def test_an_admin_lists_everybodys_jobs(coordinator: Coordinator) -> None:
 
 def test_a_database_with_a_key_may_be_served_to_others(coordinator: Coordinator, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="no API key") as caught:
-        check_binding("0.0.0.0", holds_keys(coordinator.database.url))
+        check_binding("0.0.0.0", has_api_keys(coordinator.database.url))
     assert "mallorn keys create" in caught.value.hint
     keys("create", "ada", "--here")
-    check_binding("0.0.0.0", holds_keys(coordinator.database.url))
-    assert not holds_keys(f"sqlite:///{tmp_path}/nowhere/mallorn.db")
+    check_binding("0.0.0.0", has_api_keys(coordinator.database.url))
+    assert not has_api_keys(f"sqlite:///{tmp_path}/nowhere/mallorn.db")

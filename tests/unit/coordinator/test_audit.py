@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import text, update
 
-from db.repositories.audit import Audit
+from db.repositories.access_control import Audit
 from db.tables import AuditRow
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import Unavailable

@@ -4,8 +4,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from db.repositories.fleet_activity import StageRuns
-from db.repositories.workers import Workers
+from db.repositories.workers import StageRuns, Workers
 from db.tables import Round, StageRun, Worker
 from mallorn.core.states import StageKind
 from tests.fixtures.coordinator import Coordinator, OwnedRows

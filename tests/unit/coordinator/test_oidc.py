@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
-from db.repositories.owner_access import treat
+from db.repositories.access_control import apply_deed
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
@@ -151,14 +151,14 @@ def test_an_issuer_without_a_good_list_keeps_the_coordinator_from_starting(
 
 def test_who_was_put_out_is_not_signed_in_until_let_in_again(coordinator: Coordinator) -> None:
     owner = "ada@example.org"
-    treat(coordinator.database, OwnerDeed.PUT_OUT, owner)
+    apply_deed(coordinator.database, OwnerDeed.PUT_OUT, owner)
     answer = come_back(coordinator)
     assert (answer.status_code, answer.json()["detail"]) == (401, f"{owner} was put out of this service")
     assert coordinator.http.get("/jobs").status_code == 401
-    treat(coordinator.database, OwnerDeed.LET_IN, owner)
+    apply_deed(coordinator.database, OwnerDeed.LET_IN, owner)
     assert come_back(coordinator).status_code == 303
     assert coordinator.http.get("/jobs").status_code == 200
-    treat(coordinator.database, OwnerDeed.ERASE, owner)
+    apply_deed(coordinator.database, OwnerDeed.ERASE, owner)
     assert coordinator.http.get("/jobs").status_code == 401
     assert come_back(coordinator).status_code == 401
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
+from db.repositories.access_control import SignIns
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
-from db.repositories.sign_ins import SignIns
 from db.tables import Base, Job, Round
 from mallorn.core.api_keys import USUAL_SCOPES, Scope, digest_of
 from mallorn.core.errors import Conflict

@@ -248,7 +248,7 @@ def test_buckets_of_addresses_without_end_are_as_many_as_they_may_be() -> None:
 def test_sign_ins_of_a_key_are_as_many_as_they_may_be(
     guarded: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("db.repositories.sign_ins.MOST_OF_OWNER", 2)
+    monkeypatch.setattr("db.repositories.access_control.MOST_OF_OWNER", 2)
     name = f"mallorn_session_{guarded.url.rpartition(':')[2]}"
     cookies = [guarded.ask("a key", "POST", "/session").cookies[name] for _ in range(3)]
     guarded.http.cookies.clear()

@@ -88,7 +88,7 @@ EVENTS: list[tuple[str, dict[str, Any]]] = [
     ("exported", {"sec": 12.3, "ratio": 0.841}),
     ("done", {"report": FINISH}),
     ("failed", {"error": "InvalidModel", "detail": "", "hint": "", "suggest": {"input_shapes": {"x": [1]}}}),
-    ("failed", {"why": "its worker died or went silent 10 times"}),
+    ("failed", {"why": "its worker died or stopped responding 10 times"}),
     ("paused", {"state": "paused", "why": "no compiler"}),
     ("resumed", {"state": "tuning", "trials": 64}),
     ("cancelled", {"state": "cancelled", "trials": 64}),

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 
 from costmodels.base import CostModel
-from costmodels.evaluation import Evaluation, evaluate
-from costmodels.splits import within_task
+from costmodels.evaluation import Evaluation, evaluate, within_task
 from costmodels.testing import Data
 
 

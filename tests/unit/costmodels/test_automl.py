@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
+from costmodels.lgbm import START, AutoML
 from costmodels.testing import easy_data
-from costmodels.tune_lightgbm import START, AutoML
 from mallorn.core.errors import Unavailable
 from mallorn.core.install_command import install_line
 

@@ -5,19 +5,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costmodels.select_training_rows import chosen, even
+from costmodels.select_training_rows import select_evenly, select_rows
 from costmodels.testing import easy_data
 
 ROWS, LABELS, GROUPS = easy_data(400, seed=0)
 
 
 def pick(count: int, seed: int = 0, labels: np.ndarray = LABELS) -> np.ndarray:
-    return chosen(ROWS, labels, GROUPS, count, np.random.default_rng(seed))
+    return select_rows(ROWS, labels, GROUPS, count, np.random.default_rng(seed))
 
 
 @given(st.integers(1, 60), st.integers(0, 9))
 def test_an_even_choice_takes_as_many_of_each_task(count: int, seed: int) -> None:
-    lines = even(GROUPS, count, np.random.default_rng(seed))
+    lines = select_evenly(GROUPS, count, np.random.default_rng(seed))
     assert len(set(lines.tolist())) == len(lines) == count
     taken = [int((GROUPS[lines] == group).sum()) for group in np.unique(GROUPS)]
     assert max(taken) - min(taken) <= 1
@@ -25,7 +25,7 @@ def test_an_even_choice_takes_as_many_of_each_task(count: int, seed: int) -> Non
 
 def test_a_task_with_few_rows_gives_all_of_them() -> None:
     groups = np.where(np.arange(400) < 5, 0, 1)
-    lines = even(groups, 100, np.random.default_rng(0))
+    lines = select_evenly(groups, 100, np.random.default_rng(0))
     assert (lines < 5).sum() == 5
     assert len(lines) == 100
 
@@ -63,7 +63,7 @@ def test_more_rows_are_chosen_where_there_is_more_to_learn() -> None:
     dull = np.arange(400) % 2 == 0
     rows[:, 30] = np.where(dull, 1, 0)
     labels[dull] = -1.0
-    lines = chosen(rows, labels, np.zeros(400, dtype=np.int64), 120, np.random.default_rng(0))
+    lines = select_rows(rows, labels, np.zeros(400, dtype=np.int64), 120, np.random.default_rng(0))
     assert dull[lines].mean() < 0.4
 
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, CostModel
+from costmodels.decision_columns import WIDTH, tiling
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
 from costmodels.testing import easy_data
-from costmodels.tiling_columns import WIDTH, tiling
 from mallorn.core.registry import resolve
 from mallorn.core.values.machine import Machine, assumed
 from searchers.decision_features import FEATURES

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.base import FAILED_LABEL, Prediction
-from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scaled, spread_factor
+from costmodels.best_of_models import DEVIATIONS, FEWEST_ROWS, BestOfModels, scale_spreads, spread_factor
 from costmodels.metrics import coverage
 from costmodels.testing import Data, easy_data
 from mallorn.core.registry import REGISTRY
@@ -64,7 +64,7 @@ def test_a_spread_that_is_right_is_kept_and_a_wrong_one_mended() -> None:
     labels = np.random.default_rng(0).normal(0, 0.5, 999).astype(np.float32)
     assert spread_factor(prediction(0.5), labels) == pytest.approx(1.0, abs=0.1)
     assert spread_factor(prediction(0.1), labels) == pytest.approx(5.0, abs=0.5)
-    mended = scaled(prediction(0.1), spread_factor(prediction(0.1), labels))
+    mended = scale_spreads(prediction(0.1), spread_factor(prediction(0.1), labels))
     assert coverage(*mended, labels, DEVIATIONS) == pytest.approx(0.8, abs=0.01)
 
 

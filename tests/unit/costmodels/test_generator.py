@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from costmodels.base import Matrix, Vector
-from costmodels.decision_generator import GeneratorModel
-from costmodels.generator_examples import GOOD_A_TASK, MOST_GOOD, choices_of
+from costmodels.decision_columns import prefixes
 from costmodels.labels import labels
-from costmodels.partial_schedules import prefixes
+from costmodels.prefix_boosters import GOOD_A_TASK, MOST_GOOD, GeneratorModel, decision_examples
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 
@@ -33,13 +32,13 @@ def test_the_decisions_of_good_schedules_are_liked(fitted: GeneratorModel) -> No
     """Whole vectors are innermost in what is fast here."""
     rows = prefixes(measured(400, seed=3)[0], 0)
     lanes = rows[:, LANES]
-    liked = fitted.liking(rows)
+    liked = fitted.rate_last_decision(rows)
     assert liked[lanes == 4].mean() > liked[lanes == 0].mean() + 0.5
 
 
 def test_a_decision_is_compared_with_what_could_stand_in_its_place() -> None:
     rows, label = measured(300)
-    made = choices_of(rows, label, np.zeros(300, dtype=np.int64), np.random.default_rng(0))
+    made = decision_examples(rows, label, np.zeros(300, dtype=np.int64), np.random.default_rng(0))
     taken = made.rows[made.taken == 1]
     best = rows[np.argsort(-label, kind="stable")[:GOOD_A_TASK]]
     for row in taken[::17]:
@@ -55,7 +54,7 @@ def test_slow_tasks_teach_as_much_as_fast_ones() -> None:
     """Labels are of each task's own best; a task of a few rows does not drown."""
     rows, label = measured(300)
     groups = np.where(np.arange(300) < 20, 0, 1)
-    made = choices_of(rows, label, groups, np.random.default_rng(0))
+    made = decision_examples(rows, label, groups, np.random.default_rng(0))
     few = {row.tobytes() for row in prefixes(rows[:20], 5)}
     assert any(prefixes(row[None], 5).tobytes() in few for row in made.rows[made.taken == 1])
 
@@ -63,7 +62,7 @@ def test_slow_tasks_teach_as_much_as_fast_ones() -> None:
 def test_a_base_learns_from_no_more_schedules_than_a_family() -> None:
     rows = np.repeat(measured(500)[0], 10, axis=0)
     groups = np.arange(len(rows)) % 250
-    made = choices_of(rows, np.zeros(len(rows), np.float32), groups, np.random.default_rng(0))
+    made = decision_examples(rows, np.zeros(len(rows), np.float32), groups, np.random.default_rng(0))
     steps = len(np.unique(np.isnan(made.rows).sum(axis=1)))
     assert (made.taken == 1).sum() <= MOST_GOOD * (steps + 1)
 
@@ -77,8 +76,10 @@ def test_whole_rows_are_predicted_as_by_boosters_alone(fitted: GeneratorModel) -
 
 def test_likings_survive_storing(fitted: GeneratorModel) -> None:
     rows = prefixes(measured(30)[0], 10)
-    np.testing.assert_array_equal(GeneratorModel.load(fitted.save()).liking(rows), fitted.liking(rows))
+    np.testing.assert_array_equal(
+        GeneratorModel.load(fitted.save()).rate_last_decision(rows), fitted.rate_last_decision(rows)
+    )
 
 
 def test_before_any_data_all_decisions_are_liked_alike() -> None:
-    assert set(GeneratorModel().liking(prefixes(measured(30)[0], 10)).tolist()) == {0.0}
+    assert set(GeneratorModel().rate_last_decision(prefixes(measured(30)[0], 10)).tolist()) == {0.0}

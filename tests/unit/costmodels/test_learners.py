@@ -7,8 +7,7 @@ import pytest
 from sklearn.tree import ExtraTreeRegressor
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.forest import Forest, as_trees
-from costmodels.lfbo import LFBO, ForestPlusLFBO, chances
+from costmodels.forest import LFBO, Forest, ForestPlusLFBO, as_trees, chances
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.metrics import pairwise_accuracy
 from costmodels.mlp import MLP

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from costmodels.dense_layers import AdamW, forward, gradients, initial
-from costmodels.minibatches_and_gradients import rank_push
+from costmodels.dense_layers import AdamW, forward, gradients, initial, lambda_rank_gradient
+from costmodels.ensemble_spread import UNSCALED, fit_scale
 from costmodels.mlp import MLP
-from costmodels.score_calibration import UNSCALED, fit_scale
 from costmodels.testing import easy_data
 
 
@@ -49,7 +48,7 @@ def test_steps_lead_to_the_least_loss() -> None:
 
 def test_a_wrong_pair_is_pushed_apart_and_every_list_for_itself() -> None:
     labels = np.array([[0.0, -2.0], [-2.0, 0.0]])
-    push = rank_push(np.array([[0.0, 1.0], [0.0, 1.0]]), labels)
+    push = lambda_rank_gradient(np.array([[0.0, 1.0], [0.0, 1.0]]), labels)
     assert push[0, 0] < 0 < push[0, 1]  # a step against it raises the faster
     np.testing.assert_allclose(push.sum(axis=1), 0, atol=1e-7)
     assert abs(push[0, 0]) > abs(push[1, 1])  # the second list is in order already
@@ -57,9 +56,9 @@ def test_a_wrong_pair_is_pushed_apart_and_every_list_for_itself() -> None:
 
 def test_swaps_near_the_top_weigh_more_and_ties_nothing() -> None:
     labels = np.array([[0.0, -1.0, -5.0, -6.0]])
-    push = rank_push(np.array([[3.0, 4.0, 1.0, 2.0]]), labels)
+    push = lambda_rank_gradient(np.array([[3.0, 4.0, 1.0, 2.0]]), labels)
     assert abs(push[0, 0]) > abs(push[0, 3])
-    assert not rank_push(np.array([[1.0, 2.0]]), np.array([[-1.0, -1.0]])).any()
+    assert not lambda_rank_gradient(np.array([[1.0, 2.0]]), np.array([[-1.0, -1.0]])).any()
 
 
 def test_a_scale_gives_labels_back_and_keeps_the_order() -> None:

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from costmodels.evaluation import evaluate
+from costmodels.evaluation import Split, evaluate
 from costmodels.random import RandomModel
-from costmodels.splits import Split
 from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest

@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.adapted_networks import MTLTLP, MoA
+from costmodels.analytic_models import Draft
 from costmodels.base import CostModel, Matrix, Prediction, Vector
 from costmodels.metrics import pairwise_accuracy
-from costmodels.moa_momentum import MoA
-from costmodels.mtl_tlp import MTLTLP
+from costmodels.networks import TLP
 from costmodels.residual import TRUSTED_ROWS, Residual, trust
 from costmodels.statement_boosters import Statements
 from costmodels.testing import assert_same, easy_data
-from costmodels.tlp import TLP
 from costmodels.transfer_model_base import name_of
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest
@@ -81,8 +80,8 @@ def test_trust_is_the_slope_drawn_to_one_by_as_many_rows_as_speak_for_the_base()
 
 
 def test_any_model_can_be_the_base_of_residuals_and_networks_that_of_momentum() -> None:
-    assert [Residual.stands_on(kind) for kind in (XGBoost, TLP, Residual, MoA)] == [True, True, False, False]
-    assert [MoA.stands_on(kind) for kind in (XGBoost, TLP, MTLTLP, MoA)] == [False, True, True, False]
+    assert [Residual.can_extend(kind) for kind in (XGBoost, TLP, Residual, MoA)] == [True, True, False, False]
+    assert [MoA.can_extend(kind) for kind in (XGBoost, TLP, MTLTLP, MoA)] == [False, True, True, False]
 
 
 class Unregistered(Draft):
@@ -95,6 +94,6 @@ class Unregistered(Draft):
 
 def test_a_base_that_nobody_could_load_is_refused_with_the_names_of_those_that_can() -> None:
     assert name_of(Residual.on(Statements())) == "residual"
-    with pytest.raises(InvalidRequest, match="Unregistered is no registered cost model") as raised:
+    with pytest.raises(InvalidRequest, match="Unregistered is not a registered cost model") as raised:
         Residual.on(Unregistered()).save()
     assert "xgboost" in raised.value.hint

@@ -7,13 +7,22 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL, CostModel
-from costmodels.evaluation import evaluate
+from costmodels.evaluation import (
+    Split,
+    by_host,
+    by_network,
+    by_task,
+    evaluate,
+    hold_out_newest,
+    rebase_labels,
+    scramble_labels,
+    within_task,
+)
 from costmodels.forest import Forest
 from costmodels.labels import timed
 from costmodels.lgbm import LightGBM, LightGBMRank
 from costmodels.mlp import MLP
 from costmodels.random import RandomModel
-from costmodels.splits import Split, by_host, by_network, by_task, newest, rebased, scrambled, within_task
 from costmodels.testing import easy_data
 from costmodels.xgb import XGBoost
 
@@ -42,11 +51,11 @@ def test_within_task_a_candidate_that_was_learned_from_is_not_judged_again() -> 
 
 def test_newest_holds_out_the_last_fifth_of_each_group_and_thins_both_sides() -> None:
     groups = np.repeat(ids(3, 8), 10)
-    assert newest(groups, 99, seed=0).test.tolist() == [8, 9, 18, 19]
-    train, test = newest(groups, 3, seed=0)
+    assert hold_out_newest(groups, 99, seed=0).test.tolist() == [8, 9, 18, 19]
+    train, test = hold_out_newest(groups, 3, seed=0)
     assert (len(train), len(test)) == (3, 3)
     assert not set(train) & set(test)
-    assert newest(ids(1, 1, 1), 9, seed=0).test.tolist() == []
+    assert hold_out_newest(ids(1, 1, 1), 9, seed=0).test.tolist() == []
 
 
 def test_by_task_judges_every_task_once_by_what_was_learned_from_others() -> None:
@@ -84,17 +93,17 @@ def test_by_host_each_is_judged_by_all_others_and_what_is_of_none_is_left_out() 
 
 def test_labels_to_learn_from_do_not_know_the_best_of_those_held_out() -> None:
     labels = np.array([-0.5, -1.5, FAILED_LABEL, FAILED_LABEL, 0.0], dtype=np.float32)
-    assert rebased(labels, ids(1, 1, 1, 2, 3)).tolist() == [0.0, -1.0, FAILED_LABEL, FAILED_LABEL, 0.0]
+    assert rebase_labels(labels, ids(1, 1, 1, 2, 3)).tolist() == [0.0, -1.0, FAILED_LABEL, FAILED_LABEL, 0.0]
 
 
 def test_what_was_late_stays_as_late_whatever_the_best_of_the_rest() -> None:
     labels = np.array([-0.5, LATE_LABEL, LATE_LABEL], dtype=np.float32)
-    assert rebased(labels, ids(1, 1, 2)).tolist() == [0.0, LATE_LABEL, LATE_LABEL]
+    assert rebase_labels(labels, ids(1, 1, 2)).tolist() == [0.0, LATE_LABEL, LATE_LABEL]
 
 
 def test_a_time_is_one_after_rebasing_too() -> None:
     labels = np.array([-0.25, LATE_LABEL - 0.25], dtype=np.float32)
-    moved = rebased(labels, ids(1, 1))
+    moved = rebase_labels(labels, ids(1, 1))
     assert moved.tolist() == pytest.approx([0.0, LATE_LABEL])
     assert timed(moved).all()
 
@@ -115,7 +124,7 @@ def test_what_a_model_learns_from_is_rebased_and_from_the_train_side_only() -> N
 
 def test_scrambled_labels_are_the_same_labels_of_the_same_group() -> None:
     _, labels, groups = easy_data(200, seed=0)
-    dealt = scrambled(labels, groups, seed=1)
+    dealt = scramble_labels(labels, groups, seed=1)
     assert not np.array_equal(dealt, labels)
     for group in np.unique(groups):
         np.testing.assert_array_equal(np.sort(dealt[groups == group]), np.sort(labels[groups == group]))
@@ -124,7 +133,7 @@ def test_scrambled_labels_are_the_same_labels_of_the_same_group() -> None:
 @pytest.mark.parametrize("make", [XGBoost, LightGBM, LightGBMRank, Forest, MLP])
 def test_what_is_learned_from_scrambled_labels_orders_at_chance(make: Callable[[], CostModel]) -> None:
     features, labels, groups = easy_data(900, seed=0)
-    dealt = scrambled(labels, groups, seed=1)
+    dealt = scramble_labels(labels, groups, seed=1)
     accuracies = [
         evaluate(make, features, dealt, groups, split, seed=0).pairwise
         for split in (within_task(groups, features), *by_task(groups, seed=0))

@@ -52,5 +52,5 @@ def test_lists_hold_every_row_but_one_that_is_alone_and_no_two_groups() -> None:
 
 
 def test_rows_of_another_view_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="are no statements"):
+    with pytest.raises(InvalidRequest, match="do not fit the view statements"):
         Statements().fit(*easy_data(20, seed=0), seed=0)

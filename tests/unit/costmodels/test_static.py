@@ -35,5 +35,5 @@ def test_what_is_linear_is_learned_exactly_and_what_is_far_away_is_unsure() -> N
 
 def test_rows_of_another_view_are_refused() -> None:
     features, labels, groups = easy_data(20, seed=0)
-    with pytest.raises(InvalidRequest, match="are no code: each has 48 columns"):
+    with pytest.raises(InvalidRequest, match="do not fit the view code of 48 columns"):
         RidgeOnCodeCounts().fit(features, labels, groups, seed=0)

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from costmodels.moa_momentum import MoA
+from costmodels.adapted_networks import MoA
 from costmodels.views import VIEWS
 from costmodels.xgb import XGBoost
 from mallorn.core.errors import InvalidRequest, Unavailable

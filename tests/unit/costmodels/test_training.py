@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from costmodels.base import FAILED_LABEL, LATE_LABEL
-from costmodels.labels import bounded_sample, informative, labels, of_times, timed
+from costmodels.labels import bounded_sample, is_informative, labels, labels_of_times, timed
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.outcomes import Outcome
 
@@ -34,7 +34,7 @@ def test_the_slowest_time_is_one_and_lies_above_a_failure() -> None:
 
 
 def test_a_time_that_is_as_slow_as_one_that_was_cut_off_is_a_time_all_the_same() -> None:
-    made = of_times(np.array([LATE_LABEL, -1.0]))
+    made = labels_of_times(np.array([LATE_LABEL, -1.0]))
     assert made.tolist() == pytest.approx([LATE_LABEL, -1.0])
     assert timed(made).all()
 
@@ -70,7 +70,7 @@ def test_a_time_that_is_none_is_refused_and_that_of_a_failure_ignored(wrong: flo
 
 
 def test_what_the_worker_did_is_no_lesson_about_the_candidate() -> None:
-    assert informative([OK, Outcome.WORKER_LOST, BAD, Outcome.CANCELLED]).tolist() == [
+    assert is_informative([OK, Outcome.WORKER_LOST, BAD, Outcome.CANCELLED]).tolist() == [
         True,
         False,
         True,

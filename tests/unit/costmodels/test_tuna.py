@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from costmodels.analytic_models import Tuna
 from costmodels.base import Matrix
-from costmodels.tuna import Tuna
 from costmodels.views import EXECUTED, Count
 from mallorn.core.values.machine import Cache, Machine
 

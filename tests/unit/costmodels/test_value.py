@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costmodels.base import Matrix, Vector
+from costmodels.decision_columns import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
 from costmodels.labels import labels
 from costmodels.metrics import pairwise_accuracy
-from costmodels.partial_schedules import DECIDED, LAST, STEP, continued, outermost, prefixes, reproducible
-from costmodels.partial_values import MOST_STATES, ValueModel, journeys_of
+from costmodels.prefix_boosters import MOST_STATES, ValueModel, draw_states
 from costmodels.xgb import XGBoost
 from searchers.synthetic_space import SyntheticSpace
 
@@ -61,7 +61,7 @@ def test_a_way_on_keeps_what_is_decided_and_its_tiles_multiply_up(seed: int, ste
 
 def test_states_have_the_best_label_that_was_seen_behind_them() -> None:
     rows, label = measured(200)
-    made = journeys_of(rows, label, np.zeros(200, dtype=np.int64), np.random.default_rng(0))
+    made = draw_states(rows, label, np.zeros(200, dtype=np.int64), np.random.default_rng(0))
     assert len(made.at) == 6 * 200
     for at in range(0, len(made.at), 97):
         state = prefixes(rows[made.at[at]][None], int(made.steps[at]))
@@ -71,7 +71,7 @@ def test_states_have_the_best_label_that_was_seen_behind_them() -> None:
 
 def test_a_base_learns_from_no_more_states_than_a_family() -> None:
     rows = np.repeat(drawn(1000), 20, axis=0)
-    made = journeys_of(
+    made = draw_states(
         rows, np.zeros(len(rows), np.float32), np.arange(len(rows)) % 7, np.random.default_rng(0)
     )
     assert len(made.at) <= MOST_STATES

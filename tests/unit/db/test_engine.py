@@ -9,9 +9,8 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from db.engine import create_engine, parse_url
+from db.engine import create_engine, parse_url, translated
 from db.session import Database
-from db.translate_driver_errors import translated
 from mallorn.core.errors import InvalidRequest, StorageFull, Unavailable
 
 
@@ -92,7 +91,7 @@ def test_a_file_that_cannot_be_written_is_named_to_whoever_may_write(name):
 
 
 def test_a_slow_question_is_not_called_a_silent_database():
-    with pytest.raises(Unavailable, match=r"this question takes longer than 4 s on this database"):
+    with pytest.raises(Unavailable, match=r"this query takes longer than 4 s on this database"):
         raise_from_driver(psycopg.errors.QueryCanceled("canceling statement"), answer_sec=4.0)
 
 

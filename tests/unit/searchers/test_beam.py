@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix, Prediction, Vector
-from costmodels.decision_model_interfaces import ValuesPrefixes
-from costmodels.partial_schedules import LAST, prefixes
-from costmodels.partial_values import ValueModel
+from costmodels.decision_columns import LAST, ValuesPrefixes, prefixes
+from costmodels.prefix_boosters import ValueModel
 from searchers.algorithms.beam import Beam
 from searchers.decision_features import describe
 from searchers.learning.knobs import ordered, pick

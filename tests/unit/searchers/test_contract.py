@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from costmodels.base import CostModel
-from costmodels.decision_generator import GeneratorModel
-from costmodels.partial_values import ValueModel
+from costmodels.prefix_boosters import GeneratorModel, ValueModel
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.base import Searcher
 from searchers.batch_sampler import BatchSampler, Synthesiser

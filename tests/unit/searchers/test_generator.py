@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from costmodels.decision_generator import GeneratorModel
+from costmodels.prefix_boosters import GeneratorModel
 from searchers.algorithms.sample_decision_model import GENERATED, Generator
 from searchers.batch_searcher import Request
 from searchers.synthetic_space import SyntheticSpace

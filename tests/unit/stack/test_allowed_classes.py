@@ -12,7 +12,7 @@ import pytest
 
 from cli import run_service_part
 from db.migrate import upgrade
-from db.repositories.api_keys import ApiKeys, asks_for_keys
+from db.repositories.access_control import ApiKeys, needs_api_keys
 from db.session import Database
 from mallorn.core.api_keys import Scope
 from mallorn.core.settings import Settings
@@ -91,7 +91,7 @@ def test_a_database_of_an_older_version_may_hold_a_key(tmp_path: Path) -> None:
 
 
 def test_a_server_that_does_not_answer_may_hold_a_key() -> None:
-    assert asks_for_keys(Settings(database_url="postgresql://nobody@127.0.0.1:1/none"))
+    assert needs_api_keys(Settings(database_url="postgresql://nobody@127.0.0.1:1/none"))
 
 
 def test_a_worker_of_a_service_with_keys_does_not_start_without_the_sandbox(

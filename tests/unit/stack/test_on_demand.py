@@ -10,8 +10,8 @@ import pytest
 
 from db.migrate import upgrade
 from db.repositories.jobs import Jobs, NewJob
+from db.repositories.stored_files import Models
 from db.repositories.targets import Targets
-from db.repositories.uploaded_models import Models
 from db.session import Database
 from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from db.repositories.owner_access import treat
-from db.repositories.uploaded_models import Models
+from db.repositories.access_control import apply_deed
+from db.repositories.stored_files import Models
 from db.session import Database
 from mallorn.core.api_keys import OwnerDeed
 from tests.fixtures.processes import UNTIL_KILLED, beside
@@ -218,7 +218,7 @@ def test_libraries_of_a_deleted_model_and_of_an_erased_owner_go_and_others_stay(
     assert not of_an_older_version.exists()
     with database.transaction() as session:
         Models(session).delete("b" * 64, "ada")
-    treat(database, OwnerDeed.ERASE, "bob")
+    apply_deed(database, OwnerDeed.ERASE, "bob")
     forget_deleted(tmp_path, database)
     assert [*(tmp_path / "libraries").iterdir()] == [hers.folder]
 

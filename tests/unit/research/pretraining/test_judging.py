@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from costmodels.analytic_draft import Draft
+from costmodels.analytic_models import Draft
 from costmodels.lgbm import LightGBM
 from costmodels.views import VIEWS
 from mallorn.core.errors import InvalidRequest

@@ -1,0 +1,259 @@
+"""Networks adapted to another target: by momentum (MoA), heads (MTL-TLP) or distillation (TCL)."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, Final, Self, TypeVar, cast
+
+import numpy as np
+
+from costmodels.base import CostModel, Groups, Indices, Matrix, Prediction, Vector
+from costmodels.labels import labels_of_times, timed
+from costmodels.metrics import members
+from costmodels.networks import TLP
+from costmodels.serialization import Arrays, Numbers, as_array, unpack
+from costmodels.torch_model import Neural
+from costmodels.transfer_model_base import ManyDomains, TransferModel
+from costmodels.views import PRIMITIVES, VIEWS, View, check_rows
+from mallorn.core.errors import InvalidRequest
+
+MOMENTUM: Final = 0.9
+UPDATES: Final = 4
+STEPS_PER_UPDATE: Final = 100
+
+Network = TypeVar("Network", bound=Neural)
+
+
+def adapt(base: Network, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> Network:
+    """Return the base after UPDATES updates on growing prefixes of the local rows, oldest first.
+
+    Each update fine-tunes the slow weights on all rows so far, and then moves the slow weights
+    a tenth of the way to the result, so that a few unusual rows do not erase the base. The
+    result depends only on base, rows and seed.
+    """
+    slow = fast = base
+    for update in range(1, UPDATES + 1):
+        count = -(-len(labels) * update // UPDATES)
+        rows = slice(0, count)
+        fast = slow.fine_tuned(
+            features[rows], labels[rows], groups[rows], steps=STEPS_PER_UPDATE, seed=seed + update
+        )
+        slow = slow.towards(fast, 1 - MOMENTUM)
+    return fast
+
+
+class OnNetwork(TransferModel):
+    """A network of the base's class, trained from the base on local rows.
+
+    If the base is untrained, a new network is trained on the rows directly.
+    """
+
+    STORED: ClassVar[str]  # name of the trained network in the saved bytes
+    CANNOT: ClassVar[str]  # why a base that is no network is refused, for the error message
+    view: ClassVar[str] = PRIMITIVES.name
+
+    def __init__(self, base: CostModel | None = None) -> None:
+        network = base or TLP()
+        if not isinstance(network, Neural):
+            raise InvalidRequest(
+                f"{type(base).__name__} {self.CANNOT}",
+                hint="take a base of tlp, mtl-tlp, gnn or tree-lstm, or the cost model residual",
+            )
+        super().__init__(network)
+        self._network: Neural = network
+        self._learned: Neural | None = None
+
+    @classmethod
+    def can_extend(cls, kind: type[CostModel]) -> bool:
+        return issubclass(kind, Neural)
+
+    @abstractmethod
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        """Return a network trained from the base on these rows."""
+
+    def fit(self, features: Matrix, labels: Vector, groups: Groups, *, seed: int) -> None:
+        check_rows(features, labels, groups)
+        self._learned = None
+        if not len(labels):
+            return
+        if self._network.is_trained:
+            self._learned = self._from_base(features, labels, groups, seed)
+        else:
+            self._learned = type(self._network)()
+            self._learned.fit(features, labels, groups, seed=seed)
+
+    def predict(self, features: Matrix) -> Prediction:
+        return (self._learned or self.base).predict(features)
+
+    def _local(self) -> tuple[Numbers, Arrays]:
+        return {}, {self.STORED: as_array(self._learned.save())} if self._learned else {}
+
+    def _restore(self, numbers: Numbers, arrays: Arrays) -> None:
+        if self.STORED in arrays:
+            self._learned = type(self._network).load(arrays[self.STORED].tobytes())
+
+
+class MoA(OnNetwork):
+    """A neural base model that adapts to local rows with momentum.
+
+    Pruner (ASPLOS'25) keeps a Siamese copy of the pretrained weights throughout a search:
+    every fourth online update starts from the copy, and then moves it a hundredth of the way
+    (momentum 0.99). Here no state is kept between refits: each refit makes four updates from
+    the base, all of which start from the slow weights and then move these a tenth of the way
+    (momentum 0.9).
+    """
+
+    KIND: ClassVar[str] = "moa"
+    STORED: ClassVar[str] = "adapted"
+    CANNOT: ClassVar[str] = "has no layers that could adapt"
+
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        return adapt(self._network, features, labels, groups, seed=seed)
+
+
+ONLY: Final = ""  # the domain of rows without one
+
+
+class MTLTLP(TLP, ManyDomains):
+    """A shared trunk, and one head per domain (a target, or a class of hosts).
+
+    `fit_domains` takes the domain of each row; all rows of a group must have the same. `fit`
+    treats all rows as one domain. The home domain's head predicts, unless `at` selects
+    another. A model made by `on` starts each `fit` from its base's trunk and heads, and adapts
+    the trunk and the home head as MoA does; the base is not stored.
+    """
+
+    KIND: ClassVar[str] = "mtl-tlp"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._base: MTLTLP | None = None
+
+    @classmethod
+    def on(cls, base: CostModel) -> Self:
+        model = cls.load(base.save())
+        model._base = cast(Self, base) if model.is_trained else None
+        return model
+
+    def _forget(self) -> None:
+        super()._forget()
+        self.domains: tuple[str, ...] = (ONLY,)  # each has a head
+
+    def fit(self, features: Matrix, labels: Vector, groups: Indices, *, seed: int) -> None:
+        if self._base is None:
+            return super().fit(features, labels, groups, seed=seed)
+        check_rows(features, labels, groups)
+        network = adapt(self._base, features, labels, groups, seed=seed) if len(labels) else self._base
+        self._members, self._calibrations = network._members, network._calibrations
+
+    def fit_domains(
+        self,
+        features: Matrix,
+        labels: Vector,
+        groups: Indices,
+        domains: Sequence[str],
+        *,
+        home: str,
+        seed: int,
+    ) -> None:
+        """Train on all domains; predict for `home`. Raises InvalidRequest if it has no row."""
+        if len(domains) != len(labels):
+            raise InvalidRequest(
+                f"{len(labels)} rows have {len(domains)} domains", hint="give every row one domain"
+            )
+        names, heads = np.unique([*domains, home], return_inverse=True)
+        distinct = tuple(str(name) for name in names)
+        _check(home, set(domains))
+        self._learn(features, labels, groups, heads[:-1].astype(np.int64), seed)
+        self.domains, self._head = distinct, distinct.index(home)
+
+    def at(self, domain: str) -> Self:
+        """Return a copy that predicts for another domain. Raises InvalidRequest if unknown."""
+        _check(domain, set(self.domains))
+        copy = type(self).load(self.save())
+        copy._head = copy.domains.index(domain)
+        return copy
+
+    def _extra(self) -> Numbers:
+        return {"domains": list(self.domains)}
+
+    @classmethod
+    def load(cls, blob: bytes) -> Self:
+        model = super().load(blob)
+        model.domains = tuple(unpack(cls.KIND, blob)[0]["domains"])
+        return model
+
+
+def _check(domain: str, domains: set[str]) -> None:
+    if domain not in domains:
+        raise InvalidRequest(
+            f"no row belongs to the domain {domain!r}", hint=f"known: {', '.join(sorted(map(repr, domains)))}"
+        )
+
+
+TRUSTED: Final = 16.0  # rows of a task at which its measurements weigh as much as the teacher
+STUDENT_STEPS: Final = 300
+CROSSINGS: Final = 4  # crossed rows per measured row
+MOST_CROSSINGS: Final = 1000
+
+
+class TCL(OnNetwork):
+    """A student network trained on its target's labels, blended with a teacher's scores.
+
+    After TCL (2026): base models are trained on actively selected rows
+    (`mallorn pretrain --choose`) and distilled into a model of another platform, which then
+    needs few measurements of its own.
+
+    Differences: the paper distils into networks that are trained on one target after another
+    without forgetting. Here a student has one base, starts from its weights, and is distilled
+    again at each refit. The teacher's scores only change labels of candidates that ran, and
+    count less the more of a task was measured; failures stay failures. (`moa` uses plain
+    labels and stays near the base by momentum.) Without rows the teacher predicts; an
+    untrained base is no teacher.
+    """
+
+    KIND: ClassVar[str] = "tcl"
+    STORED: ClassVar[str] = "student"
+    CANNOT: ClassVar[str] = "is not a network that could teach another"
+
+    def _from_base(self, features: Matrix, labels: Vector, groups: Groups, seed: int) -> Neural:
+        # Crossed rows were not measured: the teacher alone labels them.
+        teacher_scores = self._network.predict(features).mean
+        crossed_rows, parents = cross_rows(features, groups, VIEWS[self.view], np.random.default_rng(seed))
+        best = np.array(
+            [teacher_scores[groups == group].max() for group in groups[parents]], dtype=np.float32
+        )
+        crossed_labels = labels_of_times(np.minimum(self._network.predict(crossed_rows).mean - best, 0))
+        return self._network.fine_tuned(
+            np.concatenate([features, crossed_rows]),
+            np.concatenate([soften_labels(labels, teacher_scores, groups), crossed_labels]),
+            np.concatenate([groups, groups[parents]]),
+            steps=STUDENT_STEPS,
+            seed=seed,
+        )
+
+
+def cross_rows(
+    features: Matrix, groups: Groups, view: View, rng: np.random.Generator
+) -> tuple[Matrix, Indices]:
+    """Return rows that mix lines of two rows of one task, and the index of the first row."""
+    count = min(CROSSINGS * len(features), MOST_CROSSINGS)
+    mothers = rng.integers(len(features), size=count)
+    fathers = np.array([rng.choice(np.flatnonzero(groups == groups[index])) for index in mothers])
+    tables = view.tables(features)
+    is_mothers = rng.random((count, view.shape[0])) < 0.5
+    shape = (count, view.shape[0], *(1,) * (len(view.shape) - 1))
+    rows = np.where(is_mothers.reshape(shape), tables[mothers], tables[fathers])
+    return rows.reshape(count, -1), mothers
+
+
+def soften_labels(labels: Vector, teacher_scores: Vector, groups: Groups) -> Vector:
+    """Return labels blended with the teacher's scores, by half for a task with 16 times."""
+    has_time, answer = timed(labels), labels.copy()
+    for lines in members(groups):
+        with_time = lines[has_time[lines]]
+        if len(with_time):
+            share = TRUSTED / (TRUSTED + len(with_time))
+            teacher = teacher_scores[with_time]
+            blend = (1 - share) * labels[with_time] + share * (teacher - teacher.max())
+            answer[with_time] = labels_of_times(np.minimum(blend - blend.max(), 0))
+    return answer

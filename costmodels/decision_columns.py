@@ -1,0 +1,241 @@
+"""The columns of the view `decisions`: tiles, listed choices, and columns derived from them.
+
+A test compares the columns with the features of a real sketch. In the row of a partial
+schedule, open decisions are NaN. All workloads have the same order of decisions: first the
+innermost level of every axis, then the listed choices, then the other levels outwards, and
+last the compute locations. So the derived columns (lanes, register tiles, footprints) become
+known early: as soon as all their inputs are decided.
+"""
+
+from abc import abstractmethod
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column, CostModel, Matrix, Vector
+
+WIDTH: Final = 136
+SHARED: Final = 57
+SPATIAL_AXES, SPATIAL_LEVELS = 6, 5
+REDUCTION_AXES, REDUCTION_LEVELS = 4, 3
+LISTED: Final = 8
+
+_REDUCED: Final = SHARED + SPATIAL_AXES * SPATIAL_LEVELS
+_LIST: Final = _REDUCED + REDUCTION_AXES * REDUCTION_LEVELS
+_PLACE: Final = _LIST + LISTED
+_SPATIAL: Final = slice(SHARED, _REDUCED)
+_REDUCTION: Final = slice(_REDUCED, _LIST)
+_LISTED: Final = slice(_LIST, _PLACE)
+
+LARGEST_LOG2: Final = 40.0
+
+
+class Tiling(NamedTuple):
+    """Tile extents, not logarithms; the last axis is vectorised, the last level is innermost."""
+
+    spatial: Column  # rows x axes x levels
+    reduction: Column  # rows x axes x levels
+    unroll: Column  # the largest body that is unrolled
+
+
+def tiling(features: Matrix) -> Tiling:
+    """Return the tiles in these rows; missing axes and levels have extent 1."""
+    rows = np.nan_to_num(features, nan=0.0, posinf=LARGEST_LOG2, neginf=0.0).astype(np.float64)
+    extents = np.exp2(np.clip(rows, 0.0, LARGEST_LOG2))
+    return Tiling(
+        spatial=extents[:, _SPATIAL].reshape(-1, SPATIAL_AXES, SPATIAL_LEVELS),
+        reduction=extents[:, _REDUCTION].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS),
+        unroll=extents[:, _LISTED].max(axis=1) - 1,
+    )
+
+
+def derived(spatial: Matrix, reduction: Matrix, choices: Matrix) -> Matrix:
+    """Return the derived columns: lanes, register tile, footprints, parallel extent, unrolling.
+
+    Tiles are rows x axes x levels, the innermost level last, in log2. A column is NaN if any
+    of its inputs is NaN.
+    """
+    space = spatial.sum(axis=1)
+    depth = reduction.sum(axis=1)
+    inner = np.cumsum(space[:, ::-1], axis=1)  # log2 of the points within the 1, 2, ... innermost levels
+    reduce = np.cumsum(depth[:, ::-1], axis=1)
+    lane = spatial[:, -1:, -1:].sum(axis=(1, 2))
+    lane2 = spatial[:, -1:, -2:].sum(axis=(1, 2))
+    unroll = choices.max(axis=1, initial=0)
+    body = inner[:, 0] + reduce[:, 0]
+    columns = [
+        *inner.T,
+        *reduce.T,
+        lane,
+        lane2,
+        inner[:, 0] - lane,  # rows of the register tile, without the vectorised axis
+        _power_of_two(lane, 2),
+        _power_of_two(lane, 3),
+        _power_of_two(lane, 4),
+        space[:, 0] + space[:, 1],  # parallel extent, for four levels and for five
+        inner[:, -1] - inner[:, 1],
+        unroll,
+        body,
+        body - unroll,
+        inner[:, 1] + reduce[:, 0],
+        inner[:, 2] + reduce[:, 1],
+        inner[:, 1] - reduce[:, 0],
+        choices.sum(axis=1),
+        np.minimum(body, unroll),
+        np.heaviside(body - unroll, 0.0),
+    ]
+    return np.stack(columns, axis=1).astype(np.float32)
+
+
+def _power_of_two(lane: NDArray[np.float32], exponent: int) -> Matrix:
+    """Return 1 if 2**exponent lanes divide the innermost factor, else 0; NaN for NaN."""
+    divides = np.rint(np.exp2(lane)) % (1 << exponent) == 0
+    return np.where(np.isnan(lane), lane, divides.astype(np.float32))
+
+
+Steps = NDArray[np.int64]
+
+_DERIVED_WIDTH: Final = derived(
+    np.zeros((1, 1, SPATIAL_LEVELS), np.float32),
+    np.zeros((1, 1, REDUCTION_LEVELS), np.float32),
+    np.zeros((1, 1), np.float32),
+).shape[1]
+_DERIVE: Final[int] = WIDTH - _DERIVED_WIDTH
+_DERIVED: Final = slice(_DERIVE, WIDTH)
+
+DECIDED: Final = np.arange(SHARED, _DERIVE)
+"""The columns that hold decisions."""
+
+
+def spatial_column(axis: int, level: int) -> int:
+    """Return the nearest column for a spatial axis (0: last) and level (0: innermost)."""
+    back = min(axis, SPATIAL_AXES - 1) * SPATIAL_LEVELS + min(level, SPATIAL_LEVELS - 1)
+    return _REDUCED - 1 - back
+
+
+def reduction_column(axis: int, level: int) -> int:
+    """Return the nearest column for a reduction axis (0: last) and level (0: innermost)."""
+    back = min(axis, REDUCTION_AXES - 1) * REDUCTION_LEVELS + min(level, REDUCTION_LEVELS - 1)
+    return _LIST - 1 - back
+
+
+def listed_column(index: int) -> int:
+    """Return the column of a listed choice; the last such column if there are too many."""
+    return min(_LIST + index, _PLACE - 1)
+
+
+def place_column(index: int) -> int:
+    """Return the column of a compute location; the last such column if there are too many."""
+    return min(_PLACE + index, _DERIVE - 1)
+
+
+def _steps() -> Steps:
+    """Return for each column the step after which its value is known; -1: before any step."""
+    columns: list[int] = []  # of decisions, in the order in which decisions are made
+    for level in range(SPATIAL_LEVELS):
+        columns += [spatial_column(axis, level) for axis in range(SPATIAL_AXES)]
+        if level < REDUCTION_LEVELS:
+            columns += [reduction_column(axis, level) for axis in range(REDUCTION_AXES)]
+        if not level:
+            columns += range(_LIST, _PLACE)
+    columns += range(_PLACE, _DERIVE)
+    steps = np.full(WIDTH, -1, dtype=np.int64)
+    steps[columns] = np.arange(len(columns))
+    for index, column in enumerate(columns):
+        row = np.zeros((1, WIDTH), dtype=np.float32)
+        row[0, column] = np.nan
+        steps[_DERIVED][np.isnan(_derived_of(row))[0]] = index
+    return steps
+
+
+def _derived_of(rows: Matrix) -> Matrix:
+    spatial = rows[:, _SPATIAL].reshape(-1, SPATIAL_AXES, SPATIAL_LEVELS)
+    reduction = rows[:, _REDUCTION].reshape(-1, REDUCTION_AXES, REDUCTION_LEVELS)
+    return derived(spatial, reduction, rows[:, _LISTED])
+
+
+STEP: Final = _steps()
+"""The step after which each column is known; -1: before any decision."""
+
+LAST: Final = int(STEP.max())
+
+
+def prefixes(rows: Matrix, steps: Steps | int) -> Matrix:
+    """Return each row after its number of steps, with later decisions replaced by NaN."""
+    limit = np.broadcast_to(steps, len(rows))
+    return np.where(limit[:, None] >= STEP, rows, np.float32(np.nan))
+
+
+def continued(
+    rows: Matrix, donors: Matrix, steps: Steps, end_steps: Steps, rests: Steps
+) -> tuple[Matrix, NDArray[np.bool_]]:
+    """Return rows of one sketch with the decisions after `steps` up to `end_steps` from `donors`.
+
+    The columns `rests` (see `outermost`) get the rest of their axis's extent. Also return a
+    mask of valid rows, in which the decided levels of each axis divide its extent. Ignore the
+    values of decisions after `end_steps`.
+    """
+    is_from_donor = (steps[:, None] < STEP) & (end_steps[:, None] >= STEP)
+    new_rows = np.where(is_from_donor, donors, rows)
+    inner = np.where(end_steps[:, None] >= STEP, new_rows, np.float32(0.0))
+    inner[:, rests] = 0.0
+    extents, inner_extents = _products(rows), _products(inner)
+    new_rows[:, rests] = (extents - inner_extents).astype(np.float32)
+    new_rows[:, _DERIVED] = _derived_of(new_rows)
+    return new_rows, (np.rint(np.exp2(extents)) % np.rint(np.exp2(inner_extents)) == 0).all(axis=1)
+
+
+def outermost(rows: Matrix) -> Steps:
+    """Return per axis the column of the outermost level that any of one sketch's rows uses."""
+    is_used = (rows != 0).any(axis=0)
+    answer: list[int] = []
+    for part, levels in ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS)):
+        for first in range(part.start, part.stop, levels):
+            axis = range(first, first + levels)
+            answer.append(next((column for column in axis if is_used[column]), axis[-1]))
+    return np.array(answer, dtype=np.int64)
+
+
+def reproducible(rows: Matrix) -> NDArray[np.bool_]:
+    """Return a mask of rows whose derived columns can be recomputed from their decisions."""
+    alike = np.isclose(_derived_of(rows), rows[:, _DERIVED], atol=1e-3)
+    return np.asarray(alike.all(axis=1))
+
+
+def _products(rows: Matrix) -> NDArray[np.float64]:
+    """Return log2 of the product of the levels of each axis."""
+    parts = ((_SPATIAL, SPATIAL_LEVELS), (_REDUCTION, REDUCTION_LEVELS))
+    sums = [
+        rows[:, part].reshape(len(rows), -1, levels).sum(axis=2, dtype=np.float64) for part, levels in parts
+    ]
+    return np.hstack(sums)
+
+
+class ProposesDecisions(CostModel):
+    """A model of the view `decisions` from which schedules can be sampled decision by decision.
+
+    Contract, in addition to that of CostModel
+    - `rate_last_decision` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and rates
+      the last decision of each, in one vectorised pass. Over rows that differ only in that decision,
+      a softmax of the ratings gives the share of good schedules that took each.
+    - Without training, all rows get the same rating.
+    """
+
+    @abstractmethod
+    def rate_last_decision(self, features: Matrix) -> Vector:
+        """Return per row the logit that good schedules take its last decision."""
+
+
+class ValuesPrefixes(CostModel):
+    """A model of the view `decisions` that can also score partial schedules.
+
+    Contract, in addition to that of CostModel
+    - `value` takes rows whose open decisions are NaN (`costmodels.decision_columns`), and returns
+      the score of the best completion of each, in one vectorised pass.
+    - The value of a row without NaN is the mean that `predict` returns for it.
+    """
+
+    @abstractmethod
+    def value(self, features: Matrix) -> Vector:
+        """Return per row the score of its best completion."""

@@ -1,0 +1,329 @@
+"""API keys, sign-ins of browsers, bans and quotas of owners, and the audit log of their requests."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Update, and_, delete, exists, func, or_, select, true, union, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import class_mapper
+
+from db.database_clock import now
+from db.migrate import OldTables, check
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository, until
+from db.repositories.job_transitions import cancel
+from db.repositories.jobs import ACTIVE
+from db.session import Database, read_clock
+from db.tables import ApiKeyRow, AuditRow, Job, Measurement, Model, PutOut, SignIn
+from mallorn.core.api_keys import OwnerDeed, Scope, digest_of, new_id, new_key, new_secret
+from mallorn.core.errors import Conflict, NotFound, Unavailable
+from mallorn.core.settings import Settings
+from mallorn.core.states import JobState, MeasurementKind
+from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
+
+NAMED: Final[tuple[Any, ...]] = (
+    ApiKeyRow.owner,
+    SignIn.owner,
+    Job.owner,
+    Model.owner,
+    AuditRow.owner,
+    AuditRow.subject,
+)
+BATCH: Final = 200  # rows per transaction, because an owner may have ten thousand
+
+
+class Owners(Repository):
+    """Bans owners, ends their keys, sign-ins and jobs, and replaces their names."""
+
+    def is_banned(self, owner: str) -> bool:
+        """Return whether this owner is banned, so that no key or sign-in is accepted."""
+        return bool(self.session.scalar(select(exists().where(PutOut.owner_digest == digest_of(owner)))))
+
+    def list(self) -> list[OwnerStatus]:
+        """Return all owners with a key, a sign-in or a job, past or present, by name."""
+        ban_times = dict(self.session.execute(select(PutOut.owner_digest, PutOut.at)).all())
+        names = {name for column in NAMED[:3] for name in self.session.scalars(select(column).distinct())}
+        return [OwnerStatus(owner=name, put_out_at=ban_times.get(digest_of(name))) for name in sorted(names)]
+
+    def sign_out(self, owner: str) -> None:
+        """End all sign-ins of an owner, by any key or identity provider."""
+        self.changed(delete(SignIn).where(SignIn.owner == owner))
+
+    def ban(self, owner: str) -> None:
+        """Ban an owner: revoke all keys permanently and end all sign-ins."""
+        row = self.insert(PutOut).values(owner_digest=digest_of(owner))
+        self.changed(row.on_conflict_do_nothing())
+        active_keys = ApiKeyRow.owner == owner, ApiKeyRow.revoked_at.is_(None)
+        self.changed(update(ApiKeyRow).where(*active_keys).values(revoked_at=now()))
+        self.sign_out(owner)
+
+    def readmit(self, owner: str) -> None:
+        """Lift an owner's ban: the owner may sign in and get new keys; old keys stay revoked."""
+        self.changed(delete(PutOut).where(PutOut.owner_digest == digest_of(owner)))
+
+    def cancel(self, owner: str) -> bool:
+        """Cancel up to BATCH unfinished jobs of an owner; return whether there were any."""
+        unfinished = Job.owner == owner, Job.state.in_((*ACTIVE, JobState.PAUSED)), Job.deleted_at.is_(None)
+        jobs = self.session.scalars(select(Job.id).where(*unfinished).order_by(Job.id).limit(BATCH)).all()
+        for job_id in jobs:
+            with suppress(Conflict):  # the job has ended meanwhile
+                cancel(self.session, job_id, None, "as its owner was put out")
+        return bool(jobs)
+
+    def rename(self, column: Any, owner: str, name: str) -> bool:
+        """Replace an owner's name in this column of up to BATCH rows; return whether there were any."""
+        table = column.class_
+        key = class_mapper(table).primary_key[0]
+        rows = self.session.scalars(select(key).where(column == owner).limit(BATCH)).all()
+        values = {column.key: name} | ({"name": name} if table is ApiKeyRow else {})
+        return self.changed(update(table).where(key.in_(rows), column == owner).values(values)) > 0
+
+
+BEGINS: Final = {
+    OwnerDeed.SIGN_OUT: Owners.sign_out,
+    OwnerDeed.PUT_OUT: Owners.ban,
+    OwnerDeed.LET_IN: Owners.readmit,
+    OwnerDeed.ERASE: Owners.ban,
+}
+
+
+def apply_deed(database: Database, deed: OwnerDeed, owner: str) -> OwnerStatus:
+    """Sign out, ban, readmit or erase an owner, in several transactions; return the owner's new status."""
+    with database.transaction() as session:
+        BEGINS[deed](Owners(session), owner)
+        ban_time = session.scalar(select(PutOut.at).where(PutOut.owner_digest == digest_of(owner)))
+    if ban_time is not None:
+        _repeat(database, lambda owners: owners.cancel(owner))
+    name = f"erased-{new_id()}" if deed is OwnerDeed.ERASE else owner
+    for column in NAMED if deed is OwnerDeed.ERASE else ():
+        _repeat(database, partial(Owners.rename, column=column, owner=owner, name=name))
+    return OwnerStatus(owner=name, put_out_at=ban_time)
+
+
+def _repeat(database: Database, step: Callable[[Owners], bool]) -> None:
+    has_more = True
+    while has_more:
+        with database.transaction() as session:
+            has_more = step(Owners(session))
+
+
+class Usage(Repository):
+    def hold(self, owner: str) -> None:
+        """Lock an owner's usage until the transaction ends, so that no other request counts it."""
+        super().hold(f"usage of {owner}")
+
+    def jobs(self, owner: str) -> int:
+        """Return the number of an owner's jobs that have neither ended nor been paused."""
+        return self.session.scalar(select(func.count()).where(*_active(owner))) or 0
+
+    def trials(self, owner: str) -> int:
+        """Return how many trials active jobs may still make, without jobs that have no trial limit."""
+        budgets = self.session.scalar(select(func.sum(Job.trials)).where(*_active(owner))) or 0
+        limited_jobs = select(Job.id).where(*_active(owner), Job.trials.is_not(None))
+        trial = Measurement.kind == MeasurementKind.TRIAL, Measurement.job_id.in_(limited_jobs)
+        return max(0, budgets - (self.session.scalar(select(func.count()).where(*trial)) or 0))
+
+    def model_bytes(self, owner: str) -> int:
+        """Return the total size of an owner's uploaded models in bytes."""
+        return self.session.scalar(select(func.sum(Model.size_bytes)).where(Model.owner == owner)) or 0
+
+
+def _active(owner: str) -> tuple[ColumnElement[bool], ...]:
+    return Job.owner == owner, Job.state.in_(ACTIVE)
+
+
+DAY_SEC: Final = 24 * 3600.0
+USED_SEC: Final = 60.0  # least time between two writes of a key's last use
+
+
+class ApiKeys(Repository):
+    """API keys by id, the key's first part; `owner` None stands for all owners."""
+
+    def exist(self) -> bool:
+        """Return whether there ever was a key: after the last is revoked, requests still need one."""
+        return bool(self.session.scalar(select(exists().select_from(ApiKeyRow))))
+
+    def create(self, owner: str, name: str, scopes: Sequence[Scope], days: float | None = None) -> NewApiKey:
+        """Create a key; only this call ever returns it. Raises Conflict if the owner is banned."""
+        if Owners(self.session).is_banned(owner):
+            raise Conflict(f"{owner} was put out of this service", hint=f"mallorn owners let-in {owner}")
+        key_id = new_id()
+        key = new_key(key_id)
+        created_at = read_clock(self.session)
+        row = ApiKeyRow(
+            id=key_id,
+            owner=owner,
+            name=name,
+            digest=digest_of(key),
+            scopes=[str(scope) for scope in scopes],
+            created_at=created_at,
+            expires_at=None if days is None else created_at + days * DAY_SEC,
+        )
+        self.session.add(row)
+        self.session.flush()
+        return NewApiKey.from_row(row, key=key)
+
+    def find_by_digest(self, digest: str) -> ApiKey | None:
+        """Return the key with this digest, valid or not, or whose previous secret is still accepted."""
+        is_previous = and_(ApiKeyRow.previous_digest == digest, ApiKeyRow.previous_until > now())
+        query = select(ApiKeyRow).where(or_(ApiKeyRow.digest == digest, is_previous))
+        row = self.session.scalars(query).one_or_none()
+        return None if row is None else ApiKey.from_row(row)
+
+    def is_current(self, key_id: str, digest: str) -> bool:
+        """Return whether this digest is of the key's current secret, and not of its previous one."""
+        is_current = ApiKeyRow.id == key_id, ApiKeyRow.digest == digest
+        return bool(self.session.scalar(select(exists().where(*is_current))))
+
+    def record_use(self, key_id: str) -> None:
+        """Record that a request used this key now."""
+        is_old = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < until(-USED_SEC))
+        self.changed(_update(key_id).where(is_old).values(last_used_at=now()))
+
+    def list(self, owner: str | None = None) -> list[ApiKey]:
+        """Return an owner's keys, newest first, including revoked ones."""
+        query = select(ApiKeyRow).order_by(ApiKeyRow.created_at.desc(), ApiKeyRow.id)
+        if owner is not None:
+            query = query.where(ApiKeyRow.owner == owner)
+        return [ApiKey.from_row(row) for row in self.session.scalars(query)]
+
+    def get(self, key_id: str, owner: str | None = None) -> ApiKey:
+        """Return a key. Raises NotFound if there is none or it is another owner's."""
+        row = self.session.get(ApiKeyRow, key_id)
+        if row is None or owner not in (None, row.owner):
+            raise NotFound(f"there is no API key {key_id}", hint="mallorn keys")
+        return ApiKey.from_row(row)
+
+    def rotate(self, key: ApiKey, grace_sec: float = 0.0, current_digest: str | None = None) -> NewApiKey:
+        """Give a key a new secret with the same lifetime; accept the old one for `grace_sec` more.
+
+        Raises Conflict for a revoked or expired key, or if the key's digest is no longer
+        `current_digest` (None: any).
+        """
+        secret, start = new_key(key.id), read_clock(self.session)
+        end = None if key.expires_at is None else start + key.expires_at - key.created_at
+        new = {"digest": digest_of(secret), "created_at": start, "expires_at": end, "last_used_at": None}
+        # The old secret expires no later than it would have without the rotation.
+        old_end = start + grace_sec if key.expires_at is None else min(start + grace_sec, key.expires_at)
+        old = {"previous_digest": ApiKeyRow.digest, "previous_until": old_end}
+        is_unexpired = or_(ApiKeyRow.expires_at.is_(None), ApiKeyRow.expires_at > now())
+        is_current = true() if current_digest is None else ApiKeyRow.digest == current_digest
+        valid_key = _update(key.id).where(ApiKeyRow.revoked_at.is_(None), is_unexpired, is_current)
+        if not self.changed(valid_key.values(**new, **old)):
+            cause = "has expired, or was rotated before," if key.revoked_at is None else "was revoked,"
+            raise Conflict(
+                f"the API key {key.id} {cause} and cannot be used again", hint="mallorn keys create NAME"
+            )
+        return NewApiKey(**self.get(key.id).model_dump(), key=secret)
+
+    def revoke(self, key_id: str) -> None:
+        """Revoke a key permanently; does nothing if it is revoked already."""
+        self.changed(_update(key_id).where(ApiKeyRow.revoked_at.is_(None)).values(revoked_at=now()))
+
+
+def _update(key_id: str) -> Update:
+    return update(ApiKeyRow).where(ApiKeyRow.id == key_id)
+
+
+def needs_api_keys(settings: Settings) -> bool:
+    """Return whether callers need a key; True if Postgres does not answer, as it may hold some."""
+    if settings.api_keys or settings.oidc_issuer:
+        return True
+    try:
+        with Database(settings.database_url) as database, database.session() as session:
+            return ApiKeys(session).exist()
+    except DBAPIError:  # the table does not exist yet
+        return False
+    except Unavailable:
+        return not settings.database_url.startswith("sqlite")
+
+
+def has_api_keys(url: str) -> bool:
+    """Return whether this database ever held a key; False if missing, unreachable or not migrated."""
+    try:
+        with Database(url) as database:
+            check(database)
+            with database.session() as session:
+                return ApiKeys(session).exist()
+    except (OldTables, Unavailable):
+        return False
+
+
+MOST_OF_OWNER: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SignInScopes:
+    """The owner of a sign-in, and the scopes that it grants."""
+
+    owner: str
+    scopes: tuple[Scope, ...]
+    key_digest: str | None  # of the API key with which the owner signed in
+
+
+class SignIns(Repository):
+    """Sign-ins by the digest of their cookie."""
+
+    def create(
+        self, owner: str, scopes: Sequence[Scope], seconds: float, key_digest: str | None = None
+    ) -> str:
+        """Sign in and return a new cookie; delete expired sign-ins, and the owner's oldest over the limit."""
+        self.changed(delete(SignIn).where(SignIn.expires_at < now()))
+        newest = select(SignIn.digest).where(SignIn.owner == owner).order_by(SignIn.created_at.desc())
+        older = newest.offset(MOST_OF_OWNER - 1).subquery()
+        self.changed(delete(SignIn).where(SignIn.digest.in_(select(older.c.digest))))
+        cookie, expires_at = new_secret(), read_clock(self.session) + seconds
+        columns = {"owner": owner, "scopes": [str(scope) for scope in scopes], "key_digest": key_digest}
+        self.session.add(SignIn(digest=digest_of(cookie), expires_at=expires_at, **columns))
+        return cookie
+
+    def of(self, cookie: str) -> SignInScopes | None:
+        """Return the owner and scopes of a cookie; None if it has expired or is unknown."""
+        query = select(SignIn).where(SignIn.digest == digest_of(cookie), SignIn.expires_at >= now())
+        row = self.session.scalars(query).one_or_none()
+        if row is None:
+            return None
+        return SignInScopes(row.owner, tuple(map(Scope, row.scopes)), row.key_digest)
+
+    def end(self, cookie: str) -> None:
+        self.changed(delete(SignIn).where(SignIn.digest == digest_of(cookie)))
+
+
+@dataclass(frozen=True, slots=True)
+class NewAuditEntry:
+    """An answered request: the owner who sent it and, if it changed a key, the key's owner (`subject`)."""
+
+    owner: str
+    key_id: str
+    method: str
+    path: str
+    status: int
+    subject: str = ""
+    detail: str = ""
+
+
+class Audit(Repository):
+    """Entries in the order in which they were written."""
+
+    def add(self, entry: NewAuditEntry) -> None:
+        """Add the entry of a request that was just answered."""
+        self.session.add(AuditRow(**asdict(entry)))
+
+    def page(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[AuditEntry]:
+        """Return a page, newest first, of requests by an owner or on the owner's keys; None: of all."""
+        is_older = true() if cursor is None else AuditRow.id < decode_cursor(cursor, int)[0]
+        query = select(AuditRow).where(is_older).order_by(AuditRow.id.desc()).limit(check_limit(limit) + 1)
+        if owner is not None:  # each of the two columns has its own index
+            newest = select(AuditRow.id).where(is_older).order_by(AuditRow.id.desc()).limit(limit + 1)
+            ids = (newest.where(column == owner).subquery() for column in (AuditRow.owner, AuditRow.subject))
+            query = query.where(AuditRow.id.in_(union(*(select(half.c.id) for half in ids))))
+        entries = [AuditEntry.from_row(row) for row in self.session.scalars(query)]
+        return page(entries, limit, lambda entry: (entry.id,))
+
+    def forget(self, days: float, limit: int) -> int:
+        """Delete up to `limit` entries older than `days` days, oldest first; return how many."""
+        old = select(AuditRow.id).where(AuditRow.at < until(-days * 86400)).order_by(AuditRow.at).limit(limit)
+        return self.changed(delete(AuditRow).where(AuditRow.id.in_(old)))

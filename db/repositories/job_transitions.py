@@ -1,0 +1,113 @@
+"""Fail, pause or cancel a job, or continue it after its code was replaced, with its rounds and log."""
+
+from typing import Final
+
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from db.repositories.job_events_and_warnings import Events, NewJobWarning, Warnings
+from db.repositories.jobs import Jobs
+from db.repositories.leases import LeaseToken
+from db.repositories.measuring_contexts import Contexts
+from db.repositories.rounds import Rounds
+from db.repositories.search_and_finish_states import FinishSteps
+from db.tables import Context, Job, LeaseRow
+from mallorn.core.errors import MallornError
+from mallorn.core.states import JobState, WorkKind
+from mallorn.core.values.event import CancelledEvent, FailedEvent, PausedEvent
+from mallorn.core.values.graph_report import GraphReport
+
+
+def fail_job(
+    session: Session, job_id: str, state: JobState, error: MallornError, hold: LeaseToken | None = None
+) -> bool:
+    """Fail a job with this error and cancel its rounds; False if its state or lease has changed."""
+    if not Jobs(session).move(job_id, [state], JobState.FAILED, error.reason, hold=hold):
+        return False
+    Rounds(session).cancel_open(job_id)
+    event = failure(error)
+    Jobs(session).record(job_id, suggest=event.suggest)
+    Events(session).append(job_id, event)
+    return True
+
+
+def pause_job(session: Session, job_id: str, error: MallornError) -> None:
+    """Pause a tuning job because of an error, and show the user how to resume it."""
+    if Jobs(session).get(job_id, None).state == JobState.TUNING:
+        next_step = f"{error.hint}   (then: mallorn resume {job_id})"
+        Jobs(session).pause(job_id, None, f"{error.message}\n{next_step}")
+        Rounds(session).withdraw(job_id)
+        Events(session).append(job_id, PausedEvent(state=JobState.PAUSED, why=error.message))
+
+
+def cancel(session: Session, job_id: str, owner: str | None, reason: str) -> Job:
+    """Cancel a job and its rounds. Raises NotFound if there is none, Conflict if it has ended."""
+    job = Jobs(session).cancel(job_id, owner, f"cancelled {reason}")
+    Rounds(session).cancel_open(job_id)
+    Events(session).append(job_id, CancelledEvent(state=JobState(job.state), trials=job.trials))
+    return job
+
+
+def failure(error: MallornError) -> FailedEvent:
+    """Return the event that records an error in the log of a job."""
+    fields = {"error": error.code, "detail": error.message, "hint": error.hint}
+    return FailedEvent.model_validate(fields | ({"suggest": error.suggest} if error.suggest else {}))
+
+
+SOURCE: Final = "an upgrade"
+IMPORTED_ANEW: Final = "its model is imported anew: the code that makes its tasks was replaced"
+
+
+class ReplacedCode(Jobs):
+    """Moves jobs to code that differs from the code with which they began."""
+
+    def rebind(self, job_id: str, old: Context, built_by: str, tvm_version: str | None = None) -> None:
+        """Give a job the context that differs from `old` in its builder and, if given, its device's TVM.
+
+        Its machine is chosen again. A job with measurements in `old` gets a warning.
+        """
+        new = Contexts(self.session).built_by(old, built_by, tvm_version or old.tvm_version)
+        is_bound = Job.id == job_id, Job.context_id == old.id
+        has_moved = self.changed(update(Job).where(*is_bound).values(context_id=new.id, machine=None)) == 1
+        if has_moved and Contexts(self.session).has_measured(old.id, job_id):
+            self._warn(
+                job_id,
+                "the code that builds and times its candidates was replaced "
+                f"({old.builder}, now {new.builder}). Earlier times are not comparable with new ones: "
+                "they guide the search and are measured again before they count. "
+                "Trials that were spent stay spent",
+                f"mallorn resume {job_id} --trials N   (to add trials)",
+            )
+
+    def import_anew(self, job_id: str) -> bool:
+        """Return a job that is tuning or finishing to its import; False if it is in another state.
+
+        Its open rounds end but keep their measurements; decisions of its finish are deleted.
+        """
+        if not self._queue_import(job_id, IMPORTED_ANEW):
+            return False
+        self._warn(
+            job_id,
+            "the code that makes tasks of its model was replaced, so the model is imported anew. Tasks that "
+            "are still the same keep their trials; tasks that the model no longer has get no further ones",
+        )
+        return True
+
+    def import_with(self, job_id: str, graph: GraphReport, reason: str) -> None:
+        """Return a job to its import, which uses the recipe of `graph`."""
+        if self._queue_import(job_id, reason):
+            self.record(job_id, graph=graph)
+
+    def _queue_import(self, job_id: str, reason: str) -> bool:
+        states = JobState.TUNING, JobState.FINISHING
+        if not self.move(job_id, states, JobState.QUEUED, reason):
+            return False
+        Rounds(self.session).cancel_open(job_id)
+        FinishSteps(self.session).forget(job_id)
+        # This process does not send the import's message, so the next sweep must.
+        is_import = LeaseRow.kind == WorkKind.IMPORT, LeaseRow.subject == job_id
+        self.changed(update(LeaseRow).where(*is_import).values(sent_at=0.0))
+        return True
+
+    def _warn(self, job_id: str, message: str, hint: str = "") -> None:
+        Warnings(self.session).add(job_id, NewJobWarning(SOURCE, message, hint))

@@ -1,0 +1,182 @@
+"""Files and bytes that rows refer to: uploaded models, and what to change when a file is lost."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from sqlalchemy import ColumnElement, Select, delete, exists, or_, select, true, tuple_, update
+
+from db.database_clock import now
+from db.paging import Page, check_limit, decode_cursor, page
+from db.repositories.base import Repository
+from db.repositories.cost_models import CostModelVersions
+from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
+from db.repositories.jobs import Jobs
+from db.tables import CostModelRow, Job, Model
+from mallorn.core.cost_model_name import CostModelName
+from mallorn.core.errors import Conflict, NotFound
+
+NAMED: Final = 10  # jobs that an error message names
+_PLACE = (Model.created_at, Model.id, Model.owner)
+_NEWEST = (Model.created_at.desc(), Model.id.desc(), Model.owner.desc())
+
+
+class Models(Repository):
+    """Models by SHA-256; each owner who uploads the same bytes has a row."""
+
+    def add(self, model_id: str, owner: str, name: str, size_bytes: int) -> Model:
+        """Store an uploaded model of an owner; a second upload changes nothing. Return its row."""
+        values = {"id": model_id, "owner": owner, "name": name, "size_bytes": size_bytes}
+        keys = ["id", "owner"]
+        self.session.execute(self.insert(Model).values(values).on_conflict_do_nothing(index_elements=keys))
+        return self.get(model_id, owner)
+
+    def get(self, model_id: str, owner: str | None) -> Model:
+        """Return a model. Raises NotFound, also for another owner's model."""
+        query = select(Model).where(Model.id == model_id, _owned(owner)).order_by(Model.created_at).limit(1)
+        model = self.session.scalars(query).one_or_none()
+        if model is None:
+            raise NotFound(f"there is no model {model_id}", hint="mallorn models")
+        return model
+
+    def hold(self, model_id: str) -> None:
+        """Lock a model's bytes until the transaction ends, against storing, use and deletion."""
+        super().hold(model_id)
+
+    def delete(self, model_id: str, owner: str) -> bool:
+        """Delete an owner's row of a model; return whether no owner has these bytes any more.
+
+        Raises NotFound if there is none, Conflict while jobs of the owner refer to it.
+        """
+        self.hold(model_id)
+        self.get(model_id, owner)
+        users = Job.model_id == model_id, Job.owner == owner, Job.deleted_at.is_(None)
+        query = select(Job.id).where(*users).order_by(Job.created_at.desc())
+        if jobs := self.session.scalars(query).all():
+            suffix = f" and {len(jobs) - NAMED} more" if len(jobs) > NAMED else ""
+            subject = "these jobs refer" if jobs[1:] else "a job refers"
+            raise Conflict(
+                f"{subject} to model {model_id[:12]}: {', '.join(jobs[:NAMED])}{suffix}",
+                hint=f"mallorn rm {' '.join(jobs[:NAMED])}",
+            )
+        self.changed(delete(Model).where(Model.id == model_id, Model.owner == owner))
+        return self.forgotten(model_id)
+
+    def forgotten(self, model_id: str) -> bool:
+        """Return whether no owner has these bytes, and lock them so until the transaction ends."""
+        self.hold(model_id)
+        return not self.session.scalar(select(exists().where(Model.id == model_id)))
+
+    def owners(self, model_ids: Collection[str]) -> Sequence[tuple[str, str]]:
+        """Return pairs of model id and owner for these models."""
+        query = select(Model.id, Model.owner).where(self.among(Model.id, model_ids))
+        return [(row.id, row.owner) for row in self.session.execute(query)]
+
+    def named(self, text: str) -> str:
+        """Return the id of any owner's model with this id or name. Raises NotFound, Conflict if several."""
+        query = select(Model.id).where(or_(Model.id == text, Model.name == text)).distinct()
+        ids = self.session.scalars(query.order_by(Model.id)).all()
+        if not ids:
+            raise NotFound(f"there is no model {text}", hint="mallorn models")
+        if len(ids) > 1:
+            raise Conflict(f"{len(ids)} models are called {text}; give an id", hint="mallorn models --json")
+        return ids[0]
+
+    def list(self, owner: str | None, cursor: str | None = None, limit: int = 50) -> Page[Model]:
+        """Return a page of an owner's models, newest first."""
+        query = select(Model).where(_owned(owner)).order_by(*_NEWEST).limit(check_limit(limit) + 1)
+        if cursor is not None:
+            query = query.where(tuple_(*_PLACE) < tuple_(*decode_cursor(cursor, float, str, str)))
+        models = self.session.scalars(query).all()
+        return page(models, limit, lambda model: (model.created_at, model.id, model.owner))
+
+
+def _owned(owner: str | None) -> ColumnElement[bool]:
+    return true() if owner is None else Model.owner == owner
+
+
+LOST_MODEL: Final = NewJobWarning(
+    "model file", "the uploaded model file is missing or damaged", "submit the same model file again"
+)
+LOST_EXPORT: Final = NewJobWarning(
+    "exported files", "they are missing", "mallorn resume JOB --trials N   exports them again"
+)
+
+
+class Repairs(Repository):
+    """Records lost files. Deletes no measurement, schedule or cost-model version."""
+
+    def lose_model(self, model_id: str) -> Sequence[str]:
+        """Warn a model's jobs that its file is lost; return their ids. Delete its rows without a job."""
+        for owner in self.session.scalars(select(Model.owner).where(Model.id == model_id)).all():
+            with suppress(Conflict):
+                Models(self.session).delete(model_id, owner)
+        users = Job.model_id == model_id, Job.deleted_at.is_(None)
+        jobs = self.session.scalars(select(Job.id).where(*users).order_by(Job.id)).all()
+        for job_id in jobs:
+            Warnings(self.session).add(job_id, LOST_MODEL)
+        return jobs
+
+    def lost_models(self) -> set[str]:
+        """Return the models of which every job has the warning that the file is lost."""
+        query = select(Job.model_id, Job.warnings).where(Job.deleted_at.is_(None))
+        with_warning: set[str] = set()
+        without_warning: set[str] = set()
+        for model_id, warnings in self.session.execute(query):
+            has_warning = any(warning.source == LOST_MODEL.source for warning in warnings)
+            (with_warning if has_warning else without_warning).add(model_id)
+        return with_warning - without_warning
+
+    def lose_export(self, job_id: str) -> None:
+        """Record that a job's exported files are lost, and add a warning to the job."""
+        Jobs(self.session).record(job_id, export_uri=None, export_deleted_at=now())
+        Warnings(self.session).add(job_id, LOST_EXPORT)
+
+    def retire(self, version_id: int, instead: int | None) -> None:
+        """Activate version `instead` in place of this one; if it is None, only deactivate this one."""
+        if instead is not None:
+            CostModelVersions(self.session).activate(instead)
+            return
+        version = update(CostModelRow).where(CostModelRow.id == version_id)
+        self.changed(version.values(active=False))
+
+
+class StoredCostModel(NamedTuple):
+    """A cost-model version and its bytes."""
+
+    id: int
+    name: CostModelName
+    blob: bytes
+
+
+class StoredFiles(Repository):
+    """Reads references to files and bytes that may be missing or damaged unknown to the database."""
+
+    def models(self) -> Sequence[str]:
+        """Return the ids of all uploaded models, which are the SHA-256 of their bytes."""
+        return self.session.scalars(select(Model.id).distinct().order_by(Model.id)).all()
+
+    def exports(self) -> dict[str, str]:
+        """Return the URI of the exported files of each job that has any, by job id."""
+        conditions = Job.export_uri.is_not(None), Job.deleted_at.is_(None), Job.export_deleted_at.is_(None)
+        rows = self.session.execute(select(Job.id, Job.export_uri).where(*conditions).order_by(Job.id))
+        return {job_id: uri for job_id, uri in rows if uri is not None}
+
+    def cost_models(self) -> Iterator[StoredCostModel]:
+        """Yield every active version, one at a time, because all their bytes may not fit in memory."""
+        query = select(CostModelRow.id).where(CostModelRow.active).order_by(CostModelRow.id)
+        return self._one_by_one(query)
+
+    def cost_models_before(self, version_id: int) -> Iterator[StoredCostModel]:
+        """Yield the earlier versions of the same cost model, newest first."""
+        version = self.session.get_one(CostModelRow, version_id)
+        same_family = CostModelRow.family == version.family, CostModelRow.target_id == version.target_id
+        is_earlier = CostModelRow.name == version.name, CostModelRow.version < version.version
+        query = select(CostModelRow.id).where(*same_family, *is_earlier)
+        return self._one_by_one(query.order_by(CostModelRow.version.desc()))
+
+    def _one_by_one(self, query: Select[int]) -> Iterator[StoredCostModel]:
+        for row_id in self.session.scalars(query).all():
+            row = self.session.get_one(CostModelRow, row_id)
+            yield StoredCostModel(row.id, CostModelName(row.family, row.name, row.version), row.blob)
+            self.session.expunge(row)
