@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlalchemy.orm import Session
 
-from db.repositories.measuring_contexts import Contexts, differ, count_other_programs
+from db.repositories.measuring_contexts import Contexts, count_other_programs, differ
 from db.repositories.sketches import Sketches
 from db.repositories.trials import Trials
 from db.tables import Context, Task, Workload

@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 from pydantic import TypeAdapter
 
 from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
-from db.repositories.jobs import Jobs
 from db.repositories.job_transitions import ReplacedCode
+from db.repositories.jobs import Jobs
 from mallorn.core.artifact_uris import reaching, scripts_uri
 from mallorn.core.errors import InvalidModel, InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import InsideTheModel

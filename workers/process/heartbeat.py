@@ -164,7 +164,9 @@ class Heartbeat:
             keys = {name: (name, machine_key_of(row)) for name, row in row_of.items()}
             new = {name for name, key in keys.items() if key not in self._reported_devices}
             unmeasured = rows.unmeasured(new)
-            waiting = JobsWaitingForDevice(session).one_job_per_target({row_of[name].target_id for name in new})
+            waiting = JobsWaitingForDevice(session).one_job_per_target(
+                {row_of[name].target_id for name in new}
+            )
         self._reported_devices |= {keys[name] for name in new}
         for name in sorted(unmeasured):
             self._on_unmeasured(name)
