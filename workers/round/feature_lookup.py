@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS
+from costmodels.views import VIEWS
 from db.repositories.feature_cache import Features, ViewOf
 from db.session import Database
-from mallorn.core.registry import resolve
+from mallorn.core.registry import REGISTRY, resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.subprocesses.crash_retry_and_advice import lacks_memory
 from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
 from workers.tvm.code_digest import builder
 
-# Views that need lowering, with the number of candidates per call of the compiler.
-LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
+LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
+# Candidates per call of the compiler.
+LOWERED_PER_CALL: Final = 32
+GENERATED_PER_CALL: Final = 4
 # Per database: features that the compiler failed to compute. This process does not ask again.
 _unanswered: WeakKeyDictionary[Database, set[tuple[ViewOf, str]]] = WeakKeyDictionary()
 
@@ -66,7 +68,7 @@ class FeatureLookup:
         failed = _unanswered.setdefault(self.database, set())
         new = [key for key in by_key if key not in found and (cache_view, key) not in failed]
         missing = [by_key[key] for key in new[:most_new]]
-        batch = LOWERED[view]
+        batch = GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL
         for start in range(0, len(missing), batch):
             chunk = missing[start : start + batch]
             fresh = self._ask(view, work, chunk)

@@ -17,8 +17,7 @@ from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSp
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from workers.interfaces.tensor_arguments import FREE_RANGE
 from workers.tvm.copies_left import copies_left
-from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
-from workers.tvm.name_failing_onnx_node import naming_the_node
+from workers.tvm.import_onnx_to_relax import ImportedModel, load_network, naming_the_node
 from workers.tvm.program_arguments import arguments
 from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
 from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_or_leave_out

@@ -174,7 +174,7 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
             )
 
 
-def describe_launch(built: CudaLibrary, arch: str) -> Matrix:
+def launch_features(built: CudaLibrary, arch: str) -> Matrix:
     """Return the row of the view `launch`: log2(1 + value) per column, except the occupancy.
 
     Of several kernels, blocks and instructions are summed; registers, bytes and threads are

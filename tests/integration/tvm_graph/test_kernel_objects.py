@@ -8,7 +8,6 @@ import tvm
 from tvm import relax
 
 from workers.tvm import compile_model as compiling
-from workers.tvm import export_model
 
 
 @pytest.fixture
@@ -20,7 +19,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.extend(var.name_hint for var in mod.get_global_vars())
         return build(mod, *given, **named)
 
-    monkeypatch.setattr(export_model, "_cached", {})
+    monkeypatch.setattr(compiling, "_cached", {})
     monkeypatch.setattr(compiling, "_latest", {})
     monkeypatch.setattr(tvm.tirx, "build", counted)
     return seen
@@ -61,9 +60,9 @@ def test_with_schedules_only_their_kernels_are_compiled(mlp, tmp_path, compiled)
 
 
 def test_what_is_kept_has_a_limit(mlp, tmp_path, compiled, monkeypatch):
-    monkeypatch.setattr(export_model, "MOST_BYTES", 1)
+    monkeypatch.setattr(compiling, "MOST_BYTES", 1)
     library(mlp, tmp_path, "first")
-    assert len(export_model._cached) == 1
+    assert len(compiling._cached) == 1
 
 
 def test_another_model_is_read_anew(mlp, tmp_path, compiled):
