@@ -149,7 +149,7 @@ def _error_text(name: str, errors: Mapping[str, float], limit: float) -> str:
 
 def _leave_out_onnxruntime(model: JobModel, engines: Engines, step_log: StepLog) -> None:
     """Do not time onnxruntime on this host if the model runs on a device of another host."""
-    if model.whole.seat is None or ONNXRUNTIME not in engines:
+    if model.whole.device_pool is None or ONNXRUNTIME not in engines:
         return
     engines.leave_out(ONNXRUNTIME)
     if all(entry.step != BESIDE_IT for entry in step_log.entries):

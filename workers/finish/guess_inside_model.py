@@ -141,7 +141,7 @@ def _checked(
                 error, allowed = engines.errors(TUNED).get(ONNXRUNTIME, inf), engines.largest_error
                 if error > allowed:
                     raise InvalidModel(f"relative error {error:.1e}")
-                goes_on = model.whole.seat is None and any(row[1:] for row in guesses)
+                goes_on = model.whole.device_pool is None and any(row[1:] for row in guesses)
                 with model.alone() as alone:
                     latency_us = engines.latencies(FEW) if goes_on else {}
                     engines.leave_out(ONNXRUNTIME)

@@ -117,7 +117,7 @@ class JobModel:
         The device is released first, since other workers may wait for it. If a device times
         the model, it locks its own host for each run, so nothing is locked here.
         """
-        if self.whole.seat is not None:
+        if self.whole.device_pool is not None:
             yield True
             return
         self.claimed.runtime.release_device()
@@ -155,8 +155,8 @@ def where_it_runs(model: JobModel) -> JobModel | None:
         return replace(model, shares_locks=all(map(shares_locks, local_endpoints)))
     if not devices:
         return None
-    seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
-    return replace(model, whole=replace(model.whole, seat=seat))
+    pool = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
+    return replace(model, whole=replace(model.whole, device_pool=pool))
 
 
 def placed(model: JobModel) -> JobModel:
@@ -169,6 +169,6 @@ def placed(model: JobModel) -> JobModel:
 
 def be_here(model: JobModel) -> bool:
     """Return True. Raises MallornError if the job's device is on another host, or missing."""
-    if placed(model).whole.seat is not None:
+    if placed(model).whole.device_pool is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

@@ -24,7 +24,7 @@ from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.measure.base import MeasureResult
 from workers.measure.roofline_check import least_believed_us, reject_implausible
-from workers.model_import.run import settle_import
+from workers.model_import.run import check_import
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_work import LeasedWork, leased_work
 from workers.process.match_devices_and_builder import settle_builder
@@ -68,7 +68,7 @@ def _work(held: LeasedWork, round_id: int) -> Closed:
     runtime, token = held.runtime, held.hold.token
     started = time.monotonic()
     settle_builder(runtime, held.job_id)
-    settle_import(runtime, held.job_id)
+    check_import(runtime, held.job_id)
     ensure_machine(runtime, held.job_id)
     with runtime.working_on(words_of(runtime, round_id)):
         with HostLock().shared():

@@ -20,7 +20,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return build(mod, *given, **named)
 
     monkeypatch.setattr(compiling, "_cached", {})
-    monkeypatch.setattr(compiling, "_latest", {})
+    monkeypatch.setattr(compiling, "_latest_networks", {})
     monkeypatch.setattr(tvm.tirx, "build", counted)
     return seen
 
@@ -67,11 +67,11 @@ def test_what_is_kept_has_a_limit(mlp, tmp_path, compiled, monkeypatch):
 
 def test_another_model_is_read_anew(mlp, tmp_path, compiled):
     library(mlp, tmp_path, "first")
-    (kept,) = compiling._latest
+    (kept,) = compiling._latest_networks
     copy = tmp_path / "copy.onnx"
     copy.write_bytes(Path(mlp.path).read_bytes())
     compiling.compile_model(str(copy), None, mlp.target, mlp.recipe, str(tmp_path / "copy.so"), {})
-    assert kept not in compiling._latest
+    assert kept not in compiling._latest_networks
 
 
 def test_a_model_that_is_too_large_to_keep_is_not_read_ahead(mlp, compiled, monkeypatch):
@@ -82,6 +82,6 @@ def test_a_model_that_is_too_large_to_keep_is_not_read_ahead(mlp, compiled, monk
 
 def test_what_is_read_ahead_is_there_when_it_is_compiled(mlp, tmp_path, compiled, monkeypatch):
     compiling.read_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
-    monkeypatch.setattr(compiling, "_read", lambda *_: pytest.fail("it was read twice"))
+    monkeypatch.setattr(compiling, "load_network", lambda *_: pytest.fail("it was read twice"))
     library(mlp, tmp_path, "first")
     assert compiled

@@ -95,7 +95,7 @@ def test_the_devices_host_tells_how_busy_it_was(
     meter = DeviceMeter(seat)
     assert isinstance(meter.look(), Load)
     meter.wait_for_quiet(patience_sec=0.0)
-    assert time_undisturbed({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
+    assert time_undisturbed({"tuned": engine}, meter, is_alone=True).latency_us["tuned"].median > 0
 
 
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
