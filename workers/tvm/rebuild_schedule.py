@@ -26,6 +26,52 @@ from workers.tvm.parsed_program_cache import (
 from workers.tvm.program_blocks import variables
 from workers.tvm.sketches import plain
 
+LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
+ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round
+
+
+def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
+    """Return a candidate's postprocessed schedule; do not modify it. None if it is invalid."""
+    return _rebuild(tir, target, trace, tuple(decisions))
+
+
+@lru_cache(maxsize=LATEST)
+def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> Any | None:
+    schedule = new_schedule(tir)
+    try:
+        insts = instructions(tir, trace)
+        Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
+        schedule.enter_postproc()
+        is_valid = _postprocess(schedule, tir, target, insts)
+    except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
+        return None
+    return schedule if is_valid else None
+
+
+def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
+    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept it.
+
+    MetaSchedule's own check of CUDA kernels treats all shared memory alike, and refuses
+    vectors that DLight uses.
+    """
+    tvm_target = parse_tvm_target(target)
+    is_fixed = not any(map(is_choice, insts))
+    opts_in = tvm_target.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
+    context = design_contexts(tir, target)[0] if opts_in else tune_context(tir, target)
+    omitted: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
+    # MetaSchedule refuses blocks that all threads of a kernel run, such as DLight's epilogues.
+    if omitted and any(inst.kind.name == "Bind" for inst in insts):
+        omitted += (RewriteUnboundBlock,)
+    for step in context.space_generator.postprocs:
+        if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
+            return False
+        if not isinstance(step, omitted) and not step.apply(schedule):
+            return False
+    # Some of these do not lower or exceed the limit of static shared memory. Only they are
+    # checked, since the check takes longer than all other steps.
+    is_odd = is_fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
+    return not (opts_in and is_odd) or can_launch(schedule.mod, tvm_target)
+
 
 def initialize_repeated_sums(schedule: Any) -> bool:
     """Initialize repeated sums inside the repeating loop; return False if one has no own loop.
@@ -60,53 +106,6 @@ def initialize_repeated_sums(schedule: Any) -> bool:
         block = schedule.get_sblock(realize.block.name_hint)
         schedule.decompose_reduction(block, schedule.get_loops(block)[own])
     return True
-
-
-LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
-ANSWERED: Final = 4096  # cached validity: searchers check the same candidates in every round
-
-
-def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
-    """Return a candidate's postprocessed schedule; do not modify it. None if it is invalid."""
-    return _rebuild(tir, target, trace, tuple(decisions))
-
-
-@lru_cache(maxsize=LATEST)
-def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> Any | None:
-    schedule = new_schedule(tir)
-    try:
-        insts = instructions(tir, trace)
-        Trace(insts, bind(insts, decisions)).apply_to_schedule(schedule, remove_postproc=False)
-        schedule.enter_postproc()
-        is_valid = _postprocess(schedule, tir, target, insts)
-    except (ScheduleError, InternalError, TraceRefused):  # TVM's checks fail on some decisions
-        return None
-    return schedule if is_valid else None
-
-
-def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
-    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept it.
-
-    MetaSchedule's own check of CUDA kernels treats all shared memory alike, and refuses
-    vectors that DLight uses.
-    """
-    parsed = parse_tvm_target(target)
-    is_fixed = not any(map(is_choice, insts))
-    opts_in = parsed.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
-    context = design_contexts(tir, target)[0] if opts_in else tune_context(tir, target)
-    skipped: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
-    # MetaSchedule refuses blocks that all threads of a kernel run, such as DLight's epilogues.
-    if skipped and any(inst.kind.name == "Bind" for inst in insts):
-        skipped += (RewriteUnboundBlock,)
-    for step in context.space_generator.postprocs:
-        if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
-            return False
-        if not isinstance(step, skipped) and not step.apply(schedule):
-            return False
-    # Some of these do not lower or exceed the limit of static shared memory. Only they are
-    # checked, since the check takes longer than all other steps.
-    is_odd = is_fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
-    return not (opts_in and is_odd) or can_launch(schedule.mod, parsed)
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:
