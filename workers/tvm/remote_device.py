@@ -1,4 +1,4 @@
-"""One RPC session with a device, from the runner's side."""
+"""Drive a device over one RPC session, on the side of the runner, and explain its errors."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, Identity, endpoint_of
 from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
-from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient, OpenSession
+from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
 from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
@@ -58,7 +58,7 @@ def meaning(text: str) -> str | None:
     """Return the meaning of a TVM error text; None if it names no known CUDA error."""
     if _NO_SHARED_MEMORY in text:
         return _TOO_LARGE
-    names = "".join(each if each.isalnum() or each == "_" else " " for each in without_source(text)).split()
+    names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
     for name in names:
         short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
         if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
@@ -158,7 +158,9 @@ class RemoteDevice:
             result = work()
             self.call("mallorn.end")
         if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
-            raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
+            raise Unavailable(
+                "this machine was suspended while a candidate was timed. The candidate is timed again"
+            )
         return result
 
     def free_memory(self) -> int:
@@ -178,7 +180,8 @@ class RemoteDevice:
             while not self.call("mallorn.hold", _HOLD_SEC):
                 if time.monotonic() > deadline_sec:
                     raise Unavailable(
-                        f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
+                        f"other jobs timed candidates on the device's host for {wait_sec:g} s",
+                        hint="mallorn devices",
                     )
 
     def answers(self) -> bool:
@@ -222,14 +225,16 @@ class RemoteDevice:
         With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed if the
         device's answer is invalid.
         """
-        call = library, function or self.entry, self.kind, number, count
-        answer = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
+        timer = "mallorn.time_cold_slices" if cold else "mallorn.time_slices"
+        answer = self.call(timer, library, function or self.entry, self.kind, number, count, *tensors)
         try:
             times = _SLICE_TIMES.validate_json(answer)
         except ValueError:
-            raise CandidateFailed("the device tells what are no times") from None
+            raise CandidateFailed("the device returned an answer that holds no times") from None
         if len(times.slices) != count:
-            raise CandidateFailed(f"the device tells {len(times.slices)} times of {count}")
+            raise CandidateFailed(
+                f"the device returned {len(times.slices)} times, and {count} were requested"
+            )
         return times
 
     def close(self) -> None:
@@ -284,7 +289,7 @@ class RemoteDevice:
                 return CandidateFailed(text)
             text = death
         if "SIGALRM" in text and UNHEARD in text:
-            return CandidateUnheard("the network, or its client, was silent until its time was over")
+            return CandidateUnheard("the device heard nothing from its client until the deadline")
         if "SIGALRM" in text:
             return CandidateTimeout("did not return in time")
         return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
@@ -369,18 +374,30 @@ def _lost(text: str) -> Unavailable:
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
-    """Wait for a free device of a class. Raises NoDevice if none is registered, Unavailable if
-    all stay busy, cannot be reached at their addresses, or refuse a session."""
+    """Wait for a free device of a class and open a session with it.
+
+    Raises NoDevice if none is registered, Unavailable if all stay busy, cannot be reached at
+    their addresses, refuse a session, or lack our fleet's key.
+    """
     deadline_sec = time.monotonic() + wait_sec
     while True:
-        opened = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
+        session_offer = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
         try:
-            return _session(opened)
+            session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
+            if session_offer.keys:
+                challenge = secrets.token_hex(16)
+                proof = str(session.get_function("mallorn.prove")(challenge))
+                if not any(own.proves(proof, "device", challenge) for own in session_offer.keys):
+                    raise Unavailable(
+                        "the process that answers at the device's address does not have our fleet's key",
+                        hint=HINT,
+                    )
+            return session
         except _BROKEN as error:
             _, marker, reason = str(error).partition(NO_SESSION)
             if marker or time.monotonic() > deadline_sec:
                 raise _lost(reason.strip() or str(error)) from None
-            log.warning("a device gave no session: %s", error)
+            log.warning("a device did not open a session: %s", error)
             time.sleep(0.1)
 
 
@@ -389,14 +406,3 @@ def _gateway() -> GatewayClient:
     connection = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
     connection.set_inheritable(False)
     return GatewayClient(connection)
-
-
-def _session(opened: OpenSession) -> rpc.RPCSession:
-    """Connect to an opened session. Raises Unavailable if the device lacks our fleet's key."""
-    session = rpc.connect("127.0.0.1", opened.port, opened.ticket)
-    if opened.keys:
-        challenge = secrets.token_hex(16)
-        proof = str(session.get_function("mallorn.prove")(challenge))
-        if not any(key.proves(proof, "device", challenge) for key in opened.keys):
-            raise Unavailable("what answers in the device's place does not know our key", hint=HINT)
-    return session
