@@ -27,7 +27,6 @@ from mallorn.core.values.graph_report import GraphReport
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
-from workers.measure.base import VirtualDevice
 from workers.process.leased_stage import StageContext, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import builder_of, wait_for_builder
 from workers.process.worker_runtime import Runtime
@@ -63,8 +62,19 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 raise ClassRefused(UNSAID, hint=SAY_SO)
             with runtime.database.transaction() as session:
                 _store(session, stage, extraction)
-                if device is not None:
-                    _bind_context(session, stage, device)
+                if device is not None:  # bind the job to the stand-in's measuring context
+                    endpoint, options = device.endpoint, stage.options
+                    context = Contexts(session).ensure(
+                        stage.job.target_id,
+                        endpoint.host_class,
+                        endpoint.tvm_version,
+                        endpoint.threads,
+                        options.timing(),
+                    )
+                    Jobs(session).bind_context(job_id, context.id)
+                    if device.lacks:
+                        warning = NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
+                        Warnings(session).add(job_id, warning)
         return job_id
     return None
 
@@ -146,19 +156,6 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
             f"no task matches {', '.join(patterns[:MOST_NAMES])}", hint=f"--only one of: {examples}"
         )
     return names_by_key
-
-
-def _bind_context(session: Session, stage: StageContext, device: VirtualDevice) -> None:
-    """Bind the job to the stand-in's measuring context, and warn of what the stand-in lacks."""
-    job, endpoint, options = stage.job, device.endpoint, stage.options
-    context = Contexts(session).ensure(
-        job.target_id, endpoint.host_class, endpoint.tvm_version, endpoint.threads, options.timing()
-    )
-    Jobs(session).bind_context(job.id, context.id)
-    if device.lacks:
-        Warnings(session).add(
-            job.id, NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
-        )
 
 
 def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:

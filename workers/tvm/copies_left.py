@@ -32,7 +32,15 @@ def copies_left(mod: Any) -> list[CopyLeft]:
     """Count the calls that only move data, by function and by operator that requires them."""
     functions = {var.name_hint: function for var, function in mod.functions.items()}
     kinds = {name: kind_of_copy(function) for name, function in functions.items()}
-    operators = {name: kinds[name] or _operator(name, function) for name, function in functions.items()}
+    operators = {}
+    for name, function in functions.items():
+        operator = kinds[name]
+        if not operator:
+            blocks = blocks_of(tvm.IRModule({"main": function})) if static(function) else []
+            operator = operator_of(blocks) if blocks else ""
+            if operator in SAYS_LITTLE:
+                operator = _NUMBER.sub("", name.removeprefix("fused_"))
+        operators[name] = operator
 
     main = mod["main"]
     values = {hash(binding.var): binding.value for block in main.body.blocks for binding in block.bindings}
@@ -56,13 +64,6 @@ def copies_left(mod: Any) -> list[CopyLeft]:
         CopyLeft(function=function, kind=kind, asked_by=asker, calls=count)
         for (function, kind, asker), count in copies.items()
     ]
-
-
-def _operator(name: str, function: Any) -> str:
-    """Return the operator that a function computes, or its name if that says more."""
-    blocks = blocks_of(tvm.IRModule({"main": function})) if static(function) else []
-    operator = operator_of(blocks) if blocks else ""
-    return _NUMBER.sub("", name.removeprefix("fused_")) if operator in SAYS_LITTLE else operator
 
 
 def _called(value: Any) -> str:
@@ -115,7 +116,7 @@ def _stored(value: Any) -> list[Any]:
             return [value]
     if collect(condition, TensorLoad):
         return [value]
-    return [stored for option in options for stored in _stored(option)]
+    return [written for option in options for written in _stored(option)]
 
 
 def _is_computed(value: Any, extents: Values) -> bool:

@@ -30,9 +30,9 @@ def operations(mod: Any) -> float:
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
 
-    def without_let(let: Any) -> Any:
+    def without_let(node: Any) -> Any:
         # As a sum: TVM would not count the value of a Let, which is computed once.
-        return tvm.tirx.Cast(str(let.ty.dtype), let.value) + let.body
+        return tvm.tirx.Cast(str(node.ty.dtype), node.value) + node.body
 
     def without_annotated(block: Any) -> Any:
         if WORK not in block.annotations:

@@ -66,8 +66,8 @@ def extract_range(
         inputs = with_totals(model_path, inputs, dtypes, bounds)
     _check_bounds(inputs, bounds)
     can_pad, can_split = behaviour(model_path, inputs, dtypes, bounds)
-    closed = {name: sizes for name, sizes in bounds.items() if name not in open_}
-    points = _points(closed, [name for name in closed if name not in can_pad], can_split)
+    fixed_ranges = {name: sizes for name, sizes in bounds.items() if name not in open_}
+    points = _points(fixed_ranges, [name for name in fixed_ranges if name not in can_pad], can_split)
     dynamic = Dynamic(
         ranges={name: list(sizes) for name, sizes in bounds.items()},
         inputs=inputs,
@@ -163,8 +163,8 @@ def points_of(
         raise ValueError(f"{prod(counts.values())} sizes, and at most {MOST_POINTS} are tuned")
 
     def may_grow(name: str) -> bool:
-        grown = prod(counts.values()) // counts[name] * (counts[name] + 1)
-        return counts[name] < sizes_in[name] and grown <= MOST_POINTS
+        points_then = prod(counts.values()) // counts[name] * (counts[name] + 1)
+        return counts[name] < sizes_in[name] and points_then <= MOST_POINTS
 
     def gap(name: str) -> float:
         low, high = ranges[name]
@@ -253,10 +253,10 @@ def _session(path: str) -> Run:
 
 def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
     try:
-        results, expected = run_both()
+        results, originals = run_both()
     except Exception:  # a model that fails at these sizes cannot be padded to them, either
         return False
-    return all(relative_error(*pair) <= TOLERANCE for pair in zip(results, expected, strict=True))
+    return all(relative_error(*pair) <= TOLERANCE for pair in zip(results, originals, strict=True))
 
 
 def _padded(
@@ -271,8 +271,8 @@ def _padded(
     padded_parts = {name: np.zeros_like(value) for name, value in arrays.items()}
     for name, value in parts.items():
         padded_parts[name][first(value.shape)] = value
-    expected, results = run(parts), run(padded_parts)
-    return [full[first(part.shape)] for full, part in zip(results, expected, strict=True)], expected
+    originals, results = run(parts), run(padded_parts)
+    return [full[first(part.shape)] for full, part in zip(results, originals, strict=True)], originals
 
 
 def _split(
@@ -286,15 +286,15 @@ def _split(
             for key, value in arrays.items()
         }
         halves.append(run(cuts))
-    expected = run(arrays)
+    originals = run(arrays)
     results = []
-    for first, second, full in zip(*halves, expected, strict=True):
+    for first, second, full in zip(*halves, originals, strict=True):
         # The one axis on which the shapes differ; ValueError unless one does.
         (axis,) = (
             n for n, (left, right) in enumerate(zip(first.shape, full.shape, strict=True)) if left != right
         )
         results.append(np.concatenate([first, second], axis))
-    return results, expected
+    return results, originals
 
 
 def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:

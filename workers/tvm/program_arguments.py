@@ -17,7 +17,9 @@ def arguments(mod: Any) -> Arguments:
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
     # Declared writes, since a block may store through an alias of a part of a buffer.
-    written = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
+    written_buffers = {
+        hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes
+    }
     bounds = index_bounds(blocks)
     # A byte that looks up one of two values takes only the first: (0, 2) means FREE_RANGE.
     pairs = zip(params, infos, strict=True)
@@ -26,9 +28,9 @@ def arguments(mod: Any) -> Arguments:
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
-        if dtype.startswith(("int", "uint", "bool")) and param not in written
+        if dtype.startswith(("int", "uint", "bool")) and param not in written_buffers
     }
-    outputs = tuple(i for i, param in enumerate(params) if param in written)
+    outputs = tuple(i for i, param in enumerate(params) if param in written_buffers)
     return Arguments(infos, outputs, ranges)
 
 

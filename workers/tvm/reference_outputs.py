@@ -96,7 +96,15 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
-    poisoned = [_poison(array) if index in args.outputs else array for index, array in enumerate(arrays)]
+    # Outputs are filled with values that cannot be mistaken for results.
+    poisoned = list(arrays)
+    for index in args.outputs:
+        array = arrays[index]
+        if array.dtype.kind in "iu":
+            filled = np.full(array.nbytes, _POISON, "uint8")
+            poisoned[index] = filled.view(array.dtype).reshape(array.shape)
+        elif array.dtype.kind != "b":
+            poisoned[index] = np.full_like(array, np.nan)
     wide = None if rounds(mod) else widened(tir)
     results = _run(mod if wide is None else wide, poisoned)
     if any(np.isnan(results[index]).any() for index in args.outputs):
@@ -122,13 +130,6 @@ def _run(mod: Any, arrays: list[Array]) -> list[Array]:
         results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), inputs)
     with np.errstate(over="ignore"):
         return [result.astype(array.dtype, copy=False) for result, array in zip(results, arrays, strict=True)]
-
-
-def _poison(array: Array) -> Array:
-    """Return an output's contents before a run, which cannot be mistaken for results."""
-    if array.dtype.kind in "iu":
-        return np.full(array.nbytes, _POISON, "uint8").view(array.dtype).reshape(array.shape)
-    return array if array.dtype.kind == "b" else np.full_like(array, np.nan)
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:

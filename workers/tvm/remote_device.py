@@ -204,7 +204,16 @@ class RemoteDevice:
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         with self._judged():
-            return [self._random_arg(index, spec) for index in range(len(spec.args))]
+            for index, (_, dtype, shape) in enumerate(spec.args):
+                default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
+                low, high = map(float, spec.ranges.get(str(index), default))
+                key = (dtype, shape, low, high)
+                if index not in self._args or self._args[index][0] != key:
+                    self._args.pop(index, None)  # frees the old tensor before the new one is allocated
+                    tensor = self._empty(shape, dtype)
+                    self.call("mallorn.random_fill", tensor, low, high, index)
+                    self._args[index] = (key, tensor)
+        return [self._args[index][1] for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Copy arrays to the device as arguments. Raises as `run`."""
@@ -242,18 +251,6 @@ class RemoteDevice:
         self._args.clear()
         self._functions.clear()
         del self.session
-
-    def _random_arg(self, index: int, spec: Arguments) -> Tensor:
-        _, dtype, shape = spec.args[index]
-        default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
-        low, high = spec.ranges.get(str(index), default)
-        key = (dtype, shape, float(low), float(high))
-        if index not in self._args or self._args[index][0] != key:
-            self._args.pop(index, None)  # frees the old tensor before the new one is allocated
-            tensor = self._empty(shape, dtype)
-            self.call("mallorn.random_fill", tensor, float(low), float(high), index)
-            self._args[index] = (key, tensor)
-        return self._args[index][1]
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
         return empty(tuple(shape), dtype, self.device)

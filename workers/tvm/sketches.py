@@ -89,7 +89,7 @@ def _generate(context: Any) -> list[Any]:
         broken = error
     for rule in reversed(rules):  # the tiling rules come first and are left out last
         try:
-            remaining = [kept for kept in rules if kept is not rule]
+            remaining = [item for item in rules if item is not rule]
             return list(with_rules(context, remaining).generate_design_space())
         except _BROKEN_RULE:
             continue

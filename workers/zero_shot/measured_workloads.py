@@ -64,8 +64,10 @@ def ranked(
     for imported in (False, True):
         read = Trials(session).best_brought if imported else Trials(session).best
         contexts = Contexts(session).of_workload(workload_id, target_id, imported=imported)
-        others = sorted((item for item in contexts if own is None or item.id != own.id), key=group_key)
-        for _, group in groupby(others, key=group_key):
+        other_contexts = sorted(
+            (item for item in contexts if own is None or item.id != own.id), key=group_key
+        )
+        for _, group in groupby(other_contexts, key=group_key):
             members = list(group)
             rows: dict[int, Sequence[Trial]] = {}
             for rank, context in product(range(few), members):
