@@ -20,6 +20,12 @@ from workers.features.assembly_counts_view import ARITHMETIC
 from workers.features.assembly_parser import MachineFunction, functions_of
 from workers.features.instruction_sets import ARM64, X86, Does, instruction_set
 
+FLOAT_BYTES: Final = 4
+# Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.
+FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
+PARALLEL: Final = 1 + 16 + 2 * 11 + 1  # the product of parallel extents
+FIRST_BUFFER, BUFFERS, BUFFER = 1 + 57, 5, 18
+LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # APART: bytes between uses; LEFT: lines / uses
 UNKNOWN: Final = 8.0  # assumed trip count of a loop whose bounds are not constants
 TOGGLED: Final = 2.0  # trip count of a loop that toggles a flag
 NEAR: Final = 8  # instructions before the backward jump that are searched for its condition
@@ -121,14 +127,6 @@ def _register(name: str) -> str:
     """Return one name for all widths of a register."""
     match = _X86_NAMES.match(name)
     return next(filter(None, match.groups())) if match else name.lstrip("xw")
-
-
-FLOAT_BYTES: Final = 4
-# Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.
-FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
-PARALLEL: Final = 1 + 16 + 2 * 11 + 1  # the product of parallel extents
-FIRST_BUFFER, BUFFERS, BUFFER = 1 + 57, 5, 18
-LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # APART: bytes between uses; LEFT: lines / uses
 
 
 def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix:

@@ -20,6 +20,13 @@ from searchers.tile_factorizations import Rows
 from workers.features.base import Extractor
 from workers.features.resolved_trace import Number, TraceStep, steps_of
 
+LINES, COLUMNS = LOOPS.shape
+(PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)
+(PARALLEL, VECTOR, UNROLL, ORDINAL, TILED, INLINED, STAGE, DEPTH, FLOPS, LANES) = range(10, 20)
+MOST_LANES: Final = 64
+
+Numbers = NDArray[np.float64]  # one row per candidate, one column per line of the tree
+Flags = NDArray[np.bool_]
 INLINED_LOCATION: Final = -2  # the compute location that means inlining
 _STRUCTURE: Final = "meta_schedule.tiling_structure"
 _LIMITS: Final = {
@@ -239,15 +246,6 @@ class Follower:
 def _axes(extents: Sequence[float]) -> list[Loop]:
     last = len(extents) - 1
     return [Loop((Number(extent),), last - index) for index, extent in enumerate(extents)]
-
-
-LINES, COLUMNS = LOOPS.shape
-(PRESENT, PARENT, ROOT, SPATIAL, REDUCTION, BLOCK, EXTENT, REACH, LEVEL, AXIS) = range(10)
-(PARALLEL, VECTOR, UNROLL, ORDINAL, TILED, INLINED, STAGE, DEPTH, FLOPS, LANES) = range(10, 20)
-MOST_LANES: Final = 64
-
-Numbers = NDArray[np.float64]  # one row per candidate, one column per line of the tree
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

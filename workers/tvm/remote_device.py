@@ -32,8 +32,24 @@ from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
 
-#: Not the candidate's fault.
-GPU_FAILED: Final = "the GPU or its driver failed"
+log = logging.getLogger(__name__)
+_HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated
+_NAP_SEC = 0.1  # shortest suspension; two clocks are read within less time
+FLOAT_RANGE = (0.1, 1.0)
+INT_RANGE = (0, 1)
+T = TypeVar("T")
+_upload_numbers = count()
+_LOAD: Final = TypeAdapter(Load)
+_SLICE_TIMES: Final = TypeAdapter(SliceTimes)
+# Errors of a broken session (TVM's RPCError is a RuntimeError), or if it lacks a function.
+_BROKEN: Final = (RuntimeError, AttributeError)
+# Also errors of reading an invalid answer.
+_UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
+# Meanings of CUDA's errors, which tell whether the candidate or the GPU is at fault. TVM raises
+# three forms: `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime, and errors of
+# earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the kernel's
+# source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
+GPU_FAILED: Final = "the GPU or its driver failed"  # not the candidate's fault
 TOO_SLOW: Final = "the driver ended its kernel, which took too long"
 _TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
 # Names of the driver's errors (CUDA_ERROR_LAUNCH_FAILED) and the runtime's (cudaErrorAssert).
@@ -52,38 +68,6 @@ _NAMES: Final = {
 _WORDS: Final = {name: words for words, names in _NAMES.items() for name in names.split()}
 # TVM's message, without an error name, if the driver grants a kernel no more than 48 KiB.
 _NO_SHARED_MEMORY: Final = "Failed to set the allowed dynamic shared memory size"
-
-
-def meaning(text: str) -> str | None:
-    """Return the meaning of a TVM error text; None if it names no known CUDA error."""
-    if _NO_SHARED_MEMORY in text:
-        return _TOO_LARGE
-    names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
-    for name in names:
-        short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
-        if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
-            return words
-    return None
-
-
-def without_source(text: str) -> str:
-    """Return an error text without the kernel's source, which TVM adds to errors of launches."""
-    return text.partition("\n// func_name=")[0]
-
-
-log = logging.getLogger(__name__)
-_HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated
-_NAP_SEC = 0.1  # shortest suspension; two clocks are read within less time
-FLOAT_RANGE = (0.1, 1.0)
-INT_RANGE = (0, 1)
-T = TypeVar("T")
-_names = count()
-_LOAD: Final = TypeAdapter(Load)
-_SLICE_TIMES: Final = TypeAdapter(SliceTimes)
-# Errors of a broken session (TVM's RPCError is a RuntimeError), or if it lacks a function.
-_BROKEN: Final = (RuntimeError, AttributeError)
-# Also errors of reading an invalid answer.
-_UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
 
 
 class CandidateFailed(Exception):
@@ -145,7 +129,7 @@ class RemoteDevice:
 
     def upload(self, artifact: Path) -> str:
         """Upload a library and return its name on the device. Raises as `run`."""
-        name = f"{next(_names)}.so"
+        name = f"{next(_upload_numbers)}.so"
         with self._judged():
             self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
@@ -403,3 +387,20 @@ def _gateway() -> GatewayClient:
     connection = socket.socket(fileno=int(os.environ.pop(GATEWAY_VARIABLE)))
     connection.set_inheritable(False)
     return GatewayClient(connection)
+
+
+def meaning(text: str) -> str | None:
+    """Return the meaning of a TVM error text; None if it names no known CUDA error."""
+    if _NO_SHARED_MEMORY in text:
+        return _TOO_LARGE
+    names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
+    for name in names:
+        short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
+        if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
+            return words
+    return None
+
+
+def without_source(text: str) -> str:
+    """Return an error text without the kernel's source, which TVM adds to errors of launches."""
+    return text.partition("\n// func_name=")[0]
