@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 << 20  # of cached objects
 _cached: dict[str, bytes] = {}  # object files by the hash of target and kernel
 # Modules by the label of their point, then the model's inputs and its outputs.
-Networks = tuple[dict[str, Any], list[TensorSpec], list[TensorSpec]]
+Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
 
@@ -188,7 +188,7 @@ def networks(
         _latest_networks.clear()
         tvm_target, steps = as_tvm_target(target), recipe_of(recipe).before
         constants = share_equal_constants.Constants()
-        mods: dict[str, Any] = {}
+        mods: dict[str, tvm.IRModule] = {}
         points: list[dict[str, int]] = [{}] if dynamic is None else dynamic.points
         for point in points:
             if dynamic is None:
