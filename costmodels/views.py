@@ -24,6 +24,7 @@ class View:
     version: int
     shape: tuple[int, ...]
     lowered: bool = False  # whether computing it needs a compiler
+    needs_code: bool = False  # whether the compiler also has to generate code, which takes longer
 
     @property
     def width(self) -> int:
@@ -34,19 +35,32 @@ class View:
         return rows.reshape(len(rows), *self.shape)
 
 
-DECISIONS: Final = View("decisions", 1, (136,))
+VIEWS: Final[dict[str, View]] = {}
+"""Every declared view by its name."""
+
+
+def declare(view: View) -> View:
+    """Add a view to VIEWS and return it.
+
+    Its extractor has a line in `mallorn/core/registry.py`, under `features` or `lowered_features`.
+    """
+    VIEWS[view.name] = view
+    return view
+
+
+DECISIONS: Final = declare(View("decisions", 1, (136,)))
 """Sizes of the work, tiles and listed choices; computed from decisions without lowering."""
 
-PRIMITIVES: Final = View("primitives", 1, (40, 24))
+PRIMITIVES: Final = declare(View("primitives", 1, (40, 24)))
 """The sketch's choices, and instructions with decisions, one per line (TLP); not lowered."""
 
-LOOPS: Final = View("loops", 1, (48, 20))
+LOOPS: Final = declare(View("loops", 1, (48, 20)))
 """The loop tree in preorder: present, parent's line (-1 at a root), features of the node."""
 
-STATEMENTS: Final = View("statements", 1, (12, 165), lowered=True)
+STATEMENTS: Final = declare(View("statements", 1, (12, 165), lowered=True))
 """MetaSchedule's 164 features of each store statement, after lowering."""
 
-CODE: Final = View("code", 1, (48,), lowered=True)
+CODE: Final = declare(View("code", 1, (48,), lowered=True, needs_code=True))
 """Instruction counts of the generated code (Tuna)."""
 
 
@@ -67,16 +81,11 @@ class Count(IntEnum):
 
 ACCESSES: Final = 8  # memory accesses of a program in `executed`, four columns of traffic each
 
-EXECUTED: Final = View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True)
+EXECUTED: Final = declare(View("executed", 1, (len(Count) + 4 * ACCESSES,), lowered=True, needs_code=True))
 """Counts of executed instructions, and of cache lines moved (Tuna)."""
 
-LAUNCH: Final = View("launch", 1, (20,), lowered=True)
+LAUNCH: Final = declare(View("launch", 1, (20,), lowered=True, needs_code=True))
 """Multiprocessor resources of CUDA kernels, from ptxas and launch sizes; counts of PTX."""
-
-VIEWS: Final = {
-    view.name: view for view in (DECISIONS, PRIMITIVES, LOOPS, STATEMENTS, CODE, EXECUTED, LAUNCH)
-}
-
 
 ROUNDING = 1e-4
 

@@ -68,6 +68,12 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "primitives": "workers.features.schedule_primitives_view:Primitives",
         "loops": "workers.features.loop_tree_view:LoopsView",
     },
+    "lowered_features": {  # of views that the compiler child computes
+        "statements": "workers.tvm.lowered_views:describe_statements",
+        "code": "workers.tvm.lowered_views:describe_code",
+        "executed": "workers.tvm.lowered_views:describe_executed",
+        "launch": "workers.tvm.lowered_views:describe_launch",
+    },
     "stopping": {
         "fixed": "workers.measure.stopping:Fixed",
         "adaptive": "workers.measure.stopping.adaptive:Adaptive",

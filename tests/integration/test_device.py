@@ -141,7 +141,7 @@ def test_two_devices_of_one_host_do_not_time_at_once(
         lone_tracker.wait_free(target)
     with Runner(name="second runner") as second:
         take(runner, lone_tracker, local_target, hold=True)
-        with pytest.raises(Unavailable, match="others timed on the device's host"):
+        with pytest.raises(Unavailable, match="other jobs timed candidates on the device's host"):
             take(second, lone_tracker, other, wait_sec=0.1, hold=True)
         assert run(runner, lone_tracker, local_target, subject.harmful("double"), "a").outcome is Outcome.OK
         take(second, lone_tracker, other, hold=True)

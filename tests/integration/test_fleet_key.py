@@ -148,7 +148,7 @@ def test_what_answers_in_a_devices_place_is_not_believed(tmp_path: Path, local_t
     with running_fleet(tmp_path, KEY) as fleet:
         fleet.start_device(local_target, before=f"{other}KeyAgent.of_session = lambda *_: other\n")
         fleet.wait_free(local_target)
-        with pytest.raises(Unavailable, match="what answers in the device's place"):
+        with pytest.raises(Unavailable, match="at the device's address does not have our fleet's key"):
             taken_with(KEY, fleet, local_target)
         assert fleet.executions() == []
 

@@ -43,7 +43,7 @@ LONG_SEC: Final = 0.5  # of the shorter text: no linear search takes so long
 ENDLESS_SEC: Final = 1.0
 #: How expressions are used that are passed on, or lie in tables; of all others the source tells.
 TABLES: Final = {
-    "workers/features/trip_counts.py": "search",
+    "workers/features/executed_instructions_view.py": "search",
     "workers/features/instruction_sets.py": "search",
     "workers/tvm/allowed_programs.py": "fullmatch",
 }

@@ -45,7 +45,7 @@ from workers.measure.base import MeasureInput, MeasureResult, Program
 from workers.measure.build_candidates import Builds, BuiltCandidate
 from workers.measure.device_runs import empties_cache
 from workers.measure.run_timeout_and_retakes import run_timeout_sec
-from workers.model_import.run import settle_import
+from workers.model_import.run import check_import
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.leased_stage import leased_stage, stage_folder
 from workers.process.leased_work import leased_work
@@ -151,7 +151,7 @@ class Packing:
 
     def _pack(self, plan: Plan, file: Path) -> SentBatch:
         ensure_builder(self._runtime, self._job_id)
-        settle_import(self._runtime, self._job_id)
+        check_import(self._runtime, self._job_id)
         ensure_machine(self._runtime, self._job_id, measuring=False)
         fits = True
         while fits:

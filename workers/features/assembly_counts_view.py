@@ -4,16 +4,14 @@ Columns are log2(1 + count). Arithmetic and memory traffic are counted three tim
 instruction, in innermost loops only, and weighted by the estimated number of executions.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 
-from costmodels.base import Column
 from costmodels.views import CODE
 from searchers.space import Matrix
-from workers.features.assembly_parser import MachineInstruction, functions_of
-from workers.features.instruction_sets import Does, InstructionSet, instruction_set
+from workers.features.assembly_parser import functions_of
+from workers.features.instruction_sets import Does, instruction_set
 
 RUNS_OF_A_LOOP: Final = 8.0
 DEEPEST: Final = 6
@@ -32,48 +30,41 @@ COLUMNS: Final = (
 )
 
 
-def describe_code(target_kind: str, text: str) -> Matrix:
+def code_features(target_kind: str, text: str) -> Matrix:
     """Return the feature row (a 1 x width matrix) of one candidate's assembly."""
     isa = instruction_set(target_kind, text)
     functions = functions_of(text)
-    instructions = [each for function in functions for each in function.instructions]
-    does = [isa.does(each) for each in instructions]
-    widths = [isa.width_bytes(each) for each in instructions]
-    vectors = [width for kind, width in zip(does, widths, strict=True) if kind in ARITHMETIC]
-    registers = {number for each in instructions for number in isa.register.findall(each.operands)}
-    traffic = _traffic(isa, instructions, does, widths)
+    instructions = [instruction for function in functions for instruction in function.instructions]
+    kinds = [isa.kind_of(instruction) for instruction in instructions]
+    widths = [isa.width_bytes(instruction) for instruction in instructions]
+
+    table = np.zeros((len(instructions), len(TRAFFIC)))
+    for index, (instruction, kind, width) in enumerate(zip(instructions, kinds, widths, strict=True)):
+        loads, stores = isa.accesses(instruction)
+        is_arithmetic = kind in ARITHMETIC
+        table[index] = (
+            is_arithmetic and width > 0,
+            kind is Does.FMA,
+            is_arithmetic and width >= VECTOR_BYTES,
+            *(loads, stores),
+            (loads or stores) and isa.uses_stack(instruction),
+            kind is Does.BRANCH,
+        )
+    depths = np.array([min(item.depth, DEEPEST) for item in instructions], dtype=np.float64)
+    innermost = np.array([item.innermost for item in instructions], dtype=np.float64)
+    weights = np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths])  # WEIGHTS
+    traffic = weights @ table
+
+    vectors = [width for kind, width in zip(kinds, widths, strict=True) if kind in ARITHMETIC]
+    registers = {number for item in instructions for number in isa.register.findall(item.operands)}
     counts = [
         *(len(instructions), len(functions), sum(len(function.loops) for function in functions)),
-        *(max((each.depth for each in instructions), default=0), len(registers), len(text)),
-        *(does.count(kind) for kind in KINDS),
+        *(max((item.depth for item in instructions), default=0), len(registers), len(text)),
+        *(kinds.count(kind) for kind in KINDS),
         *(vectors.count(width) for width in WIDTHS_BYTES),
         *traffic.reshape(-1).tolist(),
     ]
     logs = np.log2(1 + np.array(counts, dtype=np.float64))
-    inner = dict(zip(TRAFFIC, np.log2(1 + traffic[WEIGHTS.index("innermost")]), strict=True))
-    row = np.array([*logs, inner["fma"] - inner["loads"]], dtype=np.float32)
-    return row.reshape(1, CODE.width)
-
-
-def _traffic(
-    isa: InstructionSet,
-    instructions: Sequence[MachineInstruction],
-    does: Sequence[Does],
-    widths: Sequence[int],
-) -> Column:
-    """Sum each kind of TRAFFIC over all instructions; return one row per entry of WEIGHTS."""
-    table = np.zeros((len(instructions), len(TRAFFIC)))
-    for index, each in enumerate(instructions):
-        loads, stores = isa.accesses(each)
-        arithmetic = does[index] in ARITHMETIC
-        table[index] = (
-            arithmetic and widths[index] > 0,
-            does[index] is Does.FMA,
-            arithmetic and widths[index] >= VECTOR_BYTES,
-            *(loads, stores),
-            (loads or stores) and isa.on_stack(each),
-            does[index] is Does.BRANCH,
-        )
-    depths = np.array([min(each.depth, DEEPEST) for each in instructions], dtype=np.float64)
-    innermost = np.array([each.innermost for each in instructions], dtype=np.float64)
-    return np.stack([np.ones(len(instructions)), innermost, RUNS_OF_A_LOOP**depths]) @ table
+    innermost_logs = dict(zip(TRAFFIC, np.log2(1 + traffic[WEIGHTS.index("innermost")]), strict=True))
+    fma_per_load = innermost_logs["fma"] - innermost_logs["loads"]
+    return np.array([*logs, fma_per_load], dtype=np.float32).reshape(1, CODE.width)

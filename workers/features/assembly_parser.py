@@ -1,8 +1,8 @@
 """Parse generated assembly into instructions with their loop depth."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 _LABEL = re.compile(r"^([$.\w@]+):")
 _TYPED = re.compile(r"\.type\s+([$.\w]+),\s*[@%]function")
@@ -36,61 +36,54 @@ class MachineFunction:
 def functions_of(text: str) -> list[MachineFunction]:
     """Return the functions except the runtime's (prefix `__`), or all if none would remain."""
     symbols = frozenset(_TYPED.findall(text))
-    bodies = [_function(name, lines) for name, lines in _bodies(text, symbols)]
-    functions = [function for function in bodies if function.instructions]
-    return [each for each in functions if not _RUNTIME_NAME.match(each.name)] or functions
-
-
-def _bodies(text: str, symbols: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
-    name, lines = "", list[str]()
+    lines: list[str] = []
+    bodies = [("", lines)]
     for line in text.splitlines():
         entry, label = _ENTRY.match(line), _LABEL.match(line)
         start = entry or (label if label and label[1] in symbols else None)
         if start:
-            yield name, lines
-            name, lines = start[1], []
+            lines = []
+            bodies.append((start[1], lines))
         else:
             lines.append(line)
-    yield name, lines
+    functions = [_parse_function(name, lines) for name, lines in bodies]
+    functions = [function for function in functions if function.instructions]
+    return [item for item in functions if not _RUNTIME_NAME.match(item.name)] or functions
 
 
-def _function(name: str, lines: list[str]) -> MachineFunction:
+def _parse_function(name: str, lines: list[str]) -> MachineFunction:
     """Parse a function's lines; a jump to an earlier label closes a loop."""
-    labels: dict[str, int] = {}
+    index_of_label: dict[str, int] = {}
     ends: dict[int, int] = {}
-    parsed: list[tuple[str, str, bool]] = []
+    parsed_lines: list[tuple[str, str, bool]] = []  # mnemonic, operands, whether guarded
     for line in lines:
         if label := _LABEL.match(line):
-            labels[label[1]] = len(parsed)
-        elif parts := _parts(line):
-            for target in re.findall(r"[$.\w]+", parts[1]):
-                if target in labels:
-                    ends[labels[target]] = len(parsed)
-            parsed.append(parts)
+            index_of_label[label[1]] = len(parsed_lines)
+            continue
+        text = _COMMENT.sub("", line).strip().rstrip(";")
+        if not text or text[0] in ".{}()" or text.startswith("//"):
+            continue
+        unguarded = _GUARD.sub("", text)
+        mnemonic, _, operands = unguarded.partition("\t" if "\t" in unguarded else " ")
+        operands = operands.strip()
+        for target in re.findall(r"[$.\w]+", operands):
+            if target in index_of_label:
+                ends[index_of_label[target]] = len(parsed_lines)
+        parsed_lines.append((mnemonic, operands, unguarded != text))
     loops = tuple(sorted(ends.items()))
-    return MachineFunction(name, tuple(_with_depths(parsed, loops)), loops)
 
-
-def _parts(line: str) -> tuple[str, str, bool] | None:
-    text = _COMMENT.sub("", line).strip().rstrip(";")
-    if not text or text[0] in ".{}()" or text.startswith("//"):
-        return None
-    unguarded = _GUARD.sub("", text)
-    mnemonic, _, operands = unguarded.partition("\t" if "\t" in unguarded else " ")
-    return mnemonic, operands.strip(), unguarded != text
-
-
-def _with_depths(
-    parsed: list[tuple[str, str, bool]], loops: tuple[tuple[int, int], ...]
-) -> Iterator[MachineInstruction]:
-    change = [0] * (len(parsed) + 1)
-    is_leaf = [False] * len(parsed)
+    depth_changes = [0] * (len(parsed_lines) + 1)
+    is_innermost = [False] * len(parsed_lines)
     for start, end in loops:
-        change[start] += 1
-        change[end + 1] -= 1
-        if not any(start <= other < end and (other, to) != (start, end) for other, to in loops):
-            is_leaf[start : end + 1] = [True] * (end + 1 - start)
-    depth = 0
-    for index, (mnemonic, operands, guarded) in enumerate(parsed):
-        depth += change[index]
-        yield MachineInstruction(mnemonic, operands, guarded, depth, is_leaf[index])
+        depth_changes[start] += 1
+        depth_changes[end + 1] -= 1
+        if not any(start <= first < end and (first, last) != (start, end) for first, last in loops):
+            is_innermost[start : end + 1] = [True] * (end + 1 - start)
+    depths = accumulate(depth_changes)
+    instructions = [
+        MachineInstruction(mnemonic, operands, guarded, depth, innermost)
+        for (mnemonic, operands, guarded), depth, innermost in zip(
+            parsed_lines, depths, is_innermost, strict=False
+        )
+    ]
+    return MachineFunction(name, tuple(instructions), loops)

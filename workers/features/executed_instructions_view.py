@@ -1,23 +1,24 @@
 """The view `executed` (Tuna): a candidate's executed instructions and its cache-line traffic.
 
-Instructions count once per iteration of their loops (`workers.features.trip_counts`). Bounds
-of parallel loops are unknown, for example, so all counts are scaled to match the program's
-number of operations. Traffic comes from the lowered program: for the accesses that touch most
+Instructions count once per iteration of their loops, as far as the loops' bounds are constants
+in the assembly. Those of parallel loops are not, for example, so all counts are scaled to match
+the program's number of operations. Traffic comes from the lowered program: for the accesses that touch most
 cache lines, the lines touched, the lines left after cache reuse, and the bytes between two
 uses.
 """
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from costmodels.base import Column
 from costmodels.views import ACCESSES, EXECUTED, STATEMENTS, Count
 from searchers.space import Matrix
 from workers.features.assembly_counts_view import ARITHMETIC
 from workers.features.assembly_parser import MachineFunction, functions_of
-from workers.features.instruction_sets import ARM64, X86, Does, InstructionSet, instruction_set
-from workers.features.trip_counts import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, runs_of
+from workers.features.instruction_sets import ARM64, X86, Does, instruction_set
 
 FLOAT_BYTES: Final = 4
 # Columns of MetaSchedule's features of a statement; column 0 marks lines that are used.
@@ -25,63 +26,154 @@ FUSED, SUMS, PRODUCTS = 1, 2, 3  # of floats
 PARALLEL: Final = 1 + 16 + 2 * 11 + 1  # the product of parallel extents
 FIRST_BUFFER, BUFFERS, BUFFER = 1 + 57, 5, 18
 LINES, DISTINCT, APART, LEFT = 5, 6, 11, 15  # APART: bytes between uses; LEFT: lines / uses
+UNKNOWN: Final = 8.0  # assumed trip count of a loop whose bounds are not constants
+TOGGLED: Final = 2.0  # trip count of a loop that toggles a flag
+NEAR: Final = 8  # instructions before the backward jump that are searched for its condition
+BEFORE: Final = 60  # instructions before a loop that are searched for the start of its counter
+MOST: Final = 1e7  # larger counts are misread: no candidate has such a loop
+
+_X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p)l?$|^(r\d+)[dwb]?$")
 
 
-def describe_executed(target_kind: str, text: str, statements: Matrix) -> Matrix:
+@dataclass(frozen=True, slots=True)
+class Counting:
+    """Patterns of loop counters; the groups `n` and `r` are number and register."""
+
+    again: re.Pattern[str]  # backward jumps that end counted loops, not relocated code
+    compare: re.Pattern[str]
+    flag: re.Pattern[str]
+    step: re.Pattern[str]
+    one: re.Pattern[str]
+    moved: re.Pattern[str]  # a step that writes its result to another register
+    begin: re.Pattern[str]
+    zero: re.Pattern[str]
+
+
+COUNTS_ON_X86: Final = Counting(
+    again=re.compile(r"^j(?:ne|b|l) "),
+    compare=re.compile(r"^cmp[bwlq] \$(?P<n>-?\d+), %(?P<r>\w+)$"),
+    flag=re.compile(r"^testb \$1, %(?P<r>\w+)$"),
+    step=re.compile(r"^(?P<sign>add|sub)[lq] \$(?P<n>-?\d+), %(?P<r>\w+)$"),
+    one=re.compile(r"^(?P<sign>inc|dec)[lq] %(?P<r>\w+)$"),
+    moved=re.compile(r"^lea[lq] (?P<n>-?\d+)\(%\w+\), %(?P<r>\w+)$"),
+    begin=re.compile(r"^mov[lq] \$(?P<n>-?\d+), %(?P<r>\w+)$"),
+    zero=re.compile(r"^xorl %(?P<r>\w+), %(?P=r)$"),
+)
+COUNTS_ON_ARM64: Final = Counting(
+    again=re.compile(r"^b\.(?:ne|lo|lt) |^cbnz "),
+    compare=re.compile(r"^cmp (?P<r>[xw]\d+), #(?P<n>-?\d+)"),
+    flag=re.compile(r"^tst (?P<r>[xw]\d+), #0x1$"),
+    step=re.compile(r"^(?P<sign>add|sub)s? (?P<r>[xw]\d+), (?P=r), #(?P<n>\d+)$"),
+    one=re.compile(r"(?!)"),
+    moved=re.compile(r"^add (?P<r>[xw]\d+), [xw]\d+, #(?P<n>\d+)$"),
+    begin=re.compile(r"^mov (?P<r>[xw]\d+), #(?P<n>-?\d+)"),
+    zero=re.compile(r"^mov (?P<r>[xw]\d+), [xw]zr$"),
+)
+
+
+def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
+    """Return how often each instruction runs in one call of the function."""
+    texts = [f"{item.mnemonic} {' '.join(item.operands.split())}" for item in function.instructions]
+    runs = [1.0] * len(texts)
+    for start, end in function.loops:
+        trips = _trips(texts, start, end, counting)
+        for index in range(start, end + 1):
+            runs[index] = min(MOST, runs[index] * trips)
+    return runs
+
+
+def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
+    """Return (end - start) / step of the loop's counter; UNKNOWN if they cannot be read."""
+    if not counting.again.match(texts[end]):
+        return 1.0
+    for text in reversed(texts[max(start, end - NEAR) : end]):
+        if counting.flag.match(text):
+            return TOGGLED
+        if match := counting.compare.match(text):
+            return _counted(texts, start, end, _register(match["r"]), float(match["n"]), counting)
+        if match := counting.step.match(text) or counting.one.match(text):  # down to 0
+            return _counted(texts, start, end, _register(match["r"]), 0.0, counting)
+    return UNKNOWN
+
+
+def _counted(
+    texts: Sequence[str], start: int, end: int, register: str, last: float, counting: Counting
+) -> float:
+    """Return the trips of a counter that ends at `last`; UNKNOWN if its step cannot be read."""
+    step = 0.0
+    for text in texts[start:end]:
+        match = counting.step.match(text) or counting.one.match(text) or counting.moved.match(text)
+        if match and _register(match["r"]) == register:
+            groups = match.groupdict()
+            size = float(groups.get("n") or 1.0)
+            step = -size if groups.get("sign") in ("sub", "dec") else size
+        if step:
+            break
+
+    first = 0.0
+    for text in reversed(texts[max(0, start - BEFORE) : start]):
+        zero, begin = counting.zero.match(text), counting.begin.match(text)
+        if zero and _register(zero["r"]) == register:
+            break
+        if begin and _register(begin["r"]) == register:
+            first = float(begin["n"])
+            break
+
+    trips = (last - first) / step if step else 0.0
+    return trips if 1 <= trips <= MOST else UNKNOWN
+
+
+def _register(name: str) -> str:
+    """Return one name for all widths of a register."""
+    match = _X86_NAMES.match(name)
+    return next(filter(None, match.groups())) if match else name.lstrip("xw")
+
+
+def executed_features(target_kind: str, text: str, statements: Matrix) -> Matrix:
     """Return a candidate's feature row from its assembly and its row of `statements`."""
     isa = instruction_set(target_kind, text)
-    table = np.exp2(STATEMENTS.tables(statements)[0].astype(np.float64)) - 1
-    present = table[:, 0] > 0
-    counts, hottest = np.zeros(len(Count)), (0.0, 0)
+    counts = np.zeros(len(Count))
+    # FMA executions and accumulators of the innermost loop with the most FMA executions.
+    hottest = 0.0, 0
     for function in functions_of(text):
         if isa in (X86, ARM64):
             runs = np.array(runs_of(function, COUNTS_ON_X86 if isa is X86 else COUNTS_ON_ARM64))
         else:  # trip counts are read on x86 and AArch64 only
-            runs = np.array([UNKNOWN**each.depth for each in function.instructions], dtype=np.float64)
-        counts += _counts(function, runs, isa)
-        hottest = max(hottest, _hottest(function, runs, isa))
-    program_flops = (2 * table[present, FUSED] + table[present, SUMS] + table[present, PRODUCTS]).sum()
+            runs = np.array([UNKNOWN**item.depth for item in function.instructions], dtype=np.float64)
+        for instruction, times in zip(function.instructions, runs, strict=True):
+            kind, lanes = isa.kind_of(instruction), isa.width_bytes(instruction) / FLOAT_BYTES
+            loads, stores = isa.accesses(instruction)
+            counts[Count.INSTRUCTIONS] += times
+            counts[Count.ARITHMETIC] += times * (kind in ARITHMETIC and lanes > 0)
+            counts[Count.PRODUCTS] += times * lanes * (kind is Does.FMA)
+            counts[Count.SIMPLE] += times * lanes * (kind in (Does.ADD, Does.MULTIPLY))
+            counts[Count.DIVIDES] += times * (kind is Does.DIVIDE)
+            counts[Count.LOADED] += times * loads * max(lanes, 1.0) * FLOAT_BYTES
+            counts[Count.LOADS] += times * loads
+            counts[Count.STORES] += times * stores
+        for start, end in function.loops:
+            body = function.instructions[start : end + 1]
+            targets = [item.operands.rsplit("%", 1)[-1] for item in body if isa.kind_of(item) is Does.FMA]
+            if targets and body[-1].innermost:
+                hottest = max(hottest, (float(runs[end]) * len(targets), len(set(targets))))
+
+    table = np.exp2(STATEMENTS.tables(statements)[0].astype(np.float64)) - 1
+    stores_of_program = table[table[:, 0] > 0]
+    flops_columns = (
+        2 * stores_of_program[:, FUSED] + stores_of_program[:, SUMS] + stores_of_program[:, PRODUCTS]
+    )
+    program_flops = flops_columns.sum()
     code_flops = 2 * counts[Count.PRODUCTS] + counts[Count.SIMPLE]
     if program_flops > 0 and code_flops > 0:
         counts *= program_flops / code_flops
     counts[Count.ACCUMULATORS] = hottest[1]
-    counts[Count.PIECES] = max(table[present, PARALLEL].max(initial=0.0), 1.0)
-    row = np.concatenate([counts, _cache_traffic(table[present]).reshape(-1)])
-    logs: Matrix = np.log2(1 + row).astype(np.float32)
-    return logs.reshape(1, EXECUTED.width)
+    counts[Count.PIECES] = max(stores_of_program[:, PARALLEL].max(initial=0.0), 1.0)
 
-
-def _counts(function: MachineFunction, runs: Column, isa: InstructionSet) -> Column:
-    counts = np.zeros(len(Count))
-    for each, times in zip(function.instructions, runs, strict=True):
-        does, lanes = isa.does(each), isa.width_bytes(each) / FLOAT_BYTES
-        loads, stores = isa.accesses(each)
-        counts[Count.INSTRUCTIONS] += times
-        counts[Count.ARITHMETIC] += times * (does in ARITHMETIC and lanes > 0)
-        counts[Count.PRODUCTS] += times * lanes * (does is Does.FMA)
-        counts[Count.SIMPLE] += times * lanes * (does in (Does.ADD, Does.MULTIPLY))
-        counts[Count.DIVIDES] += times * (does is Does.DIVIDE)
-        counts[Count.LOADED] += times * loads * max(lanes, 1.0) * FLOAT_BYTES
-        counts[Count.LOADS] += times * loads
-        counts[Count.STORES] += times * stores
-    return counts
-
-
-def _hottest(function: MachineFunction, runs: Column, isa: InstructionSet) -> tuple[float, int]:
-    """Return FMA executions and accumulator count of the innermost loop with the most FMAs."""
-    best = 0.0, 0
-    for start, end in function.loops:
-        body = function.instructions[start : end + 1]
-        targets = [each.operands.rsplit("%", 1)[-1] for each in body if isa.does(each) is Does.FMA]
-        if targets and body[-1].innermost:
-            best = max(best, (float(runs[end]) * len(targets), len(set(targets))))
-    return best
-
-
-def _cache_traffic(statements: Column) -> Column:
-    """Return four columns for each of the accesses that touch most cache lines."""
-    buffers = statements[:, FIRST_BUFFER : FIRST_BUFFER + BUFFERS * BUFFER].reshape(-1, BUFFER)
+    # Four columns for each of the accesses that touch most cache lines.
+    buffers = stores_of_program[:, FIRST_BUFFER : FIRST_BUFFER + BUFFERS * BUFFER].reshape(-1, BUFFER)
     largest = buffers[np.argsort(-buffers[:, LINES], kind="stable")[:ACCESSES]]
     traffic = np.zeros((ACCESSES, 4))
     traffic[: len(largest)] = largest[:, [LINES, LEFT, DISTINCT, APART]]
-    return traffic
+
+    logs: Matrix = np.log2(1 + np.concatenate([counts, traffic.reshape(-1)])).astype(np.float32)
+    return logs.reshape(1, EXECUTED.width)

@@ -40,27 +40,27 @@ class InstructionSet:
     no_access: re.Pattern[str]
     register: re.Pattern[str]
 
-    def does(self, each: MachineInstruction) -> Does:
+    def kind_of(self, instruction: MachineInstruction) -> Does:
         """Return the kind of an instruction; a guarded jump is a branch."""
-        kind = next((does for does, names in self.work if names.match(each.mnemonic)), Does.OTHER)
-        return Does.BRANCH if kind is Does.JUMP and each.guarded else kind
+        kind = next((kind for kind, names in self.work if names.match(instruction.mnemonic)), Does.OTHER)
+        return Does.BRANCH if kind is Does.JUMP and instruction.guarded else kind
 
-    def width_bytes(self, each: MachineInstruction) -> int:
+    def width_bytes(self, instruction: MachineInstruction) -> int:
         """Return the bytes of the widest vector that the instruction uses; 0 if none."""
-        text = f"{each.mnemonic} {each.operands}"
+        text = f"{instruction.mnemonic} {instruction.operands}"
         return next((width for width, pattern in self.vectors if pattern.search(text)), 0)
 
-    def accesses(self, each: MachineInstruction) -> tuple[bool, bool]:
+    def accesses(self, instruction: MachineInstruction) -> tuple[bool, bool]:
         """Return whether the instruction loads from memory, and whether it stores there."""
-        text = f"{each.mnemonic} {each.operands}"
-        if not self.memory.search(text) or self.no_access.match(each.mnemonic):
+        text = f"{instruction.mnemonic} {instruction.operands}"
+        if not self.memory.search(text) or self.no_access.match(instruction.mnemonic):
             return False, False
         stores = bool(self.store.search(text))
         return not stores, stores
 
-    def on_stack(self, each: MachineInstruction) -> bool:
-        """Return True if the instruction accesses the stack, mostly for a spilled register."""
-        return bool(self.stack.search(f"{each.mnemonic} {each.operands}"))
+    def uses_stack(self, instruction: MachineInstruction) -> bool:
+        """Return whether the instruction accesses the stack, mostly for a spilled register."""
+        return bool(self.stack.search(f"{instruction.mnemonic} {instruction.operands}"))
 
 
 def _work(**patterns: str) -> tuple[tuple[Does, re.Pattern[str]], ...]:

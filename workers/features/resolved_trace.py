@@ -53,7 +53,7 @@ class TraceStep:
 def steps_of(sketch: Sketch) -> tuple[TraceStep, ...]:
     """Return the steps of a sketch in order, without its sampling instructions."""
     has_trace = sketch.trace.startswith("[")  # synthetic spaces have a name or nothing there
-    instructions = json.loads(sketch.trace) if has_trace else list(_synthetic_steps(sketch))
+    instructions = json.loads(sketch.trace) if has_trace else _synthetic_steps(sketch)
     sampled: dict[str, Number] = {}
     choices = iter(sketch.choices)
     column = 0

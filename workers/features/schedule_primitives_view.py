@@ -64,9 +64,22 @@ def _layout(sketch: Sketch) -> tuple[Matrix, Sequence[tuple[int, Number]]]:
     line = 1
     for step in steps_of(sketch):
         names.add_outputs(step)
-        if step.kind not in SAYS_NOTHING and line < LINES:
-            entries += _write(table, line, step, names)
-            line += 1
+        if step.kind in SAYS_NOTHING or line == LINES:
+            continue
+        row = table[line]
+        row[0] = 1
+        annotated = step.kind == "Annotate"
+        kind = KINDS.get(str(step.attrs[0]), KINDS["Annotate"]) if annotated else KINDS.get(step.kind, OTHER)
+        row[kind] = 1
+        row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
+        numbers = names.numbers(step)
+        row[DECIDED] = any(number.column is not None for number in numbers)
+        for column, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
+            if number.column is None:
+                row[column] = _scaled(np.array(number.constant))
+            else:
+                entries.append((line * COLUMNS + column, number))
+        line += 1
     return table.reshape(-1), entries
 
 
@@ -94,24 +107,6 @@ class _Names:
         loops = [number for name in step.names if name in self.loops for number in self.loops[name]]
         integers = [value for value in step.attrs if type(value) is int]
         return [*map(Number, loops), *step.numbers, *map(Number, integers)]
-
-
-def _write(table: Matrix, line: int, step: TraceStep, names: _Names) -> list[tuple[int, Number]]:
-    """Fill a line's constants; return the columns that decisions fill, with their numbers."""
-    row = table[line]
-    row[0] = 1
-    annotated = step.kind == "Annotate"
-    row[KINDS.get(str(step.attrs[0]), KINDS["Annotate"]) if annotated else KINDS.get(step.kind, OTHER)] = 1
-    row[BLOCK] = max((names.blocks[name] for name in step.names if name in names.blocks), default=0)
-    numbers = names.numbers(step)
-    row[DECIDED] = any(number.column is not None for number in numbers)
-    entries = []
-    for column, number in enumerate(numbers[:NUMBERS], start=FIRST_NUMBER):
-        if number.column is None:
-            row[column] = _scaled(np.array(number.constant))
-        else:
-            entries.append((line * COLUMNS + column, number))
-    return entries
 
 
 def _scaled(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Matrix:

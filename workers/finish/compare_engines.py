@@ -115,7 +115,7 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
     errors = engines.errors(TUNED)
     if TUNED in engines and not _computes_the_same(errors, engines, step_log):
         engines.leave_out(TUNED)
-    if model.whole_model.seat is not None and ONNXRUNTIME in engines:
+    if model.whole_model.device_pool is not None and ONNXRUNTIME in engines:
         engines.leave_out(ONNXRUNTIME)
         if all(entry.step != BESIDE_IT for entry in step_log.entries):
             step_log.leave(BESIDE_IT, ELSEWHERE, BENCH)

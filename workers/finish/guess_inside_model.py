@@ -146,7 +146,7 @@ def _build_and_check(
                 has_rivals = any(row[1:] for row in guesses)
                 with model.alone() as is_alone:
                     latency_us = {}
-                    if has_rivals and model.whole_model.seat is None:
+                    if has_rivals and model.whole_model.device_pool is None:
                         latency_us = engines.latencies(FEW)
                     engines.leave_out(ONNXRUNTIME)
                     times = engines.kernel_times(KERNELS_SEC)[TUNED]

@@ -117,7 +117,7 @@ class JobModel:
         The device is released first, since other workers may wait for it. If a device times
         the model, it locks its own host for each run, so nothing is locked here.
         """
-        if self.whole_model.seat is not None:
+        if self.whole_model.device_pool is not None:
             yield True
             return
         self.stage.runtime.release_device()
@@ -155,8 +155,8 @@ def place_on_device(model: JobModel) -> JobModel | None:
         return replace(model, shares_locks=all(map(shares_locks, local_endpoints)))
     if not devices:
         return None
-    seat = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
-    return replace(model, whole_model=replace(model.whole_model, seat=seat))
+    pool = DevicePool(runtime.runner, runtime.settings.tracker, target, like, model.folder.answers)
+    return replace(model, whole_model=replace(model.whole_model, device_pool=pool))
 
 
 def place_or_fail(model: JobModel) -> JobModel:
@@ -169,6 +169,6 @@ def place_or_fail(model: JobModel) -> JobModel:
 
 def require_local_device(model: JobModel) -> bool:
     """Return True. Raises MallornError if the job's device is on another host, or missing."""
-    if place_or_fail(model).whole_model.seat is not None:
+    if place_or_fail(model).whole_model.device_pool is not None:
         raise MallornError(ELSEWHERE, hint=BENCH)
     return True

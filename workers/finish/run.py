@@ -40,7 +40,7 @@ from workers.finish.winners import Winner
 from workers.hardware_probe.run import PROBES_SEC, ensure_machine, known_machine
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.measure.base import Measurer, Need
-from workers.model_import.run import settle_import
+from workers.model_import.run import check_import
 from workers.process.leased_stage import StageContext, StageFolder, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
@@ -65,7 +65,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
         step_log = StepLog(stage)
         with step_log.step("probe"):
             ensure_builder(stage.runtime, job_id)
-            settle_import(stage.runtime, job_id)
+            check_import(stage.runtime, job_id)
             measuring = stage.options.mode != ZERO_SHOT and not stage.options.is_detached
             # A job without trials has no machine probe yet. Go on if the compiler fails at it.
             with suppress(ChildError, Unschedulable):

@@ -23,11 +23,10 @@ from mallorn.core.job_options import KeptOptions
 from mallorn.core.stand_in_measurers import SAY_SO, UNSAID, measured_target, stand_in
 from mallorn.core.states import JobState, StageKind
 from mallorn.core.values.event import ImportedEvent
-from mallorn.core.values.graph_report import GraphReport, StoredRecipe
+from mallorn.core.values.graph_report import GraphReport
 from workers.host.pause_while_timing import paused_while_timing
 from workers.interfaces.model_compiler import Extraction, ModelTask
 from workers.interfaces.tensor_arguments import pack_arguments, unpack_arguments
-from workers.measure.base import Measurer, VirtualDevice
 from workers.process.leased_stage import StageContext, leased_stage, stage_folder
 from workers.process.match_devices_and_builder import builder_of, wait_for_builder
 from workers.process.worker_runtime import Runtime
@@ -35,7 +34,7 @@ from workers.subprocesses.errors import ChildFailed
 from workers.tvm.code_digest import code_digest
 from workers.tvm.graph_recipes import is_form_of, left_out, recipe_for, stored_recipe
 
-NAMES_TOLD: Final = 12
+MOST_NAMES: Final = 12
 NAMES_COMPARED: Final = 200
 COMPARED_CHARS: Final = 60
 CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imported: docs/models.md)"
@@ -51,7 +50,11 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 with runtime.database.session() as session:
                     wait_for_builder(session, job_id, builder, runtime.name, tuning=False)
             measurer = runtime.measurer(stage.options)
-            stage = _with_stand_in_target(stage, measurer)
+            if measurer.stands_in not in ("", stand_in(stage.target)):
+                target = measured_target(stage.target, measurer.stands_in)
+                with runtime.database.transaction() as session:
+                    Jobs(session).retarget(job_id, Targets(session).ensure(target).id)
+                    stage = replace(stage, job=Jobs(session).get(job_id, None), target=target)
             extraction = _extract(stage)
             selected_tasks = _select_tasks(stage.options.only, extraction.tasks)
             device = measurer.stand_in(selected_tasks, stage.target, stage.options)
@@ -59,62 +62,65 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
                 raise ClassRefused(UNSAID, hint=SAY_SO)
             with runtime.database.transaction() as session:
                 _store(session, stage, extraction)
-                if device is not None:
-                    _bind_context(session, stage, device)
+                if device is not None:  # bind the job to the stand-in's measuring context
+                    endpoint, options = device.endpoint, stage.options
+                    context = Contexts(session).ensure(
+                        stage.job.target_id,
+                        endpoint.host_class,
+                        endpoint.tvm_version,
+                        endpoint.threads,
+                        options.timing(),
+                    )
+                    Jobs(session).bind_context(job_id, context.id)
+                    if device.lacks:
+                        warning = NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
+                        Warnings(session).add(job_id, warning)
         return job_id
     return None
 
 
-def _with_stand_in_target(stage: StageContext, measurer: Measurer) -> StageContext:
-    """Return the stage, with the stand-in's target if the measurer's class is a stand-in."""
-    if measurer.stands_in in ("", stand_in(stage.target)):
-        return stage
-    target = measured_target(stage.target, measurer.stands_in)
-    with stage.runtime.database.transaction() as session:
-        Jobs(session).retarget(stage.job.id, Targets(session).ensure(target).id)
-        return replace(stage, job=Jobs(session).get(stage.job.id, None), target=target)
-
-
 def _extract(stage: StageContext) -> Extraction:
-    """Import the model, or reuse an earlier import; the result has the recipe, stored with the job.
+    """Import the model, or reuse an earlier import by the same code for the same target.
 
     A job that is imported again because of a graph pass skips that pass. Raises InvalidModel.
     """
-    config = stage.runtime.settings
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
     if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
         recipe = stage.graph.recipe
-    if (earlier := _earlier_import(stage, recipe)) is not None:
-        return earlier
+    bounds = stage.options.input_shapes, stage.options.dynamic, stage.options.is_private
+    with stage.runtime.database.session() as session:
+        for job in Jobs(session).imported_before(stage.job):
+            options, graph = KeptOptions.model_validate(job.options), job.graph
+            has_same_bounds = bounds == (options.input_shapes, options.dynamic, options.is_private)
+            if graph and has_same_bounds and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
+                programs = Tasks(session).programs(job.id)
+                return Extraction(graph, tuple(_model_task(task, workload) for task, workload in programs))
     with stage_folder(stage.runtime, "import-") as folder:
         model = stage.model_file(folder.path)
         with stage.graphs(folder) as child, paused_while_timing(child):
             try:
-                arguments = str(model), stage.target.text, recipe, stage.options.input_shapes
-                if bounds := stage.options.dynamic:
-                    extraction = child.extract_range.within(config.import_timeout_sec, *arguments, bounds)
+                if ranges := stage.options.dynamic:
+                    extraction = child.extract_range.within(
+                        stage.runtime.settings.import_timeout_sec,
+                        model_path=str(model),
+                        target=stage.target.text,
+                        recipe=recipe,
+                        input_shapes=stage.options.input_shapes,
+                        bounds=ranges,
+                    )
                 else:
-                    extraction = child.extract.within(config.import_timeout_sec, *arguments)
+                    extraction = child.extract.within(
+                        stage.runtime.settings.import_timeout_sec,
+                        model_path=str(model),
+                        target=stage.target.text,
+                        recipe=recipe,
+                        input_shapes=stage.options.input_shapes,
+                    )
             except ChildFailed as error:
                 message = f"TVM cannot turn this model into tasks: {error.headline}"
                 raise InvalidModel(message, hint=error.hint or CHECK) from None
     return replace(extraction, graph=extraction.graph.model_copy(update={"code": code_digest()}))
-
-
-def _earlier_import(stage: StageContext, recipe: StoredRecipe) -> Extraction | None:
-    """Return an earlier import of this model by the same code for the same target, or None."""
-    current = stage.options
-    with stage.runtime.database.session() as session:
-        for job in Jobs(session).imported_before(stage.job):
-            options, graph = KeptOptions.model_validate(job.options), job.graph
-            bound = options.input_shapes, options.dynamic, options.is_private
-            is_equal = bound == (current.input_shapes, current.dynamic, current.is_private)
-            if graph and is_equal and graph.code == code_digest() and is_form_of(graph.recipe, recipe):
-                return Extraction(
-                    graph, tuple(_model_task(*each) for each in Tasks(session).programs(job.id))
-                )
-    return None
 
 
 def _model_task(task: Task, workload: Workload) -> ModelTask:
@@ -141,27 +147,15 @@ def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[s
     }
     if patterns and not names_by_key:
         # A comparison takes time in proportion to both lengths: a hint needs only a few names.
-        stems = [pattern.strip("*?")[:COMPARED_CHARS] for pattern in patterns[:NAMES_TOLD]]
+        stems = [pattern.strip("*?")[:COMPARED_CHARS] for pattern in patterns[:MOST_NAMES]]
         names = [task.name[:COMPARED_CHARS] for task in tasks[:NAMES_COMPARED]]
         likeness = {name: max(SequenceMatcher(None, stem, name).ratio() for stem in stems) for name in names}
         closest = sorted(names, key=lambda name: -likeness[name])
-        shown = ", ".join(closest[:NAMES_TOLD]) + (", ..." if len(closest) > NAMES_TOLD else "")
+        examples = ", ".join(closest[:MOST_NAMES]) + (", ..." if len(closest) > MOST_NAMES else "")
         raise InvalidRequest(
-            f"no task matches {', '.join(patterns[:NAMES_TOLD])}", hint=f"--only one of: {shown}"
+            f"no task matches {', '.join(patterns[:MOST_NAMES])}", hint=f"--only one of: {examples}"
         )
     return names_by_key
-
-
-def _bind_context(session: Session, stage: StageContext, device: VirtualDevice) -> None:
-    """Bind the job to the stand-in's measuring context, and warn of what the stand-in lacks."""
-    job, endpoint, options = stage.job, device.endpoint, stage.options
-    host = endpoint.host_class, endpoint.tvm_version, endpoint.threads
-    context = Contexts(session).ensure(job.target_id, *host, options.timing())
-    Jobs(session).bind_context(job.id, context.id)
-    if device.lacks:
-        Warnings(session).add(
-            job.id, NewJobWarning(f"measurer {options.measurer}", device.lacks, device.hint)
-        )
 
 
 def _store(session: Session, stage: StageContext, extraction: Extraction) -> None:
@@ -198,7 +192,7 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
     )
 
 
-def settle_import(runtime: Runtime, job_id: str) -> None:
+def check_import(runtime: Runtime, job_id: str) -> None:
     """Check that this worker's code made the job's tasks.
 
     Raises Unavailable if not: the job then waits for a live worker with that code, or is imported
@@ -213,12 +207,13 @@ def settle_import(runtime: Runtime, job_id: str) -> None:
         builder = builder_of(KeptOptions.model_validate(job.options))
         context = None if job.context_id is None else Contexts(session).get(job.context_id)
         is_ours = builder is not None and context is not None and context.builder == builder
-        waits = not is_ours and any(each.endswith(f"+{code}") for each in Workers(session).builders())
+        waits = not is_ours and any(name.endswith(f"+{code}") for name in Workers(session).builders())
         if not waits:
             ReplacedCode(session).import_anew(job_id)
     if waits:
-        words = (
-            f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code"
+        raise Unavailable(
+            f"the tasks of job {job_id} were made by code {code}, and worker {runtime.name} has other code. "
+            "The job waits for a worker with that code",
+            hint="mallorn workers",
         )
-        raise Unavailable(f"{words}; it waits for another", hint="mallorn workers")
     raise Unavailable(IMPORTED_ANEW)

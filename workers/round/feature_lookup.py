@@ -9,18 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Matrix
-from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS, VIEWS
+from costmodels.views import VIEWS
 from db.repositories.feature_cache import Features, FeatureSource
 from db.session import Database
-from mallorn.core.registry import resolve
+from mallorn.core.registry import REGISTRY, resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
 from workers.subprocesses.crash_retry_and_advice import lacks_memory
 from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
 from workers.tvm.code_digest import builder
 
-# Views that need lowering, with the number of candidates per call of the compiler.
-LOWERED: Final = {STATEMENTS.name: 32, CODE.name: 4, EXECUTED.name: 4, LAUNCH.name: 4}
+LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering
+# Candidates per call of the compiler.
+LOWERED_PER_CALL: Final = 32
+GENERATED_PER_CALL: Final = 4
 # Per database: features that the compiler failed to compute. This process does not ask again.
 _unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakKeyDictionary()
 
@@ -38,7 +40,7 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """Feature rows, one per candidate; `known` marks rows that could be computed, others are zero."""
+    """One row per candidate; `known` marks rows that could be computed, others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
@@ -62,22 +64,22 @@ class FeatureLookup:
         by_key = {candidate.key: candidate for candidate in candidates}
         cache_view = FeatureSource(work.workload_id, work.target_id, view, shape.version, builder())
         with self.database.session() as session:
-            row_by_key = Features(session).read(cache_view, list(by_key))
+            found = Features(session).read(cache_view, list(by_key))
         failed = _unanswered.setdefault(self.database, set())
-        new = [key for key in by_key if key not in row_by_key and (cache_view, key) not in failed]
-        to_lower = [by_key[key] for key in new[:most_new]]
-        batch = LOWERED[view]
-        for start in range(0, len(to_lower), batch):
-            chunk = to_lower[start : start + batch]
-            new_rows = self._lower(view, work, chunk)
+        new = [key for key in by_key if key not in found and (cache_view, key) not in failed]
+        missing = [by_key[key] for key in new[:most_new]]
+        batch = GENERATED_PER_CALL if shape.needs_code else LOWERED_PER_CALL
+        for start in range(0, len(missing), batch):
+            chunk = missing[start : start + batch]
+            fresh = self._ask(view, work, chunk)
             with self.database.transaction() as session:
-                Features(session).store(cache_view, new_rows)
-            row_by_key |= new_rows
-            failed.update((cache_view, item.key) for item in chunk if item.key not in new_rows)
+                Features(session).store(cache_view, fresh)
+            found |= fresh
+            failed.update((cache_view, each.key) for each in chunk if each.key not in fresh)
         rows = np.zeros((len(candidates), shape.width), dtype=np.float32)
         is_known = np.zeros(len(candidates), dtype=np.bool_)
         for index, candidate in enumerate(candidates):
-            if (row := row_by_key.get(candidate.key)) is not None:
+            if (row := found.get(candidate.key)) is not None:
                 rows[index], is_known[index] = np.frombuffer(row, dtype="<f4"), True
         return FeatureRows(rows, is_known)
 
@@ -86,7 +88,7 @@ class FeatureLookup:
         features = self.see(view, work, candidates)
         return np.where(features.known[:, None], features.rows, np.float32(np.nan))
 
-    def _lower(
+    def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
         """Lower the candidates in one call; if that call fails, one by one. Return rows by key.
@@ -94,17 +96,18 @@ class FeatureLookup:
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
         whose failure may be the host's fault has no entry; the next process asks for it again.
         """
-        traces = [(work.sketches[candidate.sketch].trace, candidate.decisions) for candidate in candidates]
+        traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:
-            rows = self.compiler.lowered(view, work.tir, work.target, traces)
+            packed = self.compiler.lowered(view, work.tir, work.target, traced)
         except ChildError as error:
-            if len(candidates) > 1:
-                row_by_key: dict[str, bytes | None] = {}
-                for candidate in candidates:
-                    row_by_key |= self._lower(view, work, [candidate])
-                return row_by_key
-            # A limit of time or memory, or the host, says nothing about the candidate.
-            is_hosts_fault = lacks_memory(error) or isinstance(error, HOSTS_DOING)
-            is_candidates_fault = not is_hosts_fault and isinstance(error, (ChildFailed, ChildCrashed))
-            return {candidates[0].key: None} if is_candidates_fault else {}
-        return {candidate.key: row for candidate, row in zip(candidates, rows, strict=True)}
+            if len(candidates) == 1:
+                return {candidates[0].key: None} if _is_candidates(error) else {}
+            return {key: row for each in candidates for key, row in self._ask(view, work, [each]).items()}
+        return {each.key: row for each, row in zip(candidates, packed, strict=True)}
+
+
+def _is_candidates(error: ChildError) -> bool:
+    """Return whether the candidate caused the error, not the host or a limit of time or memory."""
+    if lacks_memory(error) or isinstance(error, HOSTS_DOING):
+        return False
+    return isinstance(error, (ChildFailed, ChildCrashed))

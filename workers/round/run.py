@@ -22,7 +22,7 @@ from mallorn.core.values.event import RoundClosedEvent
 from workers.hardware_probe.run import ensure_machine
 from workers.host.host_lock import HostLock
 from workers.measure.roofline_check import least_believed_us, reject_implausible
-from workers.model_import.run import settle_import
+from workers.model_import.run import check_import
 from workers.process.leased_work import leased_work
 from workers.process.match_devices_and_builder import ensure_builder
 from workers.process.worker_runtime import Runtime
@@ -52,7 +52,7 @@ def run(runtime: Runtime, round_id: int) -> CompletedRound | None:
         token = work.hold.token
         start_sec = time.monotonic()
         ensure_builder(runtime, work.job_id)
-        settle_import(runtime, work.job_id)
+        check_import(runtime, work.job_id)
         ensure_machine(runtime, work.job_id)
         with runtime.working_on(words_of(runtime, round_id)):
             with HostLock().shared():

@@ -143,8 +143,8 @@ def _check_step(kind: str, inputs: Sequence[Any], attributes: Sequence[Any]) -> 
     maps = []
     if kind == "TransformLayout":
         block, index_map = inputs
-        _, _, filled, _ = attributes
-        if filled is not None:
+        _, _, pad_value, _ = attributes
+        if pad_value is not None:
             raise ValueError("TransformLayout fills with a value")
         inputs, maps = [block], [index_map]
     elif kind == "TransformBlockLayout":
@@ -160,8 +160,8 @@ def _check_values(value: Any, words: re.Pattern[str]) -> None:
         if not words.fullmatch(value):
             raise ValueError(f"the text {value!r} is not allowed there")
     elif isinstance(value, list):
-        for each in value:
-            _check_values(each, words)
+        for item in value:
+            _check_values(item, words)
     elif value is not None and not (isinstance(value, int | float) and -LARGEST <= value < LARGEST):
         raise ValueError(f"{value!r} is no number that a schedule needs")
 
@@ -204,7 +204,7 @@ class _Graph:
             match data:
                 case dict():
                     self._check_fields(index, data)
-                case list() if not all(isinstance(each, int) and 0 <= each < index for each in data):
+                case list() if not all(isinstance(item, int) and 0 <= item < index for item in data):
                     raise ValueError("a node refers to one behind it")
                 case str() if kind == "ir.Op" and data not in OPS:
                     raise ValueError(f"it calls {data}, which is not allowed")
@@ -291,11 +291,11 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
     """Return all LLVM IR texts that passes insert, for dot products in blocks of this size."""
-    tiles = {each.text for each in tile_instructions.BY_TYPE.values()}
+    tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)
     bits = llvm_byte_dot_products.NIBBLES, llvm_byte_dot_products.BYTES
     pairs = product(llvm_byte_dot_products.INSTRUCTIONS.values(), bits)
     return frozenset(
-        tiles.union(*({split(dot, block, each).text, total(dot, block, each).text} for dot, each in pairs))
+        tiles.union(*({split(dot, block, width).text, total(dot, block, width).text} for dot, width in pairs))
     )

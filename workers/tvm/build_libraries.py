@@ -37,8 +37,8 @@ from workers.tvm.rebuild_schedule import rebuild
 
 COMPARED_ACCESSES: Final = 200
 FEWEST: Final = 5  # candidates of a program from which a median size is known
-KEPT: Final = 64  # latest candidates in the median, refused ones too: it follows the search
-TOO_LARGE: Final = 8.0
+KEPT: Final = 64  # latest candidates in the median, including refused ones
+TOO_LARGE: Final = 8.0  # times the median
 CHEAP: Final = 200  # stores; smaller bodies are never refused
 UNROLLED: Final = "tirx.UnrollLoop"  # the pass after which a body has its size
 
@@ -48,6 +48,10 @@ class BodyTooLarge(InvalidRequest):
 
     Compiling such a body takes seconds, and none was ever close to its task's best.
     """
+
+
+class InvalidCandidate(InvalidRequest):
+    """The decisions do not make a program; a postprocessor refused them."""
 
 
 class CandidateSizes:
@@ -62,7 +66,7 @@ class CandidateSizes:
         self._latest.append(size)
         if size > max(CHEAP, TOO_LARGE * usual):
             raise BodyTooLarge(
-                f"{NOT_COMPILED}unrolled it writes in {size} places, where {usual:g} are usual"
+                f"{NOT_COMPILED}unrolled it has {size} stores, and the median candidate has {usual:g}"
             )
 
 
@@ -114,14 +118,10 @@ def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> A
 
 @lru_cache(maxsize=8)
 def _codegen_target(target: str) -> Any:
-    parsed, attrs = parse_tvm_target(target), json.loads(target)
-    if parsed.kind.name != "llvm" or "tag" in attrs:
-        return parsed
+    tvm_target, attrs = parse_tvm_target(target), json.loads(target)
+    if tvm_target.kind.name != "llvm" or "tag" in attrs:
+        return tvm_target
     return tvm.target.Target(attrs | {"cl-opt": [f"-dag-maps-huge-region:uint={COMPARED_ACCESSES}"]})
-
-
-class InvalidCandidate(InvalidRequest):
-    """The decisions do not make a program; a postprocessor refused them."""
 
 
 def build(
@@ -139,12 +139,7 @@ def build(
     # As MetaSchedule's builder does: callers pass weights in the layout of the schedule.
     module = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
     sizes = None if any_size else SIZES[tir, target]
-    _export(generate(module, target, sizes), out_path)
-    elapsed_ms = (time.perf_counter() - started_sec) * 1000
-    return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))
-
-
-def _export(library: Any, out_path: str) -> None:
+    library = generate(module, target, sizes)
     try:
         if library.imports:
             library.export_library(out_path, fcompile=link_shared)
@@ -159,3 +154,5 @@ def _export(library: Any, out_path: str) -> None:
     except RuntimeError:  # TVM has no error type of its own for files that cannot be written
         blame_the_host(Path(out_path).absolute().parent)
         raise
+    elapsed_ms = (time.perf_counter() - started_sec) * 1000
+    return Library(elapsed_ms, os.path.getsize(out_path), tensor_args(schedule.mod))

@@ -46,23 +46,24 @@ def open_dataset(directory: str) -> OpenedDataset:
 def next_rows(table: str, size: int) -> DatasetRows | None:
     """Return a table's next valid rows, and why others are refused; None after the last."""
     if table not in _batches:
-        (schema,) = [each for each in TABLES if each.name == table]
+        (schema,) = [item for item in TABLES if item.name == table]
         _batches[table] = _open["reader"].batches(schema, size)
     batch, check = next(_batches[table], None), _CHECKS.get(table)
     if batch is None:
         return None
     if check is None:
         return DatasetRows(batch, {})
-    rows, refused = [], {}
+    rows, refusals = [], {}
     for row in batch:
         try:
             rows.append(check(row))
         except BROKEN as error:
-            refused[row["key"]] = words_of(error)
-    return DatasetRows(rows, refused)
+            refusals[row["key"]] = words_of(error)
+    return DatasetRows(rows, refusals)
 
 
-def _workload(row: Row) -> Row:
+def check_workload(row: Row) -> Row:
+    """Return a row with everything computed from its program. Raises ValueError or one of BROKEN."""
     task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)
@@ -77,17 +78,20 @@ def _workload(row: Row) -> Row:
     }
 
 
-def _sketch(row: Row) -> Row:
+def check_sketch(row: Row) -> Row:
+    """Return a row if key and choices are those of its trace. Raises ValueError or one of BROKEN."""
     steps = read_trace(row["trace"])
     if sketch_key(row["trace"]) != row["key"]:
         raise ValueError(ANOTHER)
     widths = [(_KINDS[kind], step[0] if kind in TILES else 1) for kind, _, step, _ in steps if kind in _KINDS]
     choices = unpack_choices(json.loads(row["choices"]))
-    if [(choice.kind, choice.width) for choice in choices] != widths or not 0 <= row[
-        "ordinal"
-    ] < MOST_SKETCHES:
+    has_own_choices = [(choice.kind, choice.width) for choice in choices] == widths
+    if not has_own_choices or not 0 <= row["ordinal"] < MOST_SKETCHES:
         raise ValueError(CHOICES)
     return row
 
 
-_CHECKS: Final[dict[str, Callable[[Row], Row]]] = {WORKLOAD_TABLE.name: _workload, SKETCH_TABLE.name: _sketch}
+_CHECKS: Final[dict[str, Callable[[Row], Row]]] = {
+    WORKLOAD_TABLE.name: check_workload,
+    SKETCH_TABLE.name: check_sketch,
+}

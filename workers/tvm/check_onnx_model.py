@@ -52,12 +52,21 @@ def graph_inputs(graph: GraphProto) -> list[Any]:
 
 def _check(model: ModelProto) -> None:
     function_names = {(function.domain, function.name) for function in model.functions}
-    unknown = {(n.domain, n.op_type) for n in _nodes(model) if not _is_known(n)} - function_names
+    newest_opset = onnx.defs.onnx_opset_version()
+    unknown = set()
+    for node in _nodes(model):
+        if node.domain in inline_functions.DOMAINS:
+            is_known = onnx.defs.has(node.op_type, newest_opset)  # also if a later opset dropped it
+        else:
+            is_known = node.domain in DOMAINS  # onnxruntime may have added it
+        if not is_known and node.op_type not in lower_contrib_operators.HOMELESS:
+            unknown.add((node.domain, node.op_type))
+    unknown -= function_names
     if unknown:
         raise _unknown(sorted(f"{domain}.{name}" if domain else name for domain, name in unknown))
     versions = {
         "IR version": (model.ir_version, onnx.IR_VERSION),
-        "opset": (inline_functions.opset_of(model), onnx.defs.onnx_opset_version()),
+        "opset": (inline_functions.opset_of(model), newest_opset),
     }
     for kind, (version, newest) in versions.items():
         if version > newest:
@@ -65,7 +74,7 @@ def _check(model: ModelProto) -> None:
                 f"the model is of ONNX {kind} {version}, and {newest} is the newest known", hint=OLDER
             )
     if not model.graph.output:
-        raise InvalidModel("the model has no outputs", hint="export it again, with what it shall compute")
+        raise InvalidModel("the model has no outputs", hint="export it again, with its results as outputs")
     try:
         onnx.checker.check_model(_checkable(model))
     except onnx.checker.ValidationError as error:
@@ -88,9 +97,9 @@ def _checkable(model: ModelProto) -> ModelProto:
     result = ModelProto()
     result.CopyFrom(model)
     input_names = {value.name for value in model.graph.input}
-    tensors, outside = model.graph.initializer, TensorProto.EXTERNAL
-    external_weights = [tensor for tensor in tensors if tensor.data_location == outside]
-    embedded_weights = [tensor for tensor in tensors if tensor.data_location != outside]
+    tensors, external = model.graph.initializer, TensorProto.EXTERNAL
+    external_weights = [tensor for tensor in tensors if tensor.data_location == external]
+    embedded_weights = [tensor for tensor in tensors if tensor.data_location != external]
     result.graph.ClearField("initializer")
     result.graph.initializer.extend(embedded_weights)
     result.graph.input.extend(
@@ -125,8 +134,9 @@ def _unreadable(file: Path) -> InvalidModel:
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
     yield graph
-    for inner in (each for node in graph.node for each in unroll_loops.inner_graphs(node)):
-        yield from _graphs(inner)
+    for node in graph.node:
+        for inner in unroll_loops.inner_graphs(node):
+            yield from _graphs(inner)
 
 
 def _nodes(model: ModelProto) -> Iterator[NodeProto]:
@@ -136,19 +146,9 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
         yield from function.node
 
 
-def _is_known(node: NodeProto) -> bool:
-    """Return whether ONNX has or had the operator, or onnxruntime may have added it."""
-    if node.op_type in lower_contrib_operators.HOMELESS:
-        return True
-    standard = node.domain in inline_functions.DOMAINS
-    if not standard:
-        return node.domain in DOMAINS
-    return onnx.defs.has(node.op_type, onnx.defs.onnx_opset_version())
-
-
-def refuse_unknown_operators(model: ModelProto, known: Set[str]) -> None:
-    """Raise InvalidModel, naming them, if a simplified model has unsupported operators."""
-    unknown = sorted({node.op_type for node in _nodes(model)}.difference(known))
+def refuse_unknown_operators(model: ModelProto, operators: Set[str]) -> None:
+    """Raise InvalidModel, naming them, if a simplified model has other operators."""
+    unknown = sorted({node.op_type for node in _nodes(model)}.difference(operators))
     if unknown:
         raise _unknown(unknown)
 
@@ -161,8 +161,8 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
         if loops
         else "export with standard ONNX operators, e.g. torch.onnx.export(..., opset_version=17)"
     )
-    listed = ", ".join(map(told, names[:MOST_NAMES]))
-    return InvalidModel(f"TVM cannot import these operators: {listed}", hint=f"{hint}   {LIST}")
+    examples = ", ".join(map(told, names[:MOST_NAMES]))
+    return InvalidModel(f"TVM cannot import these operators: {examples}", hint=f"{hint}   {LIST}")
 
 
 def plain(error: BaseException) -> str:
@@ -172,7 +172,7 @@ def plain(error: BaseException) -> str:
         return f"there is nothing by the name {text}"
     if text and not isinstance(error, AssertionError | AttributeError | TypeError):
         return text[:TOLD]
-    return f"it is in a form that is not taken{f' ({text[:TOLD]})' if text else ''}"
+    return f"it has a form that is not supported{f' ({text[:TOLD]})' if text else ''}"
 
 
 _CONDITION: Final = re.compile(r"^.*?Check failed: .*?( is false:| : |$)")

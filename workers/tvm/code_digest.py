@@ -43,7 +43,11 @@ def code_parts() -> Mapping[str, str]:
 
     The result of the first call is kept for the life of this process.
     """
-    tools = {"compiler": _version_of(compiler()), "linker": _version_of(_linker())}
+    try:
+        linker = link_command()[0]
+    except HostFault:
+        linker = None
+    tools = {"compiler": _version_of(compiler()), "linker": _version_of(linker)}
     if nvcc := find_nvcc():
         tools["nvcc"] = _version_of(nvcc, line=-1)
     return source_parts() | tools
@@ -79,21 +83,13 @@ def _sources() -> str:
     return sha256(repr(sorted(source_parts().items())).encode()).hexdigest()[:CHARS]
 
 
-def _linker() -> str | None:
-    try:
-        return link_command()[0]
-    except HostFault:
-        return None
-
-
 def _version_of(program: str | None, line: int = 0) -> str:
     """Return the program's name and one line, by default the first, of its `--version`."""
     if program is None:
         return ABSENT
-    command = [program, "--version"]
     try:
-        completed = subprocess.run(
-            command,
+        process = subprocess.run(
+            [program, "--version"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -102,5 +98,5 @@ def _version_of(program: str | None, line: int = 0) -> str:
         )
     except OSError:  # a program that cannot run generates no code
         return ABSENT
-    lines = completed.stdout.strip().splitlines() or [""]
+    lines = process.stdout.strip().splitlines() or [""]
     return f"{Path(program).name} {lines[line].strip()}"

@@ -20,29 +20,28 @@ _BFLOAT16_EPS = 2.0**-7
 _FLOAT16_EPS = 2.0**-10
 
 
-def rounded_error(ours: Array, theirs: Array) -> float:
+def rounded_error(outputs: Array, reference: Array) -> float:
     """Return the relative error, ignoring a few numbers that are off by one rounding step."""
-    error = relative_error(ours, theirs)
-    if not np.isfinite(error) or not ours.size:
+    error = relative_error(outputs, reference)
+    if not np.isfinite(error) or not outputs.size:
         return error
-    differences = np.abs(np.asarray(ours, "float64") - np.asarray(theirs, "float64")).reshape(-1)
-    largest = float(np.abs(np.asarray(theirs, "float64")).max())
+    differences = np.abs(np.asarray(outputs, "float64") - np.asarray(reference, "float64")).reshape(-1)
+    largest = float(np.abs(np.asarray(reference, "float64")).max())
+
+    # The largest change of each number that rounding the other way can cause.
+    steps: Array = np.ones(1)
+    if not np.issubdtype(reference.dtype, np.integer):
+        values, inverse = np.unique(np.asarray(reference, "float64"), return_inverse=True)
+        steps = np.full(1, largest * _INNER_STEP)
+        if 1 < len(values) <= _FEW_VALUES:
+            gaps = np.diff(values)
+            wider_gaps = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))
+            steps = wider_gaps[inverse.reshape(-1)]
+
     ignored = max(1, int(len(differences) * _OTHER_STEP))
-    if len(differences) <= ignored or (differences > _steps(theirs, largest) * (1 + 1e-6)).any():
+    if len(differences) <= ignored or (differences > steps * (1 + 1e-6)).any():
         return error
     return float(np.sort(differences)[-1 - ignored] / max(largest, 1e-30))
-
-
-def _steps(theirs: Array, largest: float) -> Array:
-    """Return the largest change of each number that rounding the other way can cause."""
-    if np.issubdtype(theirs.dtype, np.integer):
-        return np.ones(1)
-    values, inverse = np.unique(np.asarray(theirs, "float64"), return_inverse=True)
-    if not 1 < len(values) <= _FEW_VALUES:
-        return np.full(1, largest * _INNER_STEP)
-    gaps = np.diff(values)
-    wider: Array = np.maximum(np.append(gaps, gaps[-1]), np.append(gaps[0], gaps))
-    return wider[inverse.reshape(-1)]
 
 
 def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> float:
@@ -61,12 +60,13 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
 
 
 def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-    """Compare outputs with those expected, with the tolerance of each output's data type."""
+    """Compare outputs with the reference's, with the tolerance of each output's data type."""
     errors, limits = [], []
-    ours, theirs = load_arrays(outputs_npz), load_arrays(expected_npz)
+    outputs, reference = load_arrays(outputs_npz), load_arrays(expected_npz)
+    error_between = rounded_error if by.rounds else relative_error
     for name in (f"arg_{index}" for index in by.outputs):
-        error, dtype = (rounded_error if by.rounds else relative_error), str(ours[name].dtype)
-        errors.append(error(ours[name], theirs[name]))
+        dtype = str(outputs[name].dtype)
+        errors.append(error_between(outputs[name], reference[name]))
         limits.append(tolerance("float32" if by.rounds else dtype, by.reduction_len, by.float16_error))
     ok = all(error <= limit for error, limit in zip(errors, limits, strict=True))
     return Agreement(max(errors), max(limits), ok)
@@ -74,7 +74,7 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
 
 def compare_models(outputs_npz: str, expected_npz: str) -> float:
     """Return the worst relative error between the saved outputs of two engines."""
-    with np.load(outputs_npz) as ours, np.load(expected_npz) as theirs:
-        if sorted(ours.files) != sorted(theirs.files):
+    with np.load(outputs_npz) as outputs, np.load(expected_npz) as reference:
+        if sorted(outputs.files) != sorted(reference.files):
             return float("inf")
-        return worst_error([ours[name] for name in theirs.files], list(theirs.values()))
+        return worst_error([outputs[name] for name in reference.files], list(reference.values()))

@@ -1,33 +1,129 @@
-"""Compile a model and its schedules to one library that takes only the model's inputs."""
+"""Compile a model and its schedules to one library that takes only the model's inputs.
+
+Libraries have their own thread pool; thread_pool.c explains why. The machine code of each CPU
+kernel is cached while this process lives: a job compiles its model several times, with
+schedules that differ in some tasks. TVM's own build would compile all kernels again, on one
+core.
+"""
 
 import json
+import logging
 import os
+import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import tvm
+from tvm import relax
+from tvm.relax import vm_build
 
 from graphc.export import compile_network as stock
+from graphc.export.code_generation import compiled
 from graphc.export.embed_weights import embedding
 from graphc.fold import share_equal_constants
 from graphc.ranges import dispatch_by_shape
 from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.graph_report import StoredRecipe, TensorSpec
+from workers.device.detect_host import available_cores
 from workers.host.host_memory import is_large
 from workers.interfaces.model_compiler import Compiled, Shapes, Untuned
 from workers.tvm.cuda_toolchain import collecting
-from workers.tvm.export_model import export_kernels, export_with_pool
 from workers.tvm.graph_recipes import recipe_of, step_json
 from workers.tvm.import_onnx_to_relax import load_network, load_point
-from workers.tvm.linker import link_shared
+from workers.tvm.linker import compiler, link_shared
 from workers.tvm.run_recipe_passes import as_tvm_target, run_steps
 from workers.tvm.tuning_database import read_database
 
+NO_COMPILER: Final = (
+    "no C compiler: libraries use TVM's threads, which lose much time beside other programs "
+    "(apt-get install gcc)"
+)
+log = logging.getLogger(__name__)
+MOST_BYTES: Final = 256 << 20  # of cached objects
+_cached: dict[str, bytes] = {}  # object files by the hash of target and kernel
 # Modules by the label of their point, then the model's inputs and its outputs.
-Networks = tuple[dict[str, object], list[TensorSpec], list[TensorSpec]]
-_latest: dict[tuple[str, int, str, str], Networks] = {}
+Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
+_latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
+
+
+def export_kernels(mod: Any, library: str, target: Any) -> None:
+    """Compile a scheduled module for a CPU as `relax.build` does, and link its kernels' objects."""
+    with target:
+        mod = relax.get_pipeline("default_build")(relax.transform.DeadCodeElimination()(mod))
+    builder = relax.ExecBuilder()
+    kernels = vm_build._filter_tir(vm_build._vmcodegen(builder, mod))
+    constants = dict(mod.attrs.get("const_name_to_constant", {})) if mod.attrs else {}
+    executable = vm_build._vmlink(builder, target, params=constants)
+    functions = {} if kernels is None else kernels.functions
+    texts = [f"{target}\n{tvm.ir.save_json(kernel)}" for kernel in functions.values()]
+    keys = [sha256(text.encode()).hexdigest() for text in texts]
+    kernels_by_key = dict(zip(keys, functions.items(), strict=True))  # name and kernel
+
+    with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
+
+        def compile_kernel(key: str) -> bytes:
+            path = Path(folder, f"new-{key}.o")  # a fused function's name may be too long
+            compiled(tvm.IRModule(dict([kernels_by_key[key]])), target).write_to_file(str(path))
+            return path.read_bytes()
+
+        new_keys = [key for key in kernels_by_key if key not in _cached]
+        with ThreadPoolExecutor(available_cores()) as pool:  # TVM releases Python's global lock
+            _cached.update(zip(new_keys, pool.map(compile_kernel, new_keys), strict=True))
+        object_paths = [Path(folder, f"{key}.o") for key in kernels_by_key]
+        for path in object_paths:
+            path.write_bytes(_cached[path.stem])
+        while len(_cached) > 1 and sum(map(len, _cached.values())) > MOST_BYTES:
+            del _cached[next(iter(_cached))]  # the oldest
+        export_with_pool(executable, library, target, [str(path) for path in object_paths])
+
+
+def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
+    """Write the library as `compile_network.export` does, but link without a compiler driver.
+
+    `kernels` are paths of further objects to link.
+    """
+    embedded = embedding() if stock.is_cpu(target) else {}
+    pool = pool_object(tuple(stock.pool_options(target))) if stock.is_cpu(target) else b""
+
+    def link(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
+        pool_path = Path(output).with_suffix(".pool.o")
+        try:
+            if pool:
+                pool_path.write_bytes(pool)
+            link_shared(output, [*objects, *kernels, *([str(pool_path)] if pool else [])], options)
+        finally:
+            pool_path.unlink(missing_ok=True)
+
+    link.output_format = "so"  # type: ignore[attr-defined]
+    executable.export_library(library, fcompile=link, **embedded)
+
+
+@lru_cache(maxsize=8)
+def pool_object(options: tuple[str, ...]) -> bytes:
+    """Return the thread pool as an object file's bytes; empty if it cannot be compiled."""
+    command = compiler()
+    if command is None:
+        log.warning(NO_COMPILER)
+        return b""
+    with tempfile.TemporaryDirectory(prefix="mallorn-pool-") as folder, stock.thread_pool() as source:
+        object_path = Path(folder, "pool.o")
+        result = subprocess.run(
+            [command, *options, "-fPIC", "-c", str(source), "-o", str(object_path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            log.warning("%s does not compile a library's threads, TVM's are used: %s", command, result.stdout)
+            return b""
+        return object_path.read_bytes()
 
 
 def compile_model(
@@ -48,22 +144,24 @@ def compile_model(
     """
     started_sec = time.monotonic()
     steps, tvm_target = recipe_of(recipe), as_tvm_target(target)
-    after = [step_json(step) for step in steps.after]
+    steps_after = [step_json(step) for step in steps.after]
     mods, inputs, outputs = networks(model_path, target, recipe, input_shapes, dynamic)
     with tempfile.TemporaryDirectory() as scratch:
         problems = read_database(schedules_dir, target, scratch).problems if schedules_dir else []
-        hits, missing = stock.count_hits(mods, scratch, tvm_target)
+        hits, misses = stock.count_hits(mods, scratch, tvm_target)
         ranges = None if dynamic is None else dynamic.model_dump(mode="json")
         if stock.is_cpu(tvm_target):
-            export_kernels(stock.scheduled(mods, ranges, after, tvm_target, scratch), out_so, tvm_target)
+            export_kernels(
+                stock.scheduled(mods, ranges, steps_after, tvm_target, scratch), out_so, tvm_target
+            )
         else:
             with collecting(tvm_target):
-                built = stock.build(mods, ranges, after, tvm_target, scratch)
-            export_with_pool(built, out_so, tvm_target)
+                executable = stock.build(mods, ranges, steps_after, tvm_target, scratch)
+            export_with_pool(executable, out_so, tvm_target)
     return Compiled(
         found=len(hits),
-        of=len(hits) + len(missing),
-        missing=missing,
+        of=len(hits) + len(misses),
+        missing=misses,
         problems=problems,
         inputs=inputs,
         outputs=outputs,
@@ -86,32 +184,26 @@ def networks(
     """Return the model after the recipe's first half; the last call's result is cached."""
     options = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
-    if key not in _latest:
-        _latest.clear()
-        networks = _read(model_path, as_tvm_target(target), recipe, input_shapes, dynamic)
+    if key not in _latest_networks:
+        _latest_networks.clear()
+        tvm_target, steps = as_tvm_target(target), recipe_of(recipe).before
+        constants = share_equal_constants.Constants()
+        mods: dict[str, tvm.IRModule] = {}
+        points: list[dict[str, int]] = [{}] if dynamic is None else dynamic.points
+        for point in points:
+            if dynamic is None:
+                label, network = "", load_network(model_path, input_shapes, tvm_target)
+            else:
+                label = dispatch_by_shape.point_suffix(point)
+                network, _ = load_point(model_path, dynamic, point, tvm_target)
+            inputs, outputs = network.inputs, network.outputs
+            mod, _ = run_steps(network.mod, steps, tvm_target)
+            mods[label] = constants.share(mod)
         if is_large(os.path.getsize(model_path)):  # the re-laid weights need memory, too
-            return networks
-        _latest[key] = networks
-    mods, inputs, outputs = _latest[key]
+            return mods, inputs, outputs
+        _latest_networks[key] = mods, inputs, outputs
+    mods, inputs, outputs = _latest_networks[key]
     return dict(mods), inputs, outputs
-
-
-def _read(
-    model_path: str, target: Any, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
-) -> Networks:
-    mods: dict[str, object] = {}
-    steps, constants = recipe_of(recipe).before, share_equal_constants.Constants()
-    points: list[dict[str, int]] = [{}] if dynamic is None else dynamic.points
-    for point in points:
-        if dynamic is None:
-            label, network = "", load_network(model_path, input_shapes, target)
-        else:
-            label = dispatch_by_shape.point_suffix(point)
-            network, _ = load_point(model_path, dynamic, point, target)
-        inputs, outputs = network.inputs, network.outputs
-        mod, _ = run_steps(network.mod, steps, target)
-        mods[label] = constants.share(mod)
-    return mods, inputs, outputs
 
 
 def compile_default(model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:

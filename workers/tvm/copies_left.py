@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any, Final
 
@@ -25,46 +25,45 @@ VIEWS: Final = ("reshape", "memory.view")
 # Strides of the compared positions: two orders that differ do so at nearly all positions.
 STEPS: Final = (1, 7, 131)
 _NUMBER: Final = re.compile(r"(?<=[a-z])\d+(?=_|$)")
-Values = Mapping[int, int]  # values of variables, by the variables' hash
+Values = Mapping[int, int]  # by the hash of a variable
 
 
 def copies_left(mod: Any) -> list[CopyLeft]:
     """Count the calls that only move data, by function and by operator that requires them."""
-    return [
-        CopyLeft(function=function, kind=kind, asked_by=asker, calls=calls)
-        for (function, kind, asker), calls in Counter(_moves(mod)).items()
-    ]
-
-
-def _moves(mod: Any) -> Iterator[tuple[str, str, str]]:
     functions = {var.name_hint: function for var, function in mod.functions.items()}
     kinds = {name: kind_of_copy(function) for name, function in functions.items()}
-    operators = {name: kinds[name] or _operator(name, each) for name, each in functions.items()}
-    for name, *ends in _calls(mod["main"]):
-        if kind := kinds.get(name):
-            made_by, read_by = (operators.get(end, end) for end in ends)
-            blames_maker = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
-            yield name, kind, made_by if blames_maker else read_by
+    operators = {}
+    for name, function in functions.items():
+        operator = kinds[name]
+        if not operator:
+            blocks = blocks_of(tvm.IRModule({"main": function})) if has_static_shapes(function) else []
+            operator = operator_of(blocks) if blocks else ""
+            if operator in SAYS_LITTLE:
+                operator = _NUMBER.sub("", name.removeprefix("fused_"))
+        operators[name] = operator
 
-
-def _operator(name: str, function: Any) -> str:
-    """Return the operator that a function computes, or its name if that says more."""
-    blocks = blocks_of(tvm.IRModule({"main": function})) if has_static_shapes(function) else []
-    operator = operator_of(blocks) if blocks else ""
-    return _NUMBER.sub("", name.removeprefix("fused_")) if operator in SAYS_LITTLE else operator
-
-
-def _calls(main: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield each callee, the maker of its first input, and the first reader of its result."""
-    values = {hash(each.var): each.value for block in main.body.blocks for each in block.bindings}
+    main = mod["main"]
+    values = {hash(binding.var): binding.value for block in main.body.blocks for binding in block.bindings}
     calls = {result: value for result, value in values.items() if _called(value) not in VIEWS}
-    readers: dict[int, str] = {}
+    readers: dict[int, str] = {}  # the first reader of each result
     for call in reversed(calls.values()):
         readers |= {_origin(var, values): _called(call) for var in relax.analysis.free_vars(call)}
+
+    copies: Counter[tuple[str, str, str]] = Counter()
     for result, call in calls.items():
+        name = _called(call)
+        if not (kind := kinds.get(name)):
+            continue
         sources = (values.get(_origin(var, values)) for var in relax.analysis.free_vars(call))
-        made_by = next((_called(source) for source in sources if source is not None), "the input")
-        yield _called(call), made_by, readers.get(result, "the output")
+        maker = next((_called(source) for source in sources if source is not None), "the input")
+        reader = readers.get(result, "the output")
+        made_by, read_by = operators.get(maker, maker), operators.get(reader, reader)
+        blames_maker = kind == "transpose" and FOLLOWS.match(read_by) and not FOLLOWS.match(made_by)
+        copies[name, kind, made_by if blames_maker else read_by] += 1
+    return [
+        CopyLeft(function=function, kind=kind, asked_by=asker, calls=count)
+        for (function, kind, asker), count in copies.items()
+    ]
 
 
 def _called(value: Any) -> str:
@@ -85,12 +84,16 @@ def kind_of_copy(function: Any) -> str:
     stores = collect(function, BufferStore) if has_static_shapes(function) else []
     values = [value for store in stores for value in _stored(store.value)]
     loads = [value for value in values if isinstance(value, TensorLoad)]
-    extents = _extents(function) if loads else {}
+    extents: dict[int, int] = {}  # of loop and block variables
+    if loads:
+        extents |= {hash(loop.loop_var): int(loop.extent) for loop in collect(function, For)}
+        for block in collect(function, SBlock):
+            extents |= {hash(axis.var): int(axis.dom.extent) for axis in block.iter_vars}
     if not loads or any(_is_computed(value, extents) for value in values):
         return ""
     targets = {hash(store.buffer) for store in stores}
     buffers = {hash(load.source): load.source for load in loads}
-    sources = {name: each for name, each in buffers.items() if name not in targets}
+    sources = {name: buffer for name, buffer in buffers.items() if name not in targets}
     if len(sources) > 1:
         return "concatenation"
     results = [param for param in function.params if hash(param) in targets]
@@ -113,23 +116,16 @@ def _stored(value: Any) -> list[Any]:
             return [value]
     if collect(condition, TensorLoad):
         return [value]
-    return [each for part in options for each in _stored(part)]
-
-
-def _extents(function: Any) -> Values:
-    extents = {hash(loop.loop_var): int(loop.extent) for loop in collect(function, For)}
-    for block in collect(function, SBlock):
-        extents |= {hash(axis.var): int(axis.dom.extent) for axis in block.iter_vars}
-    return extents
+    return [written for option in options for written in _stored(option)]
 
 
 def _is_computed(value: Any, extents: Values) -> bool:
     """Return whether a value is neither a constant nor a load at indices of loops only."""
     is_load = isinstance(value, TensorLoad)
     loop_vars = extents if is_load else {}
-    for each in value.indices if is_load else [value]:
-        names = {hash(var) for var in collect(each, Var)}
-        if names - loop_vars.keys() or collect(each, TensorLoad):
+    for expression in value.indices if is_load else [value]:
+        names = {hash(var) for var in collect(expression, Var)}
+        if names - loop_vars.keys() or collect(expression, TensorLoad):
             return True
     return False
 

@@ -7,23 +7,27 @@ from typing import Any, Final, NamedTuple
 import tvm
 from tvm.target.codegen import target_has_features
 
+from graphc.quant import tile_instructions as tiles
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments, Tensor
 from workers.tvm.linker import link_shared
 from workers.tvm.parsed_program_cache import parse_tvm_target, vector_lanes
-from workers.tvm.tile_probes import probe_tiles, tile_instructions
 
 COLUMNS: Final = 2  # vectors in a row of the output tile
 ROWS: Final = (1, 4, 5, 6, 7, 8, 12, 13, 14, 15)
 FEW_ROWS: Final = (4, 5, 6)  # on every machine, one of them reaches the peak without spilling
 LEAST_LANES: Final = 4
 DEPTH, STEPS = 64, 64  # the operands stay in the L1 cache
-BESIDE: Final = 8  # vectors that are read in parallel
+STREAMS: Final = 8  # vectors that are read in parallel
 READ_BYTES: Final = 4 << 20  # per core and call, or the working set if that is larger
 ONE_CORE_BYTES: Final = 64 << 20
 SIZES: Final = tuple(int(2 ** (half / 2)) >> 10 << 10 for half in range(28, 53))  # 16 KB to 64 MB
 SHARED_BYTES, SHARE_BYTES, MOST_BYTES = 128 << 20, 16 << 20, 512 << 20  # far above most caches
 MOVING: Final = "moving.so"
+
+TILE_STEPS: Final = 16  # multiplied tiles of data and of weights; they stay in the L1 cache
+TURNS: Final = 64
+_ONES: Final = {"int8": 0x01010101, "bfloat16": 0x3F803F80}  # 32 bits filled with ones of the type
 
 Sourced = tuple[Probe, str]
 
@@ -47,11 +51,11 @@ def dots(target: Any) -> Iterator[Dot]:
     from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
 
     if target_has_features("avx512bf16", target):
-        yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, 0x3F803F80)
+        yield Dot("bfloat16", "float32", 16, PAIR, DOT, LLVM, _ONES["bfloat16"])
     has = (feature for feature in FEATURES if target_has_features(feature, target))
     if (feature := next(has, None)) is not None:
         lanes, text = FEATURES[feature]
-        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, 0x01010101)
+        yield Dot("int8", "int32", lanes, QUAD, FUNCTION, text, _ONES["int8"])
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
@@ -83,15 +87,13 @@ def build_one_probe(target: str, folder: str) -> Probe:
 
 def _export(probes: Sequence[Sourced], target: str, path: Path) -> None:
     texts = {probe.function: text for probe, text in probes}  # probes may share a function
-    functions = {name: _parsed(name, text) for name, text in texts.items()}
+    functions = {}
+    for name, text in texts.items():
+        head = f"@T.prim_func(s_tir=True)\ndef {name}"
+        attrs = f'    T.func_attr({{"global_symbol": "{name}", "tirx.noalias": True}})'
+        functions[name] = tvm.script.from_source(text.replace("HEAD", head).replace("ATTRS", attrs))
     library = tvm.tirx.build(tvm.IRModule(functions), target=parse_tvm_target(target))
     library.export_library(str(path), fcompile=link_shared)
-
-
-def _parsed(name: str, text: str) -> Any:
-    head = f"@T.prim_func(s_tir=True)\ndef {name}"
-    attrs = f'    T.func_attr({{"global_symbol": "{name}", "tirx.noalias": True}})'
-    return tvm.script.from_source(text.replace("HEAD", head).replace("ATTRS", attrs))
 
 
 def _cores(target: str) -> int:
@@ -101,7 +103,7 @@ def _cores(target: str) -> int:
 def _products(target: str) -> Iterator[Sourced]:
     """Yield probes of one core with all row counts, and of all cores with few."""
     widest = vector_lanes(target)
-    for lanes in (each for each in (widest, widest // 2) if each >= LEAST_LANES):
+    for lanes in (count for count in (widest, widest // 2) if count >= LEAST_LANES):
         for rows in ROWS:
             yield _product("float32", 1, lanes, rows)
         for rows in FEW_ROWS:
@@ -158,6 +160,40 @@ def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_
     return Probe(Finds.PEAK, name, f"{dtype}.so", args, cores, dtype, lanes, sums, work=work)
 
 
+def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
+    """Return the tile instructions that a target has."""
+    return [item for item in tiles.BY_TYPE.values() if target_has_features(item.feature, target)]
+
+
+def probe_tiles(instruction: tiles.TileInstruction, cores: int) -> Sourced:
+    """Return the probe of a tile instruction, and its function as TVMScript."""
+    numbers, dtype, tile_bytes = instruction.numbers, instruction.numbers.weights, tiles.BYTES
+    rows, columns, words = tiles.ROWS, tiles.COLUMNS, TILE_STEPS * tiles.BYTES // 4
+    all_rows, all_columns = tiles.FACTORS * rows, tiles.FACTORS * columns
+    shapes = (cores, all_rows, all_columns), (all_rows, words), (tiles.FACTORS, words, columns)
+    text = f"""HEAD(sums: T.Buffer({shapes[0]}, "{numbers.sums}"), left: T.Buffer({shapes[1]}, "int32"),
+         right: T.Buffer({shapes[2]}, "int32")) -> None:
+ATTRS
+    for core in T.parallel({cores}):
+        T.attr(0, "pragma_import_llvm", {instruction.text!r})
+        T.evaluate(T.call_extern("int32", "{tiles.ALLOWED}"))
+        for turn in range({TURNS}):
+            T.evaluate(T.call_extern(
+                "void", "{instruction.function}", T.address_of(left[0, 0]), T.address_of(left[{rows}, 0]),
+                T.int64({words * 4}), T.int64(0), T.int64(1), T.int64({TILE_STEPS}), T.int64({tile_bytes}),
+                T.address_of(right[0, 0, 0]), T.address_of(right[1, 0, 0]),
+                T.address_of(sums[core, 0, 0]), T.address_of(sums[core, {rows}, 0]),
+                T.int64({all_columns * 4}), T.int32({rows}), T.int32({rows}),
+            ))
+"""
+    kinds = numbers.sums, "int32", "int32"
+    tensors = (Tensor("TENSOR", kind, shape) for kind, shape in zip(kinds, shapes, strict=True))
+    args = Arguments(tuple(tensors), ranges=dict.fromkeys("12", (_ONES[dtype], _ONES[dtype] + 1)))
+    work = 2.0 * cores * TURNS * all_rows * all_columns * words * numbers.terms
+    name = f"{dtype}_tiles"
+    return Probe(Finds.PEAK, name, f"{name}.so", args, cores, dtype, work=work), text
+
+
 def _memory_probes(target: str) -> Iterator[Sourced]:
     """Yield probes of one core's working sets, of all cores' memory, and of an empty loop."""
     lanes, cores = vector_lanes(target), _cores(target)
@@ -178,20 +214,20 @@ ATTRS
 
 def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
     """Return a probe in which each core rereads the first `size` bytes of its share."""
-    floats, turns, block = share // 4, max(1, READ_BYTES // size), BESIDE * lanes
+    floats, turns, block = share // 4, max(1, READ_BYTES // size), STREAMS * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
-         turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {BESIDE}, {lanes}), "float32")) -> None:
+         turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {STREAMS}, {lanes}), "float32")) -> None:
 ATTRS
     for core in T.parallel({cores}):
         for turn, at in T.grid(turns[0], size[0]):
-            for beside in T.unroll({BESIDE}):
+            for beside in T.unroll({STREAMS}):
                 for lane in T.vectorized({lanes}):
                     sums[core, beside, lane] = (
                         sums[core, beside, lane]
                         + data[core * {floats} + at * {block} + beside * {lanes} + lane]
                     )
 """
-    shapes = (cores * floats,), (1,), (1,), (cores, BESIDE, lanes)
+    shapes = (cores * floats,), (1,), (1,), (cores, STREAMS, lanes)
     types = zip(("float32", "int32", "int32", "float32"), shapes, strict=True)
     tensors = tuple(Tensor("TENSOR", dtype, shape) for dtype, shape in types)
     blocks = size // 4 // block

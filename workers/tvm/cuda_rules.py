@@ -42,10 +42,10 @@ _RULES: Final = (
 
 def generators(target: Any) -> list[Any]:
     """Return the space generators of a CUDA target."""
-    custom, wmma, mma, *others = ScheduleRule.create("cuda-tensorcore")
-    spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *others])]
+    custom, wmma, mma, *simple_rules = ScheduleRule.create("cuda-tensorcore")
+    spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *simple_rules])]
     if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
-        spaces.append(PostOrderApply(sch_rules=[custom, mma, *others]))
+        spaces.append(PostOrderApply(sch_rules=[custom, mma, *simple_rules]))
     return spaces
 
 
@@ -105,7 +105,9 @@ def can_launch(module: Any, target: Any) -> bool:
     bind = tvm.tirx.transform.BindTarget(target.with_host(tvm.target.Target("llvm")))
     try:
         _, kernels = split_host_device_mods(pipeline(bind(module)))
-        functions = [each for kernel in kernels.values() for each in finalize()(kernel).functions.values()]
+        functions = [
+            function for kernel in kernels.values() for function in finalize()(kernel).functions.values()
+        ]
     except (RuntimeError, TypeError, ValueError):
         return False
     limits = {"max_threads_per_block": target.attrs["max_threads_per_block"]}

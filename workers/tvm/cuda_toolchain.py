@@ -100,7 +100,12 @@ def load() -> None:
     import tvm_ffi
 
     if not toolchain.has_driver:
-        _load_stub()
+        if (c_compiler := compiler()) is None:
+            raise HostFault("this host cannot compile for CUDA: it lacks a C compiler", hint=INSTALL)
+        with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
+            stub = str(Path(folder, DRIVER))
+            _run([c_compiler, "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", "-o", stub, str(STUB)], folder)
+            ctypes.CDLL(stub, ctypes.RTLD_GLOBAL)
     load_tvms_cuda_library()  # TVM could not load it when it was imported
 
     def compile_for_current_target(source: str) -> bytes:
@@ -116,16 +121,6 @@ def load() -> None:
     tvm_ffi.register_global_func("tvm_callback_cuda_compile", compile_for_current_target, override=True)
 
 
-def _load_stub() -> None:
-    command = compiler()
-    if command is None:
-        raise HostFault("this host cannot compile for CUDA: it lacks a C compiler", hint=INSTALL)
-    with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
-        library = Path(folder, DRIVER)
-        _run([command, "-shared", "-fPIC", f"-Wl,-soname,{DRIVER}", "-o", str(library), str(STUB)], folder)
-        ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
-
-
 def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
     """Compile CUDA source for an architecture such as `sm_90a`. Raises KernelRefused, HostFault."""
     with TemporaryDirectory(prefix="mallorn-cuda-") as folder:
@@ -139,13 +134,13 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 def _run(command: list[str], folder: str) -> str:
     """Run a compiler and return its output. Raises KernelRefused with it, HostFault."""
     try:
-        completed = subprocess.run(
+        process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
         )
     except OSError as error:
         raise os_error(error) or HostFault(f"cannot run {command[0]}: {error.strerror}") from error
-    output = completed.stdout.replace(f"{folder}/", "").strip()
-    if completed.returncode != 0:
+    output = process.stdout.replace(f"{folder}/", "").strip()
+    if process.returncode != 0:
         blame_the_host(Path(folder))
         raise KernelRefused(f"{Path(command[0]).name} refused the kernel: {output}")
     return output

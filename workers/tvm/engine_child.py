@@ -25,7 +25,7 @@ from workers.tvm.time_probes import clock
 WARM_UP_CALLS: Final = 2
 ROUGH_CALLS: Final = 20
 LONG_CALL_US: Final = 100_000.0  # one call of a slow model warms it well enough
-_loaded: dict[str, Callable[..., Any]] = {}
+_methods: dict[str, Callable[..., Any]] = {}  # run, outputs and kernels of the loaded model
 
 
 def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
@@ -52,7 +52,7 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
         use_graphs(1)
         return Kernels(machine.set_instrument, partial(machine["main"], *args), clock_of(kind, device.sync))
 
-    _loaded.update(run=run, outputs=_outputs, kernels=cache(kernels))
+    _methods.update(run=run, outputs=_outputs, kernels=cache(kernels))
     return LoadedEngine("tvm", tvm.__version__, tvm.runtime.num_threads())
 
 
@@ -68,25 +68,25 @@ def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEn
     counts = {threads, min(threads, physical_cores())}
     if len(counts) > 1:  # one session at a time: a model may be large
         threads = min(counts, key=lambda count: _rough_us(_onnxruntime(model_path, inputs_npz, count)))
-    _loaded.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
+    _methods.update(run=_onnxruntime(model_path, inputs_npz, threads), outputs=_outputs)
     own_error = None
     if is_quantised(Path(model_path)):
         truth = run_onnxruntime(model_path, _arrays(inputs_npz), fused=False)
         own_error = worst_error(_outputs(), truth)
-        _loaded["outputs"] = lambda: truth
+        _methods["outputs"] = lambda: truth
     return LoadedEngine("onnxruntime", onnxruntime.__version__, threads, own_error)
 
 
 def _onnxruntime(model_path: str, inputs_npz: str, threads: int) -> Callable[[], list[Any]]:
-    loaded = make_session(model_path, threads)
-    binding = loaded.io_binding()
+    inference = make_session(model_path, threads)
+    binding = inference.io_binding()
     for name, array in _arrays(inputs_npz).items():
         binding.bind_cpu_input(name, array)
-    for output in loaded.get_outputs():
+    for output in inference.get_outputs():
         binding.bind_output(output.name)
 
     def run() -> list[Any]:
-        loaded.run_with_iobinding(binding)
+        inference.run_with_iobinding(binding)
         return list(binding.get_outputs())
 
     return run
@@ -98,7 +98,7 @@ def _rough_us(run: Callable[[], list[Any]]) -> float:
 
 
 def time_bursts(bursts: int, number: int) -> list[float]:
-    run = _loaded["run"]
+    run = _methods["run"]
     for _ in range(WARM_UP_CALLS):
         if _timed_us(run) > LONG_CALL_US:
             break
@@ -106,23 +106,23 @@ def time_bursts(bursts: int, number: int) -> list[float]:
 
 
 def time_kernels(seconds: float) -> dict[str, float]:
-    return dict(_loaded["kernels"]().times(seconds))
+    return dict(_methods["kernels"]().times(seconds))
 
 
 def save_outputs(outputs_npz: str) -> int:
-    results = _loaded["outputs"]()
+    results = _methods["outputs"]()
     np.savez(outputs_npz, **{f"output_{index}": array for index, array in enumerate(results)})
     return len(results)
 
 
 def _outputs() -> list[Any]:
-    return [output.numpy() for output in _loaded["run"]()]
+    return [output.numpy() for output in _methods["run"]()]
 
 
 def _timed_us(run: Callable[[], list[Any]]) -> float:
-    started = time.perf_counter()
+    started_sec = time.perf_counter()
     run()
-    return (time.perf_counter() - started) * 1e6
+    return (time.perf_counter() - started_sec) * 1e6
 
 
 def _arrays(path: str) -> dict[str, NDArray[Any]]:

@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from itertools import pairwise
 from typing import Any, Final
 
@@ -43,14 +43,20 @@ def explain_kernels(
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
     """Return remarks on the code of each task. Raises as `compile_model` does."""
-    after = [step_json(step) for step in recipe_of(recipe).after]
+    steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
     mods, _, _ = networks(model_path, target, recipe, input_shapes, dynamic)
-    weights = dict(entry for mod in mods.values() for entry in _weights(mod))
+    # Indices of each function's constant arguments, as far as the recipe marked them.
+    weights = {
+        var.name_hint: [int(number) for number in function.attrs[RELAID]]
+        for mod in mods.values()
+        for var, function in mod.functions.items()
+        if RELAID in (function.attrs or ())
+    }
     with tempfile.TemporaryDirectory() as scratch:
         read_database(schedules_dir, target, scratch)
-        mod = stock.scheduled(mods, ranges, after, tvm_target, scratch)
+        mod = stock.scheduled(mods, ranges, steps_after, tvm_target, scratch)
     remarks = {}
     for var, kernel in relax.transform.DeadCodeElimination()(mod).functions.items():
         if isinstance(kernel, PrimFunc):
@@ -82,19 +88,16 @@ class _Loops:
             (self.function,) = module.functions.values()
 
 
-def _weights(mod: Any) -> Iterator[tuple[str, Collection[int]]]:
-    """Yield each function's name and constant arguments, as far as the recipe marked them."""
-    for var, function in mod.functions.items():
-        if RELAID in (function.attrs or ()):
-            yield var.name_hint, [int(number) for number in function.attrs[RELAID]]
-
-
 def library_calls(target_kind: str, text: str) -> list[str]:
     """Return the names of the library functions that the code calls."""
     isa, functions = instruction_set(target_kind, text), functions_of(text)
-    code = [each for function in functions for each in function.instructions]
-    jumps = [each for each in code if isa.does(each) in (Does.CALL, Does.JUMP)]
-    names = {each.operands.partition("@")[0] for each in jumps}
+    jumps = [
+        instruction
+        for function in functions
+        for instruction in function.instructions
+        if isa.kind_of(instruction) in (Does.CALL, Does.JUMP)
+    ]
+    names = {jump.operands.partition("@")[0] for jump in jumps}
     function_names = {function.name for function in functions}
     return sorted(filter(_LIBRARY.match, names - function_names))
 
@@ -133,7 +136,7 @@ def _is_strided(load: Any, loop: Any) -> bool:
     inner_loads = [inner for index in load.indices for inner in collect(index, TensorLoad)]
     if any(hash(var) == loop_var for inner in inner_loads for var in collect(inner, Var)):
         return True
-    runs = range(min(int(loop.extent), LOOKED_AT))
-    offsets = [place(load.source, load.indices, {loop_var: run}) for run in runs]
-    steps = [abs(after - before) for before, after in pairwise(offsets)]
+    iterations = range(min(int(loop.extent), LOOKED_AT))
+    offsets = [place(load.source, load.indices, {loop_var: iteration}) for iteration in iterations]
+    steps = [abs(right - left) for left, right in pairwise(offsets)]
     return sum(step > 1 for step in steps) > len(steps) / 2

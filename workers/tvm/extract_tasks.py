@@ -17,8 +17,7 @@ from mallorn.core.values.graph_report import GraphReport, StoredRecipe, TensorSp
 from workers.interfaces.model_compiler import Extraction, ModelTask, Ranges, Shapes
 from workers.interfaces.tensor_arguments import FREE_RANGE
 from workers.tvm.copies_left import copies_left
-from workers.tvm.import_onnx_to_relax import ImportedModel, load_network
-from workers.tvm.name_failing_onnx_node import naming_the_node
+from workers.tvm.import_onnx_to_relax import ImportedModel, load_network, naming_the_node
 from workers.tvm.program_arguments import arguments
 from workers.tvm.program_blocks import anchor_of, blocks_of, operator_of
 from workers.tvm.run_recipe_passes import as_tvm_target, operators, run_or_leave_out
@@ -30,21 +29,20 @@ def operations(mod: Any) -> float:
     annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
-    rules = [(Let, _without_let), (SBlock, _without_annotated)]
-    functions = {var: tvm_ffi.structural_map(each, rules) for var, each in mod.functions.items()}
+
+    def without_let(node: Any) -> Any:
+        # As a sum: TVM would not count the value of a Let, which is computed once.
+        return tvm.tirx.Cast(str(node.ty.dtype), node.value) + node.body
+
+    def without_annotated(block: Any) -> Any:
+        if WORK not in block.annotations:
+            return block
+        empty_body = Evaluate(tvm.tirx.const(0))
+        return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, empty_body)
+
+    rules = [(Let, without_let), (SBlock, without_annotated)]
+    functions = {var: tvm_ffi.structural_map(function, rules) for var, function in mod.functions.items()}
     return float(annotated + estimate_tir_flops(tvm.IRModule(functions, attrs=mod.attrs)))
-
-
-def _without_let(let: Any) -> Any:
-    """Rewrite a Let as a sum: TVM would not count its value, which is computed once."""
-    return tvm.tirx.Cast(str(let.ty.dtype), let.value) + let.body
-
-
-def _without_annotated(block: Any) -> Any:
-    if WORK not in block.annotations:
-        return block
-    nothing = Evaluate(tvm.tirx.const(0))
-    return SBlock(block.iter_vars, block.reads, block.writes, block.name_hint, nothing)
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
@@ -61,9 +59,11 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
     """Do the same as `extract` for a model that is already imported."""
     tvm_target = as_tvm_target(target)
     recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
-    extracted = tasks_of(mod, tvm_target)
     tasks = merge(
-        [describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight)) for task in extracted]
+        [
+            describe(canonical(task.dispatched[0]), str(task.task_name), int(task.weight))
+            for task in tasks_of(mod, tvm_target)
+        ]
     )
     if not tasks:
         raise InvalidModel("the model has nothing to tune: every result is a constant or an input")
@@ -100,11 +100,12 @@ def describe(mod: Any, name: str, weight: int) -> ModelTask:
 
 def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
     """Merge tasks with equal keys; add up their weights, which are numbers of calls."""
-    merged: dict[str, ModelTask] = {}
+    task_by_key: dict[str, ModelTask] = {}
     for task in tasks:
-        previous = merged.get(task.key)
-        merged[task.key] = replace(previous, weight=previous.weight + task.weight) if previous else task
-    return list(merged.values())
+        previous = task_by_key.get(task.key)
+        weight = task.weight if previous is None else previous.weight + task.weight
+        task_by_key[task.key] = replace(previous or task, weight=weight)
+    return list(task_by_key.values())
 
 
 def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:

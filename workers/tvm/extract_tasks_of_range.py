@@ -1,29 +1,48 @@
-"""Extract the tasks of a model with free dimensions, imported at a few of their sizes."""
+"""Extract the tasks of a model with free dimensions, imported at a few of their sizes.
 
-from collections.abc import Mapping, Sequence
+An ONNX file does not say that the rows of a batch are independent, or that a mask hides
+padding, so onnxruntime tests whether tuned sizes can serve the sizes between them: results of
+zero-padded and of split random inputs are compared with the originals.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from math import prod
-from typing import Final
+from functools import partial
+from importlib.util import find_spec
+from itertools import product
+from math import log, prod
+from typing import Any, Final
 
-import onnx
+import numpy as np
 
 from graphc.export import compile_network as stock
+from graphc.export.onnxruntime_answers import make_session, relative_error
 from graphc.ranges import dispatch_by_shape
+from graphc.ranges.dispatch_by_shape import PLUS, growing_dimensions, names_of, shapes_at
 from mallorn.core.errors import InvalidModel
 from mallorn.core.values.dynamic_shapes import Dynamic
-from mallorn.core.values.graph_report import GraphReport, StoredRecipe
+from mallorn.core.values.graph_report import StoredRecipe
 from workers.interfaces.model_compiler import Extraction, Shapes
-from workers.tvm.check_onnx_model import read_model
-from workers.tvm.check_padding_and_splitting import behaviour, with_totals
-from workers.tvm.choose_tuned_sizes import MOST_POINTS, points_of
+from workers.tvm.check_onnx_model import first_line, read_model
+from workers.tvm.compare_outputs import Array
 from workers.tvm.extract_tasks import describe_network, merge
 from workers.tvm.graph_recipes import leaving_out, left_out
-from workers.tvm.import_onnx_to_relax import Ends, load_point
-from workers.tvm.name_failing_onnx_node import naming_the_node
+from workers.tvm.import_onnx_to_relax import load_point, naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
 
+# Most tuned sizes, and so most schedules of a task.
+MOST_POINTS: Final = 8
+# Weight of gaps between sizes that may be split: padding needs a tuned size close above.
+DIVIDED: Final = 0.4
+# Sizes from here on are multiples of STEP.
+VECTORS_FROM: Final = 16
+STEP: Final = 8
+TOLERANCE: Final = 1e-4
+SEED: Final = 0
+OPEN: Final = 3  # size to test of a dimension that may be empty
 Bounds = Mapping[str, Sequence[int]]  # least and largest size of each dimension
-ONE_SIZE: Final = "tune for one size: --dynamic {name}={size}"
+Dims = Mapping[str, list[int | str]]  # of each input
+Run = Callable[[Mapping[str, Array]], list[Array]]
 
 
 def extract_range(
@@ -35,20 +54,26 @@ def extract_range(
     InvalidModel if sizes between the points could not be computed.
     """
     model = read_model(model_path)
-    inputs = _inputs(model_path, model, input_shapes, bounds)
-    padded, divided = behaviour(model_path, inputs, _dtypes(model), bounds)
-    closed = {
-        name: each
-        for name, each in bounds.items()
-        if name not in dispatch_by_shape.growing_dimensions(bounds)
-    }
-    points = _points(closed, [name for name in closed if name not in padded], divided)
+    dtypes = {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
+    inputs = dispatch_by_shape.named_dims(model, input_shapes)
+    open_ = growing_dimensions(bounds)
+    if len(open_) > 1:
+        raise InvalidModel(
+            f"two ranges begin with 0, and only one dimension may grow: {', '.join(open_)}",
+            hint=f"--dynamic {open_[1]}=1..{bounds[open_[1]][1]}",
+        )
+    if open_:
+        inputs = with_totals(model_path, inputs, dtypes, bounds)
+    _check_bounds(inputs, bounds)
+    can_pad, can_split = behaviour(model_path, inputs, dtypes, bounds)
+    fixed_ranges = {name: sizes for name, sizes in bounds.items() if name not in open_}
+    points = _points(fixed_ranges, [name for name in fixed_ranges if name not in can_pad], can_split)
     dynamic = Dynamic(
-        ranges={name: list(each) for name, each in bounds.items()},
+        ranges={name: list(sizes) for name, sizes in bounds.items()},
         inputs=inputs,
         points=points,
-        padded=padded,
-        divided=divided,
+        padded=can_pad,
+        divided=can_split,
     )
     ends, extractions = [], []
     for point in points:  # one at a time: each import has all weights in memory
@@ -56,43 +81,44 @@ def extract_range(
         with naming_the_node(model_path, shapes[0].inputs):
             extractions.append(describe_network(network, target, recipe))
         ends += shapes
-    reasons = {name: reason for each in extractions for name, reason in left_out(each.graph.recipe).items()}
+    reasons = {
+        name: reason
+        for extraction in extractions
+        for name, reason in left_out(extraction.graph.recipe).items()
+    }
     if reasons != left_out(recipe):  # all points must run the same passes
-        recipe = leaving_out(recipe, reasons)
-        return extract_range(model_path, target, recipe, input_shapes, bounds)
-    _refuse_unknown_lengths(extractions[-1].graph, ends)
-    named = [
-        [replace(task, name=task.name + dispatch_by_shape.point_suffix(point)) for task in each.tasks]
-        for point, each in zip(points, extractions, strict=True)
+        return extract_range(model_path, target, leaving_out(recipe, reasons), input_shapes, bounds)
+
+    sizes = [end.sizes for end in ends]
+    output_shapes = zip(*(end.outputs for end in ends), strict=True)
+    for spec, shapes_of_output in zip(extractions[-1].graph.outputs, output_shapes, strict=True):
+        if None in dispatch_by_shape.express_by_dimensions(shapes_of_output, sizes):
+            raise InvalidModel(
+                f"the length of output {spec.name!r} does not follow from the sizes of the inputs",
+                hint="export the model with outputs whose axes are those of the inputs",
+            )
+
+    tasks_at = [
+        [replace(task, name=task.name + dispatch_by_shape.point_suffix(point)) for task in extraction.tasks]
+        for point, extraction in zip(points, extractions, strict=True)
     ]
+    largest = prod(points[-1].values())
     tasks = merge(
         [
-            replace(task, weight=task.weight * round(prod(points[-1].values()) / prod(point.values())))
-            for point, each in zip(points, named, strict=True)
-            for task in each
+            replace(task, weight=task.weight * round(largest / prod(point.values())))
+            for point, tasks in zip(points, tasks_at, strict=True)
+            for task in tasks
         ]
     )
     name_of = {task.key: task.name for task in tasks}
-    calls = [{name_of[task.key]: task.weight for task in each} for each in named]
+    calls = [{name_of[task.key]: task.weight for task in tasks} for tasks in tasks_at]
     graph = extractions[-1].graph.model_copy(update={"dynamic": dynamic.model_copy(update={"calls": calls})})
     return Extraction(graph, tuple(tasks))
 
 
-def _inputs(
-    path: str, model: onnx.ModelProto, input_shapes: Shapes, bounds: Bounds
-) -> dict[str, list[int | str]]:
-    """Return the inputs' dimensions. Raises InvalidModel unless bounds match the free ones."""
-    inputs = dispatch_by_shape.named_dims(model, input_shapes)
-    open_ = dispatch_by_shape.growing_dimensions(bounds)
-    if len(open_) > 1:
-        raise InvalidModel(
-            f"two ranges begin with 0, and one dimension may grow: {', '.join(open_)}",
-            hint=f"--dynamic {open_[1]}=1..{bounds[open_[1]][1]}",
-        )
-    if open_:
-        inputs = with_totals(path, inputs, _dtypes(model), bounds)
-    named = [name for dims in inputs.values() for dim in dims for name in dispatch_by_shape.names_of(dim)]
-    free = list(dict.fromkeys(named))
+def _check_bounds(inputs: Dims, bounds: Bounds) -> None:
+    """Raise InvalidModel unless each free dimension of the inputs has a name and a range."""
+    free = list(dict.fromkeys(name for dims in inputs.values() for dim in dims for name in names_of(dim)))
     free_names = f"its free dimensions: {', '.join(free) or 'none'}"
     if unknown := [name for name in bounds if name not in free]:
         raise InvalidModel(f"the model has no free dimension {unknown[0]!r}", hint=free_names)
@@ -108,11 +134,6 @@ def _inputs(
             hint=" ".join(f"--dynamic {name}=1..64" for name in unbounded)
             + "   (or one size: --dynamic NAME=1)",
         )
-    return inputs
-
-
-def _dtypes(model: onnx.ModelProto) -> dict[str, str]:
-    return {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
 
 
 def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> list[dict[str, int]]:
@@ -121,18 +142,169 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
     except ValueError:
         name = next(name for name in exact if bounds[name][0] < bounds[name][1])
         raise InvalidModel(
-            f"results change where {name!r} is filled up with zeros, so no size can stand in for those "
-            f"below it, and at most {MOST_POINTS} are tuned",
-            hint=f"export the model with a mask among its inputs, narrow the range, or "
-            f"{ONE_SIZE.format(name=name, size=bounds[name][1])}",
+            f"the results of the model change if dimension {name!r} is padded with zeros. So each of its "
+            f"sizes needs its own schedules, and at most {MOST_POINTS} sizes are tuned",
+            hint="export the model with a mask among its inputs, narrow the range, or "
+            f"tune for one size: --dynamic {name}={bounds[name][1]}",
         ) from None
 
 
-def _refuse_unknown_lengths(graph: GraphReport, ends: Sequence[Ends]) -> None:
-    sizes = [each.sizes for each in ends]
-    for spec, shapes in zip(graph.outputs, zip(*(each.outputs for each in ends), strict=True), strict=True):
-        if None in dispatch_by_shape.express_by_dimensions(shapes, sizes):
-            raise InvalidModel(
-                f"how long output {spec.name!r} is does not follow from the sizes of the inputs",
-                hint="export the model with outputs whose axes are those of the inputs",
-            )
+def points_of(
+    ranges: Bounds, exact: Collection[str] = (), divided: Collection[str] = ()
+) -> list[dict[str, int]]:
+    """Return the sizes to tune, the largest last, with every size of dimensions in `exact`.
+
+    They are few, but no size is far below the next tuned one. Raises ValueError if the sizes
+    of `exact` alone are more than MOST_POINTS.
+    """
+    sizes_in = {name: high - low + 1 for name, (low, high) in ranges.items()}
+    counts = {name: size if name in exact else 1 for name, size in sizes_in.items()}
+    if prod(counts.values()) > MOST_POINTS:
+        raise ValueError(f"{prod(counts.values())} sizes, and at most {MOST_POINTS} are tuned")
+
+    def may_grow(name: str) -> bool:
+        points_then = prod(counts.values()) // counts[name] * (counts[name] + 1)
+        return counts[name] < sizes_in[name] and points_then <= MOST_POINTS
+
+    def gap(name: str) -> float:
+        low, high = ranges[name]
+        return log(high / low) / counts[name] * (DIVIDED if name in divided else 1.0)
+
+    while growing := [name for name in ranges if may_grow(name)]:
+        counts[max(growing, key=gap)] += 1
+    axes = [sizes_of(low, high, counts[name]) for name, (low, high) in ranges.items()]
+    return [dict(zip(ranges, sizes, strict=True)) for sizes in product(*axes)]
+
+
+def sizes_of(low: int, high: int, count: int) -> list[int]:
+    """Return at most `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
+    if count >= high - low + 1:
+        return list(range(low, high + 1))
+    sizes = {high}
+    for index in range(count - 1):
+        size = low * (high / low) ** (index / (count - 1))
+        step = STEP if size >= VECTORS_FROM else 1
+        sizes.add(low if index == 0 else min(high, round(size / step) * step))
+    return sorted(sizes)
+
+
+def behaviour(
+    path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
+) -> tuple[list[str], list[str]]:
+    """Return the dimensions that may be padded with zeros, and those that may also be split.
+
+    Every dimension with more than one size is tested; without onnxruntime none is.
+    """
+    open_ = growing_dimensions(ranges)
+    free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
+    if not free or find_spec("onnxruntime") is None:
+        return [], []
+    run, rng = _session(path), np.random.default_rng(SEED)
+    can_pad, can_split = [], []
+    for name in free:
+        part, high = ranges[name]
+        full = min(high, 2 * part + 1)
+        sizes = {dim: low or OPEN for dim, (low, _) in ranges.items()} | {name: full}
+        arrays = _random(rng, inputs, dtypes, sizes)
+        shapes = shapes_at(inputs, sizes | {name: part})
+        if _agrees(partial(_padded, run, arrays, shapes)):
+            can_pad.append(name)
+            if not open_ and _agrees(partial(_split, run, arrays, inputs, name, part)):
+                can_split.append(name)
+    return can_pad, can_split
+
+
+def with_totals(
+    path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
+) -> dict[str, list[int | str]]:
+    """Replace dimensions without a range by the growing plus another one, if that model runs.
+
+    An attention mask is as long as the cache and the new tokens, but mostly has its own
+    dimension.
+    """
+    unchanged = {name: list(dims) for name, dims in inputs.items()}
+    (open_,) = growing_dimensions(ranges)
+    unranged = {
+        dim for dims in inputs.values() for dim in dims for name in names_of(dim) if name not in ranges
+    }
+    if not unranged or find_spec("onnxruntime") is None:
+        return unchanged
+    run, names = _session(path), list(ranges)
+    # Two choices of sizes that tell different sums of dimensions apart.
+    trials = [{name: OPEN + i for i, name in enumerate(order)} for order in (names, names[::-1])]
+    for total in [f"{open_}{PLUS}{name}" for name in ranges if name != open_]:
+        totals = {name: [total if dim in unranged else dim for dim in dims] for name, dims in inputs.items()}
+        try:
+            for sizes in trials:
+                run(_random(np.random.default_rng(SEED), totals, dtypes, sizes))
+        except Exception:  # noqa: S112  # onnxruntime has several types of errors
+            continue
+        return totals
+    return unchanged
+
+
+def _session(path: str) -> Run:
+    try:
+        model = make_session(path)
+    except Exception as error:  # onnxruntime has several types of errors
+        raise InvalidModel(f"onnxruntime cannot read this model: {first_line(error)}") from None
+    return lambda arrays: [np.asarray(result) for result in model.run(None, dict(arrays))]
+
+
+def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
+    try:
+        results, originals = run_both()
+    except Exception:  # a model that fails at these sizes cannot be padded to them, either
+        return False
+    return all(relative_error(*pair) <= TOLERANCE for pair in zip(results, originals, strict=True))
+
+
+def _padded(
+    run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]
+) -> tuple[list[Array], list[Array]]:
+    """Return the results of zero-padded parts, cut to size, and those of the parts."""
+
+    def first(shape: Sequence[int]) -> tuple[slice, ...]:
+        return tuple(map(slice, shape))
+
+    parts = {name: value[first(shapes[name])] for name, value in arrays.items()}
+    padded_parts = {name: np.zeros_like(value) for name, value in arrays.items()}
+    for name, value in parts.items():
+        padded_parts[name][first(value.shape)] = value
+    originals, results = run(parts), run(padded_parts)
+    return [full[first(part.shape)] for full, part in zip(results, originals, strict=True)], originals
+
+
+def _split(
+    run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
+) -> tuple[list[Array], list[Array]]:
+    """Return the concatenated results of two parts, and the results of the unsplit arrays."""
+    halves = []
+    for section in (slice(0, part), slice(part, None)):
+        cuts = {
+            key: value[tuple(section if dim == name else slice(None) for dim in inputs[key])]
+            for key, value in arrays.items()
+        }
+        halves.append(run(cuts))
+    originals = run(arrays)
+    results = []
+    for first, second, full in zip(*halves, originals, strict=True):
+        # The one axis on which the shapes differ; ValueError unless one does.
+        (axis,) = (
+            n for n, (left, right) in enumerate(zip(first.shape, full.shape, strict=True)) if left != right
+        )
+        results.append(np.concatenate([first, second], axis))
+    return results, originals
+
+
+def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Return random inputs; integers are 0 or 1, valid as indices and masks, never all 0."""
+    arrays = {}
+    for name, dims in inputs.items():
+        (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])
+        is_integer = dtype.kind in "iub"
+        values = np.asarray(rng.integers(0, 2, shape) if is_integer else rng.uniform(-1, 1, shape))
+        if is_integer and values.ndim:
+            values[..., 0] = 1
+        arrays[name] = values.astype(dtype)
+    return arrays

@@ -90,11 +90,11 @@ def stored_recipe(recipe: Recipe) -> StoredRecipe:
     )
 
 
-def recipe_of(stored: StoredRecipe) -> Recipe:
+def recipe_of(recipe: StoredRecipe) -> Recipe:
     """Return a recipe from its stored form. Raises InvalidRequest if that is no recipe."""
-    if not stored.name or stored.version < 1:
-        raise InvalidRequest(f"not a graph recipe: {stored.stored()}")
-    return Recipe(stored.name, stored.version, tuple(stored.before), tuple(stored.after))
+    if not recipe.name or recipe.version < 1:
+        raise InvalidRequest(f"not a graph recipe: {recipe.stored()}")
+    return Recipe(recipe.name, recipe.version, tuple(recipe.before), tuple(recipe.after))
 
 
 def left_out(recipe: StoredRecipe) -> dict[str, str]:
@@ -105,20 +105,20 @@ def left_out(recipe: StoredRecipe) -> dict[str, str]:
 
 def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
     """Return the recipe with these passes left out as well, with the reasons."""
-    before, after = (
-        [
+
+    def mark(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
+        return [
             step.model_copy(update={"left_out": reasons[step.name]}) if step.name in reasons else step
-            for step in half
+            for step in steps
         ]
-        for half in (recipe.before, recipe.after)
-    )
-    return recipe.model_copy(update={"before": before, "after": after})
+
+    return recipe.model_copy(update={"before": mark(recipe.before), "after": mark(recipe.after)})
 
 
-def is_form_of(stored: StoredRecipe, recipe: StoredRecipe) -> bool:
+def is_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
     """Return whether a stored recipe equals `recipe` with the same or more passes left out."""
-    has_all = left_out(recipe).keys() <= left_out(stored).keys()
-    return has_all and leaving_out(recipe, left_out(stored)) == stored
+    has_all = left_out(recipe).keys() <= left_out(candidate).keys()
+    return has_all and leaving_out(recipe, left_out(candidate)) == candidate
 
 
 def names_to_leave_out(recipe: StoredRecipe) -> list[str]:

@@ -1,15 +1,16 @@
 """Import an ONNX file as a Relax module, or raise InvalidModel with the cause and a hint."""
 
-import contextlib
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import tvm
-from onnx import GraphProto
+from onnx import GraphProto, ModelProto, NodeProto, shape_inference
+from tvm.relax.frontend.onnx import onnx_frontend
 
 from graphc.export import compile_network as stock
 from graphc.ranges import dispatch_by_shape, generalize_two_lengths
@@ -25,7 +26,7 @@ from workers.tvm.check_onnx_model import (
     refuse_text,
     refuse_unknown_operators,
 )
-from workers.tvm.name_failing_onnx_node import naming_nodes, node_of
+from workers.tvm.run_recipe_passes import PassFailed
 
 # Errors of the ONNX importer's converters for unsupported models (TVMError is a RuntimeError).
 _REFUSALS = (
@@ -50,6 +51,15 @@ class ImportedModel:
     operators: dict[str, int]  # number of nodes of each operator in the ONNX graph
 
 
+@dataclass(frozen=True)
+class Ends:
+    """The shapes of a model's inputs and outputs at some sizes of its dimensions."""
+
+    sizes: dict[str, int]
+    inputs: Shapes
+    outputs: list[list[int]]
+
+
 def load_network(path: str | Path, input_shapes: Shapes | None = None, target: Any = None) -> ImportedModel:
     """Read, check and import an ONNX file, optionally for a target. Raises InvalidModel."""
     model = read_model(path)
@@ -57,7 +67,7 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
     _check_shapes(model.graph, shapes)
     try:
         # The importer prints before it raises, but stdout belongs to the child's protocol.
-        with contextlib.redirect_stdout(io.StringIO()), naming_nodes():
+        with redirect_stdout(io.StringIO()), naming_nodes():
             simple = stock.simplify(model, shapes)
             refuse_unknown_operators(simple, stock.operators())
             refuse_text(simple.graph)
@@ -66,7 +76,7 @@ def load_network(path: str | Path, input_shapes: Shapes | None = None, target: A
         hint = f"pip install onnxsim && python -m onnxsim MODEL OUT   (then tune OUT)   {LIST}"
         if shapes:
             declared = _declared(model.graph, shapes)
-            hint = f"choose an --input-shape that fits what the model declares: {declared}"
+            hint = f"choose an --input-shape that fits the shapes that the model declares: {declared}"
         raise InvalidModel(
             f"TVM cannot import {node_of(error) or 'the model'}: {plain(error)}", hint=hint
         ) from error
@@ -121,18 +131,6 @@ def _declared(graph: GraphProto, names: Iterable[str]) -> str:
     return "; ".join(f"{name} [{', '.join(dims)}]" for name, dims in sizes.items())
 
 
-ASKED: Final = "export the model with positions and a mask among its inputs"
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The shapes of a model's inputs and outputs at some sizes of its dimensions."""
-
-    sizes: dict[str, int]
-    inputs: Shapes
-    outputs: list[list[int]]
-
-
 def load_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
@@ -151,19 +149,83 @@ def load_point(
         name = dynamic.grows[0]
         raise InvalidModel(
             f"{name!r} cannot be left open: {error}",
-            hint=f"give it one size, --dynamic {name}=64, or {ASKED}",
+            hint=f"give it one size, --dynamic {name}=64, or export the model with positions and a mask "
+            "among its inputs",
         ) from None
     first, last = networks[0], networks[-1]
     high = max((dynamic.ranges[name][1] for name in dynamic.grows), default=0)
-    inputs = [_at_length(*pair, high) for pair in zip(first.inputs, last.inputs, strict=True)]
-    outputs = [_at_length(*pair, high) for pair in zip(first.outputs, last.outputs, strict=True)]
+    shortest, longest = generalize_two_lengths.LENGTHS
+
+    def largest_specs(specs: list[TensorSpec], longer_specs: list[TensorSpec]) -> list[TensorSpec]:
+        extrapolated = []
+        for spec, longer in zip(specs, longer_specs, strict=True):
+            shape = [
+                size + (longer_size - size) // (longest - shortest) * (high - shortest)
+                for size, longer_size in zip(spec.shape, longer.shape, strict=True)
+            ]
+            extrapolated.append(spec.model_copy(update={"shape": shape}))
+        return extrapolated
+
+    inputs = largest_specs(first.inputs, last.inputs)
+    outputs = largest_specs(first.outputs, last.outputs)
     return replace(first, mod=mod, inputs=inputs, outputs=outputs), ends
 
 
-def _at_length(first: TensorSpec, last: TensorSpec, length: int) -> TensorSpec:
-    shortest, longest = generalize_two_lengths.LENGTHS
-    sizes = [
-        low + (high - low) // (longest - shortest) * (length - shortest)
-        for low, high in zip(first.shape, last.shape, strict=True)
-    ]
-    return first.model_copy(update={"shape": sizes})
+@contextmanager
+def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
+    """Turn PassFailed into InvalidModel, naming the node of unknown size if there is one."""
+    try:
+        yield
+    except PassFailed as error:
+        shapes = input_shapes or {}
+        model = stock.simplify(read_model(path), shapes)
+        for value in model.graph.input:
+            for dim, size in zip(value.type.tensor_type.shape.dim, shapes.get(value.name, ()), strict=False):
+                dim.dim_value = size
+        node = unsized_node(model)
+        if node is None or "ShapeExpr" not in error.message:
+            raise InvalidModel(f"TVM cannot convert this model: {error.message}", hint=LIST) from error
+        name = f" (node {node.name!r})" if node.name else ""
+        raise InvalidModel(
+            f"TVM cannot convert the operator {node.op_type}{name}: the size of its output is known only "
+            f"when the model runs ({error.message})",
+            hint=f"export the model with fixed sizes, so that this one is a constant   {LIST}",
+        ) from error
+
+
+@contextmanager
+def naming_nodes() -> Iterator[None]:
+    """Add a note to errors of the ONNX importer that names the failing node."""
+    importer = onnx_frontend.ONNXGraphImporter
+    original = importer._convert_operator
+
+    def convert(self: Any, op_name: str, inputs: Any, attrs: Any, opset: int) -> Any:
+        try:
+            return original(self, op_name, inputs, attrs, opset)
+        except Exception as error:
+            name = attrs["tvm_custom"]["name"]
+            error.add_note(f"{op_name} (node {name!r})" if name else op_name)
+            raise
+
+    importer._convert_operator = convert
+    try:
+        yield
+    finally:
+        importer._convert_operator = original
+
+
+def node_of(error: BaseException) -> str:
+    """Return the node that an error's note names; empty if it has no note."""
+    return next(iter(getattr(error, "__notes__", ())), "")
+
+
+def unsized_node(model: ModelProto) -> NodeProto | None:
+    """Return the first node with an output whose shape the model does not fix, or None."""
+    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    sized = {
+        value.name
+        for value in (*inferred.value_info, *inferred.output)
+        if value.type.tensor_type.HasField("shape")
+        and all(dim.HasField("dim_value") for dim in value.type.tensor_type.shape.dim)
+    }
+    return next((node for node in inferred.node if not sized.issuperset(filter(None, node.output))), None)

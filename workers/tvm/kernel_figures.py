@@ -1,6 +1,6 @@
 """Resources that CUDA kernels use on a multiprocessor: from ptxas and from launch sizes."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
@@ -148,15 +148,11 @@ def read_ptxas(log: str) -> dict[str, dict[str, int]]:
         elif words.startswith("Function properties for "):
             function = words.removeprefix("Function properties for ")
         elif entry and (words.startswith("Used ") or (function == entry and "bytes stack frame" in words)):
-            figures[entry] |= dict(_numbers(words))
+            for part in words.split(", "):
+                number, _, unit = part.removeprefix("Used ").removeprefix("used ").partition(" ")
+                if number.isdecimal():
+                    figures[entry][unit] = int(number)
     return figures
-
-
-def _numbers(words: str) -> Iterator[tuple[str, int]]:
-    for part in words.split(", "):
-        number, _, unit = part.removeprefix("Used ").removeprefix("used ").partition(" ")
-        if number.isdecimal():
-            yield unit, int(number)
 
 
 def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
@@ -174,24 +170,24 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
             )
 
 
-def describe_launch(built: CudaLibrary, arch: str) -> Matrix:
+def launch_features(library: CudaLibrary, arch: str) -> Matrix:
     """Return the row of the view `launch`: log2(1 + value) per column, except the occupancy.
 
     Of several kernels, blocks and instructions are summed; registers, bytes and threads are
     maxima.
     """
-    kernels = built.kernels
-    needs = [max((getattr(each, name) for each in kernels), default=0) for name in _NEEDS]
-    fits = [min((getattr(each, name) for each in kernels), default=0) for name in _FITS]
+    kernels = library.kernels
+    needs = [max((getattr(kernel, name) for kernel in kernels), default=0) for name in _NEEDS]
+    fits = [min((getattr(kernel, name) for kernel in kernels), default=0) for name in _FITS]
     mnemonics = [
         instruction.mnemonic
-        for code in built.codes
+        for code in library.codes
         for function in functions_of(code.ptx)
         for instruction in function.instructions
     ]
-    counted = [sum(each.startswith(kinds) for each in mnemonics) for kinds in _COUNTED.values()]
+    counts = [sum(mnemonic.startswith(kinds) for mnemonic in mnemonics) for kinds in _COUNTED.values()]
     blocks = sum(kernel.blocks for kernel in kernels)
-    logs = np.log2(1 + np.array([len(kernels), blocks, *needs, *fits, len(mnemonics), *counted]))
+    logs = np.log2(1 + np.array([len(kernels), blocks, *needs, *fits, len(mnemonics), *counts]))
     gpu = capability(arch)
     occupancy = fits[1] * gpu.warp_size / gpu.threads_per_sm
     return np.array([[*logs, occupancy]], dtype=np.float32)

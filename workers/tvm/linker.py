@@ -50,7 +50,7 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
     """Link a library, as `fcompile` of TVM's `export_library`. Raises LinkError, HostFault."""
     command = [*link_command(), "-o", output, *objects, *(options or ())]
     try:
-        completed = subprocess.run(
+        process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
     except OSError as error:
@@ -59,9 +59,9 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
         if error.errno in _NO_PROGRAM:
             raise HostFault(message, hint=INSTALL) from error
         raise os_error(error) or HostFault(message, hint="ulimit -a; free -h") from error
-    if completed.returncode != 0:
+    if process.returncode != 0:
         blame_the_host(Path(output).absolute().parent)
-        raise LinkError(f"{' '.join(command)}\n{completed.stdout.strip()}")
+        raise LinkError(f"{' '.join(command)}\n{process.stdout.strip()}")
 
 
 def prepare_linking() -> None:
@@ -77,12 +77,12 @@ def prepare_linking() -> None:
 
 def check_linking(folder: Path) -> str:
     """Link an empty library in `folder` and return the command. Raises HostFault."""
-    nothing, library = folder / "nothing.a", folder / "nothing.so"
-    nothing.write_bytes(b"!<arch>\n")
+    archive, library = folder / "nothing.a", folder / "nothing.so"
+    archive.write_bytes(b"!<arch>\n")
     try:
-        link_shared(str(library), [str(nothing)])
+        link_shared(str(library), [str(archive)])
     except LinkError as error:
-        raise HostFault(f"the linker makes no shared library: {error}", hint=INSTALL) from None
+        raise HostFault(f"the linker cannot link a shared library: {error}", hint=INSTALL) from None
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         message = f"{folder.parent} is mounted noexec, and kernels are loaded from there"
         raise HostFault(message, hint="export TMPDIR=DIR   (a folder on another file system)")

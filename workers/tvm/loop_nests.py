@@ -12,7 +12,7 @@ from tvm_ffi import structural_map
 from mallorn.core.values.machine import element_bytes
 from searchers.loop_nest import Access, Axis, Index, Nest
 from workers.tvm.parsed_program_cache import parse_module
-from workers.tvm.program_blocks import ProgramBlock, blocks_of, extent
+from workers.tvm.program_blocks import blocks_of, extent
 
 RELAID = "layout_free_buffers"
 
@@ -26,7 +26,22 @@ def nests(tir: str) -> list[Nest]:
     blocks = blocks_of(parse_module(tir))
     intermediate = {hash(store.buffer) for block in blocks for store in block.stores}
     relaid = {params[int(index)] for index in free}
-    return [_nest(block, relaid, intermediate) for block in blocks if len(block.stores) == 1]
+    result = []
+    for block in blocks:
+        if len(block.stores) != 1:
+            continue
+        (store,) = block.stores
+        iters = (*block.spatial, *block.reduced)
+        axis_numbers = {hash(axis.var): index for index, axis in enumerate(iters)}
+        axes = tuple(Axis(extent(axis), index >= len(block.spatial)) for index, axis in enumerate(iters))
+        loads = [
+            _access(load.source, load.indices, axis_numbers, relaid, intermediate)
+            for load in block.loads
+            if hash(load.source) != hash(store.buffer)
+        ]
+        output = _access(store.buffer, store.indices, axis_numbers)
+        result.append(Nest(axes, tuple(dict.fromkeys(loads)), output))
+    return result
 
 
 def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
@@ -40,19 +55,6 @@ def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int
     for index, size in zip(indices, buffer.shape, strict=True):
         offset = offset * int(size) + int(Analyzer().simplify(structural_map(index, rules)))
     return offset
-
-
-def _nest(block: ProgramBlock, relaid: Set[int], intermediate: Set[int]) -> Nest:
-    iters = (*block.spatial, *block.reduced)
-    axis_numbers = {hash(axis.var): index for index, axis in enumerate(iters)}
-    axes = tuple(Axis(extent(axis), index >= len(block.spatial)) for index, axis in enumerate(iters))
-    (store,) = block.stores
-    loads = [
-        _access(load.source, load.indices, axis_numbers, relaid, intermediate)
-        for load in block.loads
-        if hash(load.source) != hash(store.buffer)
-    ]
-    return Nest(axes, tuple(dict.fromkeys(loads)), _access(store.buffer, store.indices, axis_numbers))
 
 
 def _access(
@@ -81,8 +83,8 @@ def _coefficients(expression: Any, axis_numbers: dict[int, int]) -> Index:
                 walk(node.a, factor)
                 walk(node.b, factor)
             case Mul():
-                side, other = (node.a, node.b) if isinstance(node.b, IntImm) else (node.b, node.a)
-                walk(side, factor * (int(other) if isinstance(other, IntImm) else 1))
+                side, multiplier = (node.a, node.b) if isinstance(node.b, IntImm) else (node.b, node.a)
+                walk(side, factor * (int(multiplier) if isinstance(multiplier, IntImm) else 1))
             case TensorLoad():
                 pass  # an index read from memory may point anywhere
             case _:

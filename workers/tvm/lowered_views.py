@@ -1,6 +1,9 @@
-"""Views that need lowering or code generation; the compiler child computes them."""
+"""Views that need lowering or code generation; the compiler child computes them.
 
-from collections.abc import Callable, Mapping
+Each is registered in `mallorn/core/registry.py` under `lowered_features`.
+"""
+
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -8,14 +11,15 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.feature_extractor import PerStoreFeature
 from tvm.s_tir.transform import RemoveWeightLayoutRewriteBlock
 
-from costmodels.views import CODE, EXECUTED, LAUNCH, STATEMENTS
+from costmodels.views import STATEMENTS
 from graphc.export.code_generation import compiled
 from mallorn.core.errors import InvalidRequest
+from mallorn.core.registry import resolve
 from searchers.space import Matrix
-from workers.features.assembly_counts_view import describe_code
-from workers.features.executed_instructions_view import describe_executed
+from workers.features.assembly_counts_view import code_features
+from workers.features.executed_instructions_view import executed_features
 from workers.interfaces.candidate_compiler import Candidates
-from workers.tvm.kernel_figures import compile_for_cuda, describe_launch
+from workers.tvm.kernel_figures import compile_for_cuda, launch_features
 from workers.tvm.parsed_program_cache import parse_tvm_target, tune_context
 from workers.tvm.rebuild_schedule import rebuild
 
@@ -25,7 +29,7 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
     """Return each candidate's row of the view as little-endian float32, or None if invalid."""
-    describe = DESCRIBE[view]
+    describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
     schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [
         None if schedule is None else describe(tir, target, schedule).astype("<f4").tobytes()
@@ -33,7 +37,8 @@ def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[by
     ]
 
 
-def _statements(tir: str, target: str, schedule: Any) -> Matrix:
+def describe_statements(tir: str, target: str, schedule: Any) -> Matrix:
+    """Return the row of the view `statements`."""
     (features,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
     rows = np.nan_to_num(features.numpy()[:MOST].astype(np.float32))
     table = np.zeros((MOST, COLUMNS), dtype=np.float32)
@@ -42,38 +47,37 @@ def _statements(tir: str, target: str, schedule: Any) -> Matrix:
     return table.reshape(1, -1)
 
 
-def _code(tir: str, target: str, schedule: Any) -> Matrix:
-    del tir
-    return describe_code(*_generate_code(target, schedule))
+def describe_code(_tir: str, target: str, schedule: Any) -> Matrix:
+    """Return the row of the view `code`."""
+    return code_features(parse_tvm_target(target).kind.name, _generated_code(target, schedule))
 
 
-def _executed(tir: str, target: str, schedule: Any) -> Matrix:
-    return describe_executed(*_generate_code(target, schedule), _statements(tir, target, schedule))
+def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
+    """Return the row of the view `executed`."""
+    statements = describe_statements(tir, target, schedule)
+    code = _generated_code(target, schedule)
+    return executed_features(parse_tvm_target(target).kind.name, code, statements)
 
 
-def _launch(tir: str, target: str, schedule: Any) -> Matrix:
-    del tir
-    parsed = parse_tvm_target(target)
-    if parsed.kind.name != "cuda":
-        raise InvalidRequest("the view launch is of CUDA kernels", hint="choose a model of another view")
-    return describe_launch(compile_for_cuda(_runnable(schedule), parsed), str(parsed.attrs["arch"]))
+def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
+    """Return the row of the view `launch`. Raises InvalidRequest if the target is not CUDA."""
+    tvm_target = parse_tvm_target(target)
+    if tvm_target.kind.name != "cuda":
+        raise InvalidRequest(
+            f"the view launch describes CUDA kernels, and the target is {tvm_target.kind.name}",
+            hint="choose a cost model that reads another view",
+        )
+    library = compile_for_cuda(_runnable(schedule), tvm_target)
+    return launch_features(library, str(tvm_target.attrs["arch"]))
 
 
-def _generate_code(target: str, schedule: Any) -> tuple[str, str]:
-    """Return the target kind and the generated code: assembly, or PTX for CUDA."""
-    parsed = parse_tvm_target(target)
-    if parsed.kind.name == "cuda":
-        return "cuda", "\n".join(code.ptx for code in compile_for_cuda(_runnable(schedule), parsed).codes)
-    return parsed.kind.name, str(compiled(_runnable(schedule), parsed).inspect_source("asm"))
+def _generated_code(target: str, schedule: Any) -> str:
+    """Return the assembly of a schedule, or the PTX of its kernels for CUDA."""
+    tvm_target = parse_tvm_target(target)
+    if tvm_target.kind.name == "cuda":
+        return "\n".join(code.ptx for code in compile_for_cuda(_runnable(schedule), tvm_target).codes)
+    return str(compiled(_runnable(schedule), tvm_target).inspect_source("asm"))
 
 
 def _runnable(schedule: Any) -> Any:
     return RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(schedule.mod)
-
-
-DESCRIBE: Final[Mapping[str, Callable[[str, str, Any], Matrix]]] = {
-    STATEMENTS.name: _statements,
-    CODE.name: _code,
-    EXECUTED.name: _executed,
-    LAUNCH.name: _launch,
-}

@@ -1,6 +1,6 @@
 """Model compiler child process: imports and compiles models, reads and writes schedules."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -43,12 +43,11 @@ def scripts(tir: str, trace: str) -> Scripts:
     """Return a program before and after a full trace, and the trace, as TVMScript."""
     mod = parse_module(tir)
     schedule = replay(mod, trace)
-    return Scripts(_script(mod), _script(schedule.mod), "\n".join(schedule.trace.as_python()))
-
-
-def _script(mod: Any) -> str:
-    """Print with int64 as default: `T.int64(4)` for every 4 would hide the loops."""
-    return str(mod.script(int_dtype="int64", verbose_expr=False))
+    # With int64 as default: `T.int64(4)` for every 4 would hide the loops.
+    unscheduled, scheduled = (
+        str(module.script(int_dtype="int64", verbose_expr=False)) for module in (mod, schedule.mod)
+    )
+    return Scripts(unscheduled, scheduled, "\n".join(schedule.trace.as_python()))
 
 
 def warm_up(target: str) -> None:

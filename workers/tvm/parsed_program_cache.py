@@ -47,7 +47,18 @@ def parse_module(tir: str) -> Any:
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
     """Return MetaSchedule's context of a program: its space generator and postprocessors."""
-    generator = _tensorizing() if PAIRS in tir else SPACE
+    generator = SPACE
+    if PAIRS in tir:  # MetaSchedule's postprocessors for VNNI, which tensorize
+        steps = ms.postproc
+        generator = ms.space_generator.PostOrderApply(
+            postprocs=[
+                steps.DisallowDynamicLoop(),
+                steps.RewriteParallelVectorizeUnroll(),
+                steps.RewriteReductionBlock(),
+                steps.RewriteTensorize(vectorize_init_loop=True),
+                steps.RewriteLayout(),
+            ]
+        )
     return _context(parse_module(tir), parse_tvm_target(target), generator)
 
 
@@ -57,12 +68,12 @@ def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
 
     CUDA contexts verify kernels with the larger shared memory limit of those that opt in.
     """
-    parsed = parse_tvm_target(target)
-    if parsed.kind.name != "cuda":
+    tvm_target = parse_tvm_target(target)
+    if tvm_target.kind.name != "cuda":
         return (tune_context(tir, target),)
     return tuple(
-        _context(parse_module(tir), cuda_rules.opted_in(parsed), generator)
-        for generator in cuda_rules.generators(parsed)
+        _context(parse_module(tir), cuda_rules.opted_in(tvm_target), generator)
+        for generator in cuda_rules.generators(tvm_target)
     )
 
 
@@ -74,20 +85,6 @@ def with_rules(context: Any, rules: Sequence[Any]) -> Any:
 
 def _context(module: Any, target: Any, generator: Any) -> Any:
     return ms.TuneContext(module, target=target, space_generator=generator, rand_state=_SEED, num_threads=1)
-
-
-def _tensorizing() -> Any:
-    """Return a generator with MetaSchedule's postprocessors for VNNI, which tensorize."""
-    steps = ms.postproc
-    return ms.space_generator.PostOrderApply(
-        postprocs=[
-            steps.DisallowDynamicLoop(),
-            steps.RewriteParallelVectorizeUnroll(),
-            steps.RewriteReductionBlock(),
-            steps.RewriteTensorize(vectorize_init_loop=True),
-            steps.RewriteLayout(),
-        ]
-    )
 
 
 @lru_cache(maxsize=512)

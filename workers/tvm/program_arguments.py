@@ -17,7 +17,9 @@ def arguments(mod: Any) -> Arguments:
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
     # Declared writes, since a block may store through an alias of a part of a buffer.
-    stored = {hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes}
+    written_buffers = {
+        hash(region.source) for block in collect(mod["main"], SBlock) for region in block.writes
+    }
     bounds = index_bounds(blocks)
     # A byte that looks up one of two values takes only the first: (0, 2) means FREE_RANGE.
     pairs = zip(params, infos, strict=True)
@@ -26,9 +28,9 @@ def arguments(mod: Any) -> Arguments:
     ranges = {
         str(i): bounds.get(param, FREE_RANGE)
         for i, (param, (_, dtype, _)) in enumerate(zip(params, infos, strict=True))
-        if dtype.startswith(("int", "uint", "bool")) and param not in stored
+        if dtype.startswith(("int", "uint", "bool")) and param not in written_buffers
     }
-    outputs = tuple(i for i, param in enumerate(params) if param in stored)
+    outputs = tuple(i for i, param in enumerate(params) if param in written_buffers)
     return Arguments(infos, outputs, ranges)
 
 
@@ -46,13 +48,13 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
             for inner in collect(index, TensorLoad):
-                for source in _sources(hash(inner.source), blocks):
+                for source in _with_sources(hash(inner.source), blocks):
                     high = min(int(size), bounds.get(source, (0, int(size)))[1])
                     bounds[source] = (0, high)
     return bounds
 
 
-def _sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
+def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
     """Return the buffer and all buffers that the program computes it from."""
     sources, pending = set(), {buffer}
     while pending:

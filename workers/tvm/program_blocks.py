@@ -16,14 +16,14 @@ _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 @dataclass(frozen=True, slots=True)
 class ProgramBlock:
-    """One computation: its iteration variables, stores, loads and called operators."""
+    """A block of a program, with its iteration variables, stores, loads and called operators."""
 
     spatial: tuple[Any, ...]
     reduced: tuple[Any, ...]
     stores: tuple[Any, ...]
     loads: tuple[Any, ...]
     calls: frozenset[str]
-    loops: bool  # has inner loops: it computes a row or a tile at a time
+    loops: bool  # has inner loops, so it computes a row or a tile at a time
     operator: str  # annotation of the pass that made the block; empty if there is none
     terms: int  # number of terms of its sums
 
@@ -45,8 +45,27 @@ class ProgramBlock:
 
 def blocks_of(mod: Any) -> list[ProgramBlock]:
     """Return the blocks that have iteration variables, in program order."""
-    blocks = collect(mod["main"], SBlock)
-    return [_read(block) for block in blocks if len(block.iter_vars)]
+    blocks = []
+    for block in collect(mod["main"], SBlock):
+        axes = list(block.iter_vars)
+        if not axes:
+            continue
+        reduction_axes = [axis for axis in axes if axis.iter_type == IterVar.CommReduce]
+        calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
+        terms = int(block.annotations.get(TERMS, 1)) * prod(map(extent, reduction_axes))
+        blocks.append(
+            ProgramBlock(
+                spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
+                reduced=tuple(reduction_axes),
+                stores=tuple(collect(block.body, BufferStore)),
+                loads=tuple(collect(block.body, TensorLoad)),
+                calls=frozenset(calls),
+                loops=bool(collect(block.body, For)),
+                operator=str(block.annotations.get(OPERATOR, "")),
+                terms=terms,
+            )
+        )
+    return blocks
 
 
 def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
@@ -67,7 +86,12 @@ def operator_of(blocks: list[ProgramBlock]) -> str:
     if anchor.operator:
         return anchor.operator
     if not anchor.reduced:
-        return _rows(anchor) if anchor.loops else _pointwise(blocks)
+        if not anchor.loops:
+            return _pointwise(blocks)
+        # A block of our graph passes, which computes a row or a tile at a time.
+        if _pointwise([anchor]) == "layout":
+            return "layout"
+        return "layer_norm" if anchor.calls & _ROOTS else "softmax"
     if _sliding(anchor, frozenset()):
         return "pool"
     if any(block.calls & _ROOTS for block in blocks):
@@ -85,52 +109,24 @@ def variables(*expressions: Any) -> Names:
     return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
 
 
-def _read(block: Any) -> ProgramBlock:
-    axes = list(block.iter_vars)
-    calls = (str(call.op.name) for call in collect(block.body, Call) if isinstance(call.op, Op))
-    return ProgramBlock(
-        spatial=tuple(axis for axis in axes if axis.iter_type == IterVar.DataPar),
-        reduced=tuple(filter(_reduces, axes)),
-        stores=tuple(collect(block.body, BufferStore)),
-        loads=tuple(collect(block.body, TensorLoad)),
-        calls=frozenset(calls),
-        loops=bool(collect(block.body, For)),
-        operator=str(block.annotations.get(OPERATOR, "")),
-        terms=int(block.annotations.get(TERMS, 1)) * prod(extent(axis) for axis in axes if _reduces(axis)),
-    )
-
-
-def _reduces(axis: Any) -> bool:
-    return bool(axis.iter_type == IterVar.CommReduce)
-
-
 def _product(block: ProgramBlock, left: Any, right: Any) -> str:
-    both = variables(*left.indices) & variables(*right.indices)
-    shared = frozenset(hash(axis.var) for axis in block.spatial if extent(axis) > 1) & both
-    sliding = _sliding(block, shared)
+    in_both_factors = variables(*left.indices) & variables(*right.indices)
+    batch = frozenset(hash(axis.var) for axis in block.spatial if extent(axis) > 1) & in_both_factors
+    sliding = _sliding(block, batch)
     if not sliding:
-        return "batch_matmul" if shared else "matmul"
-    if not shared:
+        return "batch_matmul" if batch else "matmul"
+    if not batch:
         return f"conv{len(sliding)}d"
     channels = prod(extent(axis) for axis in block.reduced if hash(axis.var) not in sliding)
     return f"{'depthwise' if channels == 1 else 'group'}_conv{len(sliding)}d"
 
 
-def _sliding(block: ProgramBlock, shared: Names) -> Names:
-    """Return reduction axes that share an index of a load with an unshared spatial axis."""
-    spatial = frozenset(hash(axis.var) for axis in block.spatial) - shared
-    reduced = frozenset(hash(axis.var) for axis in block.reduced)
+def _sliding(block: ProgramBlock, batch: Names) -> Names:
+    """Return reduction axes that share an index of a load with a spatial axis not in `batch`."""
+    spatial = frozenset(hash(axis.var) for axis in block.spatial) - batch
+    reduction = frozenset(hash(axis.var) for axis in block.reduced)
     index_vars = [variables(index) for load in block.loads for index in load.indices]
-    return frozenset().union(*(names & reduced for names in index_vars if names & spatial))
-
-
-def _rows(block: ProgramBlock) -> str:
-    """Return the operator of a block that computes rows or tiles, made by our graph passes."""
-    if block.operator:
-        return block.operator
-    if _pointwise([block]) == "layout":
-        return "layout"
-    return "layer_norm" if block.calls & _ROOTS else "softmax"
+    return frozenset().union(*(names & reduction for names in index_vars if names & spatial))
 
 
 def _pointwise(blocks: list[ProgramBlock]) -> str:

@@ -6,9 +6,12 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tvm.error import InternalError
+from tvm.s_tir import SBlockRealize
 from tvm.s_tir.meta_schedule.postproc import RewriteReductionBlock, RewriteUnboundBlock, VerifyGPUCode
 from tvm.s_tir.schedule import ScheduleError, Trace
+from tvm.tirx import For, IterVar
 
+from graphc.core.graph_rewriting import collect
 from workers.tvm.allowed_programs import TraceRefused
 from workers.tvm.cuda_rules import DYNAMIC, can_launch
 from workers.tvm.parsed_program_cache import (
@@ -20,7 +23,7 @@ from workers.tvm.parsed_program_cache import (
     parse_tvm_target,
     tune_context,
 )
-from workers.tvm.repeated_sums import initialize_repeated_sums
+from workers.tvm.program_blocks import variables
 from workers.tvm.sketches import plain
 
 LATEST: Final = 64  # cached schedules, enough for a round: valid candidates are built next
@@ -51,23 +54,58 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
     MetaSchedule's own check of CUDA kernels treats all shared memory alike, and refuses
     vectors that DLight uses.
     """
-    parsed = parse_tvm_target(target)
+    tvm_target = parse_tvm_target(target)
     is_fixed = not any(map(is_choice, insts))
-    opts_in = parsed.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
+    opts_in = tvm_target.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
     context = design_contexts(tir, target)[0] if opts_in else tune_context(tir, target)
-    skipped: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
+    omitted: tuple[type, ...] = (VerifyGPUCode,) if opts_in and is_fixed else ()
     # MetaSchedule refuses blocks that all threads of a kernel run, such as DLight's epilogues.
-    if skipped and any(inst.kind.name == "Bind" for inst in insts):
-        skipped += (RewriteUnboundBlock,)
+    if omitted and any(inst.kind.name == "Bind" for inst in insts):
+        omitted += (RewriteUnboundBlock,)
     for step in context.space_generator.postprocs:
         if isinstance(step, RewriteReductionBlock) and not initialize_repeated_sums(schedule):
             return False
-        if not isinstance(step, skipped) and not step.apply(schedule):
+        if not isinstance(step, omitted) and not step.apply(schedule):
             return False
     # Some of these do not lower or exceed the limit of static shared memory. Only they are
     # checked, since the check takes longer than all other steps.
     is_odd = is_fixed or any(inst.kind.name == "ReadAt" or "shared" in inst.attrs for inst in insts)
-    return not (opts_in and is_odd) or can_launch(schedule.mod, parsed)
+    return not (opts_in and is_odd) or can_launch(schedule.mod, tvm_target)
+
+
+def initialize_repeated_sums(schedule: Any) -> bool:
+    """Initialize repeated sums inside the repeating loop; return False if one has no own loop.
+
+    RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of any
+    sum. If that loop is the consumer's, each iteration would add all terms to the previous
+    result.
+    """
+    realizes, terms = collect(schedule.mod["main"], SBlockRealize), []
+    for realize in realizes:
+        axes = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        terms.append(variables(*(value for axis, value in axes if axis.iter_type == IterVar.CommReduce)))
+    for realize, own_terms in zip(realizes, terms, strict=True):
+        # `get_loops` would add a step to the schedule's trace.
+        loops: list[Any] = []
+        parent = schedule.get_sref(realize.block).parent if realize.block.init is not None else None
+        while parent is not None and isinstance(parent.stmt, For):
+            loops.insert(0, parent.stmt)
+            parent = parent.parent
+        names = [hash(loop.loop_var) for loop in loops]
+        start, own = (
+            next((index for index, name in enumerate(names) if name in loop_vars), len(loops))
+            for loop_vars in (frozenset().union(*terms), own_terms)
+        )
+        bound = variables(*realize.iter_values)
+        repeats = (int(loop.extent) > 1 and hash(loop.loop_var) not in bound for loop in loops[start:own])
+        # A sum that several threads compute together is initialized by a later pass of TVM.
+        if any(loop.thread_binding is not None for loop in loops[own:]) or not any(repeats):
+            continue
+        if own == len(loops):
+            return False
+        block = schedule.get_sblock(realize.block.name_hint)
+        schedule.decompose_reduction(block, schedule.get_loops(block)[own])
+    return True
 
 
 def bind(insts: Sequence[Any], decisions: Sequence[int]) -> dict[Any, Any]:

@@ -12,6 +12,8 @@ program is also run in float16.
 """
 
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from math import isfinite, prod, sqrt
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +22,8 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm.ir import Call, StringImm, TensorLoad
-from tvm.tirx import Add, AttrStmt, Cast, Div, Mul, Sub
+from tvm.s_tir import Schedule, ScheduleError
+from tvm.tirx import Add, AttrStmt, Cast, Div, IterVar, Mul, Sub, Var
 
 from graphc.core.graph_rewriting import collect
 from graphc.export.onnxruntime_answers import relative_error
@@ -28,17 +31,22 @@ from graphc.quant.llvm_byte_dot_products import plain
 from graphc.quant.tile_instructions import without_tiles
 from workers.device.random_and_saved_arrays import dtype_of, save_arrays
 from workers.interfaces.model_compiler import Reference
-from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments, Tensor
+from workers.interfaces.tensor_arguments import FREE_RANGE, Arguments
 from workers.tvm.compare_outputs import Array
 from workers.tvm.cuda_toolchain import collecting
 from workers.tvm.linker import link_shared
-from workers.tvm.parallel_reference import parallel
 from workers.tvm.parsed_program_cache import parse_module
 from workers.tvm.program_arguments import tensor_args
 from workers.tvm.program_blocks import blocks_of
 from workers.tvm.run_recipe_passes import as_tvm_target
 from workers.tvm.tuning_database import replay
 
+# Blocks with fewer terms are not scheduled.
+LARGE: Final = 2**22
+# Tiling pays off if each input element is used in at least this many terms.
+REUSE: Final = 16
+# Row elements that are summed together (at least, at most), and rows that share their inputs.
+LEAST_ROW, ROW, ROWS = 4, 64, 16
 _FLOAT16: Final = "float16"
 _FLOAT16_EPS: Final = 2.0**-10
 # Roundings of intermediate results, such as the argument of an exponential.
@@ -53,22 +61,25 @@ _OF_BITS: Final = ("tirx.reinterpret", "call_llvm", "pragma_import_llvm")
 _IMPORT = "pragma_import_llvm"
 _DELICATE = frozenset({"tirx.sqrt", "tirx.rsqrt", "tirx.log", "tirx.log2", "tirx.log1p", "tirx.pow"})
 _ROUNDING = frozenset({"tirx.nearbyint", "tirx.round"})
-# For _HOST: a higher opt-level compiles three times as long, and scalar loops run no faster.
 _POISON = 0x7F  # in all bytes of integers
+# A higher opt-level compiles three times as long, and scalar loops run no faster.
 _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def portable(mod: Any) -> Any:
     """Replace LLVM IR functions that use a processor's instructions by portable ones."""
-    functions = {var: tvm_ffi.structural_map(each, (AttrStmt, _plain)) for var, each in mod.functions.items()}
+
+    def replace_llvm(statement: Any) -> Any:
+        if statement.attr_key != _IMPORT:
+            return statement
+        text = StringImm(without_tiles(plain(str(statement.value.value))))
+        return AttrStmt(statement.node, statement.attr_key, text, statement.body)
+
+    functions = {
+        var: tvm_ffi.structural_map(function, (AttrStmt, replace_llvm))
+        for var, function in mod.functions.items()
+    }
     return tvm.IRModule(functions, attrs=mod.attrs)
-
-
-def _plain(statement: Any) -> Any:
-    if statement.attr_key != _IMPORT:
-        return statement
-    text = StringImm(without_tiles(plain(str(statement.value.value))))
-    return AttrStmt(statement.node, statement.attr_key, text, statement.body)
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
@@ -85,7 +96,15 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
-    poisoned = [_poison(array) if index in args.outputs else array for index, array in enumerate(arrays)]
+    # Outputs are filled with values that cannot be mistaken for results.
+    poisoned = list(arrays)
+    for index in args.outputs:
+        array = arrays[index]
+        if array.dtype.kind in "iu":
+            filled = np.full(array.nbytes, _POISON, "uint8")
+            poisoned[index] = filled.view(array.dtype).reshape(array.shape)
+        elif array.dtype.kind != "b":
+            poisoned[index] = np.full_like(array, np.nan)
     wide = None if rounds(mod) else widened(tir)
     results = _run(mod if wide is None else wide, poisoned)
     if any(np.isnan(results[index]).any() for index in args.outputs):
@@ -110,14 +129,7 @@ def _run(mod: Any, arrays: list[Array]) -> list[Array]:
     with tempfile.TemporaryDirectory() as scratch:
         results = call(_build(parallel(portable(mod)), _HOST, str(Path(scratch, "reference.so"))), inputs)
     with np.errstate(over="ignore"):
-        return [each.astype(array.dtype, copy=False) for each, array in zip(results, arrays, strict=True)]
-
-
-def _poison(array: Array) -> Array:
-    """Return an output's contents before a run, which cannot be mistaken for results."""
-    if array.dtype.kind in "iu":
-        return np.full(array.nbytes, _POISON, "uint8").view(array.dtype).reshape(array.shape)
-    return array if array.dtype.kind == "b" else np.full_like(array, np.nan)
+        return [result.astype(array.dtype, copy=False) for result, array in zip(results, arrays, strict=True)]
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:
@@ -132,10 +144,15 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
     ranges = args.in_checks().ranges
-    return [
-        _random(rng, tensor, ranges.get(str(index), FREE_RANGE), floats)
-        for index, tensor in enumerate(args.args)
-    ]
+    arrays = []
+    for index, (_, dtype, shape) in enumerate(args.args):
+        values: Array
+        if dtype.startswith(("int", "uint", "bool")):
+            values = np.asarray(rng.integers(*ranges.get(str(index), FREE_RANGE), shape))
+        else:
+            values = np.asarray(rng.uniform(*floats, shape))
+        arrays.append(values.astype(dtype_of(dtype)))
+    return arrays
 
 
 def needs_positive(mod: Any) -> bool:
@@ -155,13 +172,6 @@ def rounds(mod: Any) -> bool:
     return any(block.calls & _ROUNDING for block in blocks_of(mod))
 
 
-def _random(rng: Any, tensor: Tensor, limits: tuple[int, int], floats: tuple[float, float]) -> Array:
-    _, dtype, shape = tensor
-    is_integer = dtype.startswith(("int", "uint", "bool"))
-    values: Array = np.asarray(rng.integers(*limits, shape) if is_integer else rng.uniform(*floats, shape))
-    return values.astype(dtype_of(dtype))
-
-
 def _build(mod: Any, target: str, out_so: str) -> str:
     tvm_target = as_tvm_target(target)
     with collecting(tvm_target):
@@ -176,7 +186,7 @@ def _named(arrays: list[Array]) -> dict[str, Array]:
 
 def widened(tir: str) -> Any | None:
     """Return a program with float32 for float16; None without float16, or if bits are used."""
-    if f'"{_FLOAT16}' not in tir or any(each in tir for each in _OF_BITS):
+    if f'"{_FLOAT16}' not in tir or any(name in tir for name in _OF_BITS):
         return None
     return tvm.ir.load_json(tir.replace(f'"{_FLOAT16}', '"float32'))
 
@@ -196,3 +206,87 @@ def rounding_error(mod: Any) -> float:
 
 def _is_float16(value: Any) -> bool:
     return str(value.ty) == _FLOAT16
+
+
+def parallel(mod: Any) -> Any:
+    """Return the program with its large blocks parallelised and its large sums tiled.
+
+    Any processor then runs it in seconds. Each element is summed in the order of the
+    unscheduled program, so that results are bit-identical.
+    """
+    schedule = Schedule(mod, error_render_level="none")
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        if _terms(schedule.get(block)) >= LARGE:
+            try:
+                _spread(schedule, block)
+            except ScheduleError:  # the steps before the failing one stay; they are valid
+                continue
+    return schedule.mod
+
+
+def _spread(schedule: Any, block: Any) -> None:
+    """Run a block's outer loops in parallel; tile its sums if they reuse their inputs enough."""
+    definition, loops = schedule.get(block), schedule.get_loops(block)
+    axes = list(definition.iter_vars)
+    if len(loops) != len(axes):
+        return
+    spatial = [loop for loop, axis in zip(loops, axes, strict=True) if axis.iter_type == IterVar.DataPar]
+    reduction = [loop for loop, axis in zip(loops, axes, strict=True) if axis.iter_type == IterVar.CommReduce]
+    # The axis along output rows, unless rows do not divide evenly.
+    last_index = definition.writes[0].region[-1].min
+    row = next(
+        (
+            index
+            for index, axis in enumerate(axes)
+            if axis.var.same_as(last_index) and _divisor(int(axis.dom.extent), ROW) >= LEAST_ROW
+        ),
+        None,
+    )
+    elements_read = [prod(map(int, region.source.shape)) for region in definition.reads]
+    if not reduction or row is None or _terms(definition) < REUSE * max(elements_read, default=1):
+        schedule.parallel(schedule.fuse(*(spatial[:-1] or spatial)))
+        return
+
+    # Copy inputs that an output row reads with a stride, so that it reads consecutively.
+    for index, region in enumerate(definition.reads):
+        uses_row = [
+            any(var.same_as(axes[row].var) for var in collect(part.min, Var)) for part in region.region
+        ]
+        if any(uses_row) and not uses_row[-1]:
+            copy = schedule.cache_read(block, index, "global")
+            move_last = partial(_with_last, uses_row.index(True))
+            schedule.transform_layout(copy, ("write", 0), move_last)
+            schedule.parallel(schedule.get_loops(copy)[0])
+
+    columns, column = _split(schedule, loops[row], ROW)
+    spatial.remove(loops[row])
+    tile, outer = [column], [columns]
+    if spatial:
+        longest = max(spatial, key=lambda loop: int(schedule.get(loop).extent))
+        rows, inner_row = _split(schedule, longest, ROWS)
+        spatial.remove(longest)
+        tile, outer = [inner_row, column], [*spatial, rows, columns]
+    schedule.reorder(*outer, *reduction, *tile)
+    schedule.parallel(schedule.fuse(*outer))
+    schedule.vectorize(column)
+    schedule.decompose_reduction(block, reduction[0])
+
+
+def _terms(block: Any) -> int:
+    return prod(int(axis.dom.extent) for axis in block.iter_vars)
+
+
+def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
+    """Split a loop; the inner extent is the largest divisor of its extent up to `largest`."""
+    factor = _divisor(int(schedule.get(loop).extent), largest)
+    split: Sequence[Any] = schedule.split(loop, [None, factor])
+    return split
+
+
+def _divisor(extent: int, largest: int) -> int:
+    return max(divisor for divisor in range(1, largest + 1) if extent % divisor == 0)
+
+
+def _with_last(position: int, *indices: Any) -> list[Any]:
+    """Return the indices with the one at `position` moved to the end."""
+    return [*indices[:position], *indices[position + 1 :], indices[position]]

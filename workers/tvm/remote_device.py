@@ -1,4 +1,4 @@
-"""One RPC session with a device, from the runner's side."""
+"""Drive a device over one RPC session, on the side of the runner, and explain its errors."""
 
 import json
 import logging
@@ -26,12 +26,11 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.device.device_class import DeviceClass, Identity, endpoint_of
 from workers.device.rpc_handshake import DEATH_NOTICE, NO_SESSION, UNHEARD
-from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient, OpenSession
+from workers.device.session_gateway import GATEWAY_VARIABLE, GatewayClient
 from workers.device.slice_timing_result import SliceTimes
 from workers.device.tracker_client import Address, device_key
 from workers.host.load_meter import Load
 from workers.interfaces.tensor_arguments import Arguments
-from workers.tvm.cuda_errors import GPU_FAILED, TOO_SLOW, meaning, without_source
 
 log = logging.getLogger(__name__)
 _HOLD_SEC = 1.0  # longest wait for the cores in one call, which is then repeated
@@ -39,13 +38,36 @@ _NAP_SEC = 0.1  # shortest suspension; two clocks are read within less time
 FLOAT_RANGE = (0.1, 1.0)
 INT_RANGE = (0, 1)
 T = TypeVar("T")
-_names = count()
+_upload_numbers = count()
 _LOAD: Final = TypeAdapter(Load)
 _SLICE_TIMES: Final = TypeAdapter(SliceTimes)
 # Errors of a broken session (TVM's RPCError is a RuntimeError), or if it lacks a function.
 _BROKEN: Final = (RuntimeError, AttributeError)
 # Also errors of reading an invalid answer.
 _UNREADABLE: Final = (*_BROKEN, KeyError, TypeError, ValueError)
+# Meanings of CUDA's errors, which tell whether the candidate or the GPU is at fault. TVM raises
+# three forms: `CUDA Runtime Error: cudaErrorX (n): text` (any call of the runtime, and errors of
+# earlier kernels), `CUDALaunch Error: CUDA_ERROR_X` with the grid and perhaps the kernel's
+# source, and `cuModuleLoadData(...) failed with error: CUDA_ERROR_X`.
+GPU_FAILED: Final = "the GPU or its driver failed"  # not the candidate's fault
+TOO_SLOW: Final = "the driver ended its kernel, which took too long"
+_TOO_LARGE: Final = "the GPU refuses the launch: too many threads, registers or bytes of shared memory"
+# Names of the driver's errors (CUDA_ERROR_LAUNCH_FAILED) and the runtime's (cudaErrorAssert).
+_NAMES: Final = {
+    "the GPU has too little free memory for it": "outofmemory memoryallocation",
+    _TOO_LARGE: "launchoutofresources invalidvalue invalidconfiguration",
+    "its code does not load on this GPU": "nobinaryforgpu nokernelimagefordevice invalidimage "
+    "invalidkernelimage invalidsource invalidptx unsupportedptxversion",
+    "its kernel reads or writes where it must not": "illegaladdress misalignedaddress invalidaddressspace",
+    "its kernel crashed": "launchfailed launchfailure illegalinstruction invalidpc hardwarestackerror assert",
+    TOO_SLOW: "launchtimeout",
+    GPU_FAILED: "eccuncorrectable nvlinkuncorrectable contained deviceunavailable devicesunavailable "
+    "nodevice insufficientdriver notinitialized initializationerror systemnotready systemdrivermismatch "
+    "externaldevice unknown",
+}
+_WORDS: Final = {name: words for words, names in _NAMES.items() for name in names.split()}
+# TVM's message, without an error name, if the driver grants a kernel no more than 48 KiB.
+_NO_SHARED_MEMORY: Final = "Failed to set the allowed dynamic shared memory size"
 
 
 class CandidateFailed(Exception):
@@ -107,7 +129,7 @@ class RemoteDevice:
 
     def upload(self, artifact: Path) -> str:
         """Upload a library and return its name on the device. Raises as `run`."""
-        name = f"{next(_names)}.so"
+        name = f"{next(_upload_numbers)}.so"
         with self._judged():
             self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
@@ -120,7 +142,9 @@ class RemoteDevice:
             result = work()
             self.call("mallorn.end")
         if _asleep_sec() - asleep_sec > _NAP_SEC:  # TVM's timer kept counting
-            raise Unavailable("this machine was suspended while a candidate was timed; it is timed again")
+            raise Unavailable(
+                "this machine was suspended while a candidate was timed. The candidate is timed again"
+            )
         return result
 
     def free_memory(self) -> int:
@@ -140,7 +164,8 @@ class RemoteDevice:
             while not self.call("mallorn.hold", _HOLD_SEC):
                 if time.monotonic() > deadline_sec:
                     raise Unavailable(
-                        f"others timed on the device's host for {wait_sec:g} s", hint="mallorn devices"
+                        f"other jobs timed candidates on the device's host for {wait_sec:g} s",
+                        hint="mallorn devices",
                     )
 
     def answers(self) -> bool:
@@ -163,7 +188,16 @@ class RemoteDevice:
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         with self._judged():
-            return [self._random_arg(index, spec) for index in range(len(spec.args))]
+            for index, (_, dtype, shape) in enumerate(spec.args):
+                default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
+                low, high = map(float, spec.ranges.get(str(index), default))
+                key = (dtype, shape, low, high)
+                if index not in self._args or self._args[index][0] != key:
+                    self._args.pop(index, None)  # frees the old tensor before the new one is allocated
+                    tensor = self._empty(shape, dtype)
+                    self.call("mallorn.random_fill", tensor, low, high, index)
+                    self._args[index] = (key, tensor)
+        return [self._args[index][1] for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
         """Copy arrays to the device as arguments. Raises as `run`."""
@@ -184,14 +218,16 @@ class RemoteDevice:
         With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed if the
         device's answer is invalid.
         """
-        call = library, function or self.entry, self.kind, number, count
-        answer = self.call("mallorn.time_cold_slices" if cold else "mallorn.time_slices", *call, *tensors)
+        timer = "mallorn.time_cold_slices" if cold else "mallorn.time_slices"
+        answer = self.call(timer, library, function or self.entry, self.kind, number, count, *tensors)
         try:
             times = _SLICE_TIMES.validate_json(answer)
         except ValueError:
-            raise CandidateFailed("the device tells what are no times") from None
+            raise CandidateFailed("the device returned an answer that holds no times") from None
         if len(times.slices) != count:
-            raise CandidateFailed(f"the device tells {len(times.slices)} times of {count}")
+            raise CandidateFailed(
+                f"the device returned {len(times.slices)} times, and {count} were requested"
+            )
         return times
 
     def close(self) -> None:
@@ -199,18 +235,6 @@ class RemoteDevice:
         self._args.clear()
         self._functions.clear()
         del self.session
-
-    def _random_arg(self, index: int, spec: Arguments) -> Tensor:
-        _, dtype, shape = spec.args[index]
-        default = INT_RANGE if dtype.startswith(("int", "uint", "bool")) else FLOAT_RANGE
-        low, high = spec.ranges.get(str(index), default)
-        key = (dtype, shape, float(low), float(high))
-        if index not in self._args or self._args[index][0] != key:
-            self._args.pop(index, None)  # frees the old tensor before the new one is allocated
-            tensor = self._empty(shape, dtype)
-            self.call("mallorn.random_fill", tensor, float(low), float(high), index)
-            self._args[index] = (key, tensor)
-        return self._args[index][1]
 
     def _empty(self, shape: Sequence[int], dtype: str) -> Tensor:
         return empty(tuple(shape), dtype, self.device)
@@ -246,7 +270,7 @@ class RemoteDevice:
                 return CandidateFailed(text)
             text = death
         if "SIGALRM" in text and UNHEARD in text:
-            return CandidateUnheard("the network, or its client, was silent until its time was over")
+            return CandidateUnheard("the device heard nothing from its client until the deadline")
         if "SIGALRM" in text:
             return CandidateTimeout("did not return in time")
         return CandidateKilled(text) if "SIGKILL" in text else CandidateFailed(text)
@@ -331,18 +355,30 @@ def _lost(text: str) -> Unavailable:
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
-    """Wait for a free device of a class. Raises NoDevice if none is registered, Unavailable if
-    all stay busy, cannot be reached at their addresses, or refuse a session."""
+    """Wait for a free device of a class and open a session with it.
+
+    Raises NoDevice if none is registered, Unavailable if all stay busy, cannot be reached at
+    their addresses, refuse a session, or lack our fleet's key.
+    """
     deadline_sec = time.monotonic() + wait_sec
     while True:
-        opened = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
+        session_offer = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
         try:
-            return _session(opened)
+            session = rpc.connect("127.0.0.1", session_offer.port, session_offer.ticket)
+            if session_offer.keys:
+                challenge = secrets.token_hex(16)
+                proof = str(session.get_function("mallorn.prove")(challenge))
+                if not any(own.proves(proof, "device", challenge) for own in session_offer.keys):
+                    raise Unavailable(
+                        "the process that answers at the device's address does not have our fleet's key",
+                        hint=HINT,
+                    )
+            return session
         except _BROKEN as error:
             _, marker, reason = str(error).partition(NO_SESSION)
             if marker or time.monotonic() > deadline_sec:
                 raise _lost(reason.strip() or str(error)) from None
-            log.warning("a device gave no session: %s", error)
+            log.warning("a device did not open a session: %s", error)
             time.sleep(0.1)
 
 
@@ -353,12 +389,18 @@ def _gateway() -> GatewayClient:
     return GatewayClient(connection)
 
 
-def _session(opened: OpenSession) -> rpc.RPCSession:
-    """Connect to an opened session. Raises Unavailable if the device lacks our fleet's key."""
-    session = rpc.connect("127.0.0.1", opened.port, opened.ticket)
-    if opened.keys:
-        challenge = secrets.token_hex(16)
-        proof = str(session.get_function("mallorn.prove")(challenge))
-        if not any(key.proves(proof, "device", challenge) for key in opened.keys):
-            raise Unavailable("what answers in the device's place does not know our key", hint=HINT)
-    return session
+def meaning(text: str) -> str | None:
+    """Return the meaning of a TVM error text; None if it names no known CUDA error."""
+    if _NO_SHARED_MEMORY in text:
+        return _TOO_LARGE
+    names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
+    for name in names:
+        short_name = name.removeprefix("CUDA_ERROR_").removeprefix("cudaError")
+        if short_name != name and (words := _WORDS.get(short_name.replace("_", "").lower())):
+            return words
+    return None
+
+
+def without_source(text: str) -> str:
+    """Return an error text without the kernel's source, which TVM adds to errors of launches."""
+    return text.partition("\n// func_name=")[0]

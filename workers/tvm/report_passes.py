@@ -1,13 +1,11 @@
 """Report what the graph passes of a recipe do to a model, phase by phase."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from graphc.core.graph_pass import Report
 from graphc.core.pass_registry import OWN_PASSES
 from graphc.core.pass_runner import run
-from graphc.phases import BEFORE_SCHEDULES, Phase, pass_table
+from graphc.phases import BEFORE_SCHEDULES, pass_table
 from mallorn.core.errors import UnknownName
 from workers.interfaces.model_compiler import PassReport, RecipeReport, Shapes
 from workers.tvm.copies_left import copies_left
@@ -24,46 +22,37 @@ def report_passes(
     The module after each phase is written to `dump_dir` as TVMScript. Raises InvalidModel,
     InvalidRequest; UnknownName if `without` has a name that is no pass's.
     """
-    _check_known(without, BEFORE_SCHEDULES[recipe])
+    phases = BEFORE_SCHEDULES[recipe]
+    stored_names = {entry.stored_name for entry in pass_table()}
+    of_tvm = {step.name for phase in phases for step in phase.steps} - stored_names
+    valid_names = {entry.name for entry in pass_table()} | of_tvm
+    if unknown := sorted({*without} - valid_names - stored_names):
+        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
+
     tvm_target = as_tvm_target(target)
     mod = load_network(model_path, input_shapes, tvm_target).mod
     reports: list[PassReport] = []
-    for number, phase in enumerate(BEFORE_SCHEDULES[recipe], start=1):
-        mod, phase_reports = _run_phase(mod, phase, tvm_target, without)
-        reports += phase_reports
+    for number, phase in enumerate(phases, start=1):
+        for step in phase.steps:
+            try:
+                with naming_the_pass(step.name):
+                    mod, step_reports = run(mod, [step_json(step)], tvm_target, without)
+            except PassFailed as error:
+                if step.name not in OWN_PASSES:
+                    raise
+                step_reports = [Report(step.name, skipped=error.message)]
+            reports += [
+                PassReport(
+                    phase=phase.name,
+                    name=report.name,
+                    matched=report.matched,
+                    fired=report.fired,
+                    left=dict(report.left.most_common()),
+                    skipped=report.skipped,
+                )
+                for report in step_reports
+                if report.counts or report.skipped
+            ]
         if dump_dir is not None:
             Path(dump_dir, f"{number:02}-{phase.name.replace(' ', '-')}.py").write_text(mod.script())
     return RecipeReport(reports, copies_left(mod))
-
-
-def _check_known(without: Sequence[str], phases: Sequence[Phase]) -> None:
-    stored = {entry.stored_name for entry in pass_table()}
-    of_tvm = {step.name for phase in phases for step in phase.steps} - stored
-    valid_names = {entry.name for entry in pass_table()} | of_tvm
-    if unknown := sorted({*without} - valid_names - stored):
-        raise UnknownName(f"unknown pass {unknown[0]!r}", hint=f"known: {', '.join(sorted(valid_names))}")
-
-
-def _run_phase(mod: Any, phase: Phase, target: Any, without: list[str]) -> tuple[Any, list[PassReport]]:
-    reports: list[PassReport] = []
-    for step in phase.steps:
-        try:
-            with naming_the_pass(step.name):
-                mod, step_reports = run(mod, [step_json(step)], target, without)
-        except PassFailed as error:
-            if step.name not in OWN_PASSES:
-                raise
-            step_reports = [Report(step.name, skipped=error.message)]
-        reports += [
-            PassReport(
-                phase=phase.name,
-                name=report.name,
-                matched=report.matched,
-                fired=report.fired,
-                left=dict(report.left.most_common()),
-                skipped=report.skipped,
-            )
-            for report in step_reports
-            if report.counts or report.skipped
-        ]
-    return mod, reports

@@ -1,7 +1,7 @@
 """Convert tuning records, ours or stock MetaSchedule's, to workloads and candidates."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -55,11 +55,11 @@ def _read(directory: str, target: str | None, start: int, count: int | None) -> 
     programs = dict(good_lines(Path(directory, WORKLOADS), read_workload, problems))
     if start:  # reported with the first lines
         problems.clear()
-    earlier = len(problems)
+    reported = len(problems)
     path = Path(directory, RECORDS)
     lines = good_lines(path, lambda line: _record(line, programs, target), problems, start, count)
     records = [replace(record, line=number + 1) for number, record in lines]
-    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - earlier)
+    return RestoredLog(records, problems, tvm.__version__, len(records) + len(problems) - reported)
 
 
 def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | None) -> Restored:
@@ -70,7 +70,25 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
     target_text = target or plain_target(written_for)
     steps, sampled = full
     check_trace(steps, sampled)
-    trace, decisions = _split_trace(task.tir, [_renamed(step, names) for step in steps], sampled)
+
+    # The sketch: the steps before postprocessing, which look up blocks by our names.
+    sketch_steps: list[Any] = []
+    for kind, inputs, attributes, outputs in steps:
+        if kind == _POSTPROCESSING:
+            break
+        if kind == _FINDS_BLOCK:
+            block, *rest = attributes
+            attributes = [names.get(block, block), *rest]
+        sketch_steps.append([kind, inputs, attributes, outputs])
+    insts = instructions(task.tir, json.dumps(sketch_steps))
+    trace = trace_text(Trace(insts, {}))
+    values = dict(sampled)
+    decisions: list[int] = []
+    for position, inst in enumerate(insts):
+        if is_choice(inst):
+            value = values[position]
+            decisions += value if isinstance(value, list) else [value]
+
     if full_trace(task.tir, target_text, trace, decisions) is None:
         raise ValueError("it does not rebuild with this version of TVM")
     insts = instructions(task.tir, trace)
@@ -85,28 +103,8 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
 def plain_target(written_for: Any) -> str:
     """Return a target as users write it, without what TVM adds. Raises InvalidTarget."""
     attributes = json.loads(str(tvm.target.Target(written_for)))
-    added = _TVMS_OWN | ({"mtriple"} if attributes.get("mtriple") == llvm_get_system_triple() else set())
-    return parse_target({name: attributes[name] for name in attributes.keys() & KNOWN_KEYS - added}).text
-
-
-def _renamed(step: list[Any], names: Mapping[str, str]) -> list[Any]:
-    """Return a trace's step with our block name, if the step looks up a block."""
-    kind, inputs, attributes, outputs = step
-    if kind != _FINDS_BLOCK:
-        return step
-    block, *others = attributes
-    return [kind, inputs, [names.get(block, block), *others], outputs]
-
-
-def _split_trace(tir: str, steps: Sequence[Any], sampled: Sequence[Any]) -> tuple[str, list[int]]:
-    """Split a full trace into its sketch and the decisions in the order of the choices."""
-    kinds = [step[0] for step in steps]
-    end = kinds.index(_POSTPROCESSING) if _POSTPROCESSING in kinds else len(kinds)
-    insts = instructions(tir, json.dumps(steps[:end]))
-    values = dict(sampled)
-    decisions: list[int] = []
-    for index, inst in enumerate(insts):
-        if is_choice(inst):
-            value = values[index]
-            decisions += value if isinstance(value, list) else [value]
-    return trace_text(Trace(insts, {})), decisions
+    added_by_tvm = set(_TVMS_OWN)
+    if attributes.get("mtriple") == llvm_get_system_triple():
+        added_by_tvm.add("mtriple")
+    names = attributes.keys() & KNOWN_KEYS - added_by_tvm
+    return parse_target({name: attributes[name] for name in names}).text

@@ -30,9 +30,9 @@ TargetLike = str | dict[str, object]
 class PassFailed(InvalidRequest):
     """TVM cannot run a graph pass on this model."""
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        super().__init__(f"cannot run the graph pass {name}: {why}")
+        super().__init__(f"cannot run the graph pass {name}: {reason}")
 
 
 def as_tvm_target(target: TargetLike) -> Any:
@@ -47,9 +47,9 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
     for step in steps:
         with naming_the_pass(step.name):
             mod, reports = run(mod, [step_json(step)], target)
-        skipped = reports[0].skipped
-        errors = sum((each.errors for each in reports), Counter[str]())
-        remarks = {"skipped": plain(RuntimeError(skipped))} if skipped else {}
+        errors = sum((pass_report.errors for pass_report in reports), Counter[str]())
+        skip_reason = reports[0].skipped
+        remarks = {"skipped": plain(RuntimeError(skip_reason))} if skip_reason else {}
         if errors:
             words = "; ".join(plain(RuntimeError(error)) for error in errors)
             remarks["error"] = f"it left {errors.total()} calls, because it raised {words}"
@@ -87,8 +87,8 @@ def run_or_leave_out(
 
     def runs_without(names: Sequence[str]) -> bool:
         try:
-            without = leaving_out(recipe, dict.fromkeys(names, failed.message))
-            run_steps(mod, without.before, target)
+            reduced_recipe = leaving_out(recipe, dict.fromkeys(names, failed.message))
+            run_steps(mod, reduced_recipe.before, target)
         except PassFailed:
             return False
         return True
@@ -102,8 +102,8 @@ def run_or_leave_out(
 
 def operators(mod: Any) -> dict[str, int]:
     """Count the calls of each operator and each kind of tensor function in the graph."""
-    functions = [each for each in mod.functions.values() if isinstance(each, relax.Function)]
-    return dict(Counter(callee(call) for each in functions for call in _calls(each)))
+    functions = [value for value in mod.functions.values() if isinstance(value, relax.Function)]
+    return dict(Counter(callee(call) for function in functions for call in _calls(function)))
 
 
 def _calls(value: Any) -> Iterator[Any]:

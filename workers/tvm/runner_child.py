@@ -99,7 +99,7 @@ def measure(
     def fill() -> None:
         tensors.extend(device.random_args(args))
 
-    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, before=fill)
+    run = _attempt(device, artifact, candidate_key, timeout_sec + patience_sec, work, prepare=fill)
     return replace(run, disturbed=times.share, disturbance=Disturbance.model_validate(times.disturbance()))
 
 
@@ -109,17 +109,16 @@ def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeo
     library = probes[0].library
     slices: list[Slice] = []
 
-    def work(loaded: Any) -> list[float]:
-        slices.extend(_shortest(device, loaded, probe) for probe in probes)
-        return [each.mean_sec * SEC_US for each in slices]
+    def shortest_run(module: Any, probe: Probe) -> Slice:
+        tensors = device.random_args(probe.args)
+        return shortest(lambda count: device.time_slices(module, 1, count, tensors, probe.function).slices)
+
+    def work(module: Any) -> list[float]:
+        slices.extend(shortest_run(module, probe) for probe in probes)
+        return [run.mean_sec * SEC_US for run in slices]
 
     run = _attempt(device, str(Path(folder, library)), f"machine/{library}/probe", timeout_sec, work)
     return slices if run.run_us else []
-
-
-def _shortest(device: "RemoteDevice", library: Any, probe: Probe) -> Slice:
-    tensors = device.random_args(probe.args)
-    return shortest(lambda count: device.time_slices(library, 1, count, tensors, probe.function).slices)
 
 
 def run_outputs(
@@ -144,29 +143,30 @@ def run_outputs(
 
 
 def load_model(model: DeviceModel, timeout_sec: float) -> LoadedEngine:
-    _with_model(model, timeout_sec, lambda _loaded: None)
+    _with_model(model, timeout_sec, lambda _model: None)
     identity = _device(model.tracker, model.target).identity
     return LoadedEngine("tvm", identity["tvm_version"], identity["threads"])
 
 
 def save_model_outputs(model: DeviceModel, outputs: str, timeout_sec: float) -> int:
-    arrays = _with_model(model, timeout_sec, lambda loaded: loaded.outputs())
+    arrays = _with_model(model, timeout_sec, lambda remote: remote.outputs())
     np.savez(outputs, **{f"output_{index}": array for index, array in enumerate(arrays)})
     return len(arrays)
 
 
 def time_model(model: DeviceModel, number: int, timeout_sec: float) -> list[float]:
     started_sec = time.monotonic()
-    run_us = [each * SEC_US for each in _with_model(model, timeout_sec, lambda loaded: loaded.time(number))]
+    run_secs = _with_model(model, timeout_sec, lambda remote: remote.time(number))
+    run_us = [seconds * SEC_US for seconds in run_secs]
     try:
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
-    except ImpossibleTime as lie:
-        raise CannotRun(str(lie)) from None
+    except ImpossibleTime as error:
+        raise CannotRun(str(error)) from None
     return run_us
 
 
 def time_model_kernels(model: DeviceModel, seconds: float, timeout_sec: float) -> dict[str, float]:
-    return _with_model(model, timeout_sec, lambda loaded: loaded.time_kernels(seconds))
+    return _with_model(model, timeout_sec, lambda remote: remote.time_kernels(seconds))
 
 
 def drop_model(model: DeviceModel) -> None:
@@ -178,12 +178,23 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 
 
 def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
-    """Run `work` with a model on a reserved device; load the model there if necessary."""
+    """Run `work` with a model on a reserved device; load the model there if necessary.
+
+    Raises CannotRun, Unavailable.
+    """
     from workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
-    if model not in _models:
-        _check_room(model)
+    if model not in _models:  # before its upload, check that the device has memory to load it
+        device = _device(model.tracker, model.target)
+        sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
+        needed_bytes, free_bytes = sum(sizes) * COPIES_OF_ONE, device.free_memory()
+        if 0 <= free_bytes < needed_bytes:
+            raise CannotRun(
+                f"device {device.identity['name']} has {free_bytes / 1e9:.1f} GB of free memory, and loading "
+                f"the model takes {needed_bytes / 1e9:.1f} GB",
+                hint="free memory on the device's host, or use a device with more",
+            )
 
     def use_model(device: "RemoteDevice") -> T:
         if model not in _models:
@@ -191,19 +202,6 @@ def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteM
         return work(_models[model])
 
     return _on_device(model.tracker, model.target, model.key, timeout_sec, use_model)
-
-
-def _check_room(model: DeviceModel) -> None:
-    """Raise CannotRun if the device lacks memory to load the model, before it is uploaded."""
-    device = _device(model.tracker, model.target)
-    sizes = [os.path.getsize(path) for path in (model.library, model.inputs)]
-    needed, free = sum(sizes) * COPIES_OF_ONE, device.free_memory()
-    if 0 <= free < needed:
-        raise CannotRun(
-            f"device {device.identity['name']} has {free / 1e9:.1f} GB of memory free, and loading the model "
-            f"takes {needed / 1e9:.1f} GB",
-            hint="free some on the device's host, or offer a device with more",
-        )
 
 
 def _on_device(
@@ -249,26 +247,26 @@ def _attempt(
     candidate_key: str,
     timeout_sec: float,
     work: Callable[[Any], list[float]],
-    before: Callable[[], object] = tuple,
+    prepare: Callable[[], object] = tuple,
 ) -> LibraryRun:
     """Run `work`, which returns microseconds, with a library; a failure ends the session.
 
-    `before` is called first, outside the time limit. Failures are returned as outcomes.
+    `prepare` is called first, outside the time limit. Failures are returned as outcomes.
     """
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()
     outcome, error, run_us = Outcome.OK, "", None
     try:
-        before()
+        prepare()
         run_us = device.run(Path(artifact), candidate_key, timeout_sec, work)
         check_times(run_us, (time.monotonic() - started_sec) * SEC_US)
     except CandidateTimeout as failure:
         outcome, error = Outcome.RUN_TIMEOUT, f"{failure} ({timeout_sec:g} s)"
     except CandidateFailed as failure:
         outcome, error = failure.outcome, str(failure)
-    except ImpossibleTime as lie:
-        outcome, error, run_us = Outcome.RUN_ERROR, str(lie), None
+    except ImpossibleTime as refusal:
+        outcome, error, run_us = Outcome.RUN_ERROR, str(refusal), None
     finally:
         if run_us is None:
             release()

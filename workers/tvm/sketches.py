@@ -44,9 +44,9 @@ def design_space(tir: str, target: str) -> list[Sketch]:
     """
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
-        seen: Samples = {}
+        samples: Samples = {}
         return [
-            Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, seen), ordinal)
+            Sketch(sketch_key(text), text, choices_of(tir, instructions(tir, text), trace, samples), ordinal)
             for ordinal, (text, trace) in enumerate(traces.items())
         ]
     except ScheduleError as error:
@@ -55,10 +55,10 @@ def design_space(tir: str, target: str) -> list[Sketch]:
 
 
 def _schedules(tir: str, target: str) -> Iterator[Any]:
-    first, *others = design_contexts(tir, target)
+    first, *mma_contexts = design_contexts(tir, target)
     yield from _generate(first)
     # These rules cannot fuse an epilogue of a sum, and MetaSchedule refuses a kernel for it.
-    for context in others if blocks_of(parse_module(tir))[-1].reduced else ():
+    for context in mma_contexts if blocks_of(parse_module(tir))[-1].reduced else ():
         try:
             for schedule in _generate(context):
                 if cuda_rules.MMA in (text := trace_text(schedule.trace)):
@@ -89,8 +89,8 @@ def _generate(context: Any) -> list[Any]:
         broken = error
     for rule in reversed(rules):  # the tiling rules come first and are left out last
         try:
-            others = [each for each in rules if each is not rule]
-            return list(with_rules(context, others).generate_design_space())
+            remaining = [item for item in rules if item is not rule]
+            return list(with_rules(context, remaining).generate_design_space())
         except _BROKEN_RULE:
             continue
     raise Unschedulable(f"{type(broken).__name__}: {str(broken)[:MESSAGE_LIMIT]}") from broken
@@ -117,34 +117,32 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value]
 
 
-def choices_of(tir: str, insts: Sequence[Any], trace: Any, seen: Samples) -> tuple[Choice, ...]:
-    """Return the free choices of a sketch; `seen` caches samples between calls."""
+def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> tuple[Choice, ...]:
+    """Return the free choices of a sketch; `samples` caches TVM's samples between calls."""
     indices = [index for index, inst in enumerate(insts) if is_choice(inst)]
     if not indices:
         return ()
-    choices = [insts[index] for index in indices]
+    choice_insts = [insts[index] for index in indices]
     # The place where a cached result is written back does not change any loop.
     steps = plain(trace.as_json()[0])
     key = json.dumps([step for step in steps if step[0] != "ReverseComputeAt"])
-    if key not in seen:
-        seen[key] = list(_samples(tir, insts[: indices[-1] + 1], choices))
-    described = [
-        _describe(inst, [sample[position] for sample in seen[key]]) for position, inst in enumerate(choices)
-    ]
-    return tuple(
-        replace(choice, suggested=tuple(decision)) if choice.kind is ChoiceKind.TILE and decision else choice
-        for choice, decision in zip(described, _decisions(trace), strict=True)
-    )
+    if key not in samples:
+        samples[key] = list(_sampled_decisions(tir, insts[: indices[-1] + 1], choice_insts))
 
-
-def _decisions(trace: Any) -> list[Any]:
-    """Return the decisions that a sketch's rules suggest, or None for each of them."""
     decisions = [plain(trace.decisions[inst]) for inst in trace.insts if is_choice(inst)]
-    suggests = any(SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate")
-    return decisions if suggests else [None] * len(decisions)
+    has_suggestions = any(
+        SUGGESTS in map(str, inst.attrs) for inst in trace.insts if inst.kind.name == "Annotate"
+    )
+    choices = []
+    for position, (inst, decision) in enumerate(zip(choice_insts, decisions, strict=True)):
+        choice = _describe(inst, [sample[position] for sample in samples[key]])
+        if has_suggestions and choice.kind is ChoiceKind.TILE and decision:
+            choice = replace(choice, suggested=tuple(decision))
+        choices.append(choice)
+    return tuple(choices)
 
 
-def _samples(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
+def _sampled_decisions(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
     """Yield decisions that TVM samples, then one per loop depth if a location is free."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):

@@ -49,7 +49,10 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
         package.__package__ = _PACKAGE
         sys.modules[_PACKAGE] = package
         tvm.s_tir.tensor_intrin = package
-    submodule = _submodule(target_kind, triple)
+    submodule = _BY_KIND.get(target_kind)
+    if target_kind == "llvm":
+        machine = triple.partition("-")[0] or platform.machine()
+        submodule = _BY_MACHINE.get(machine.lower())
     stock = () if submodule is None else (f"{_PACKAGE}.{submodule}",)
     with _stacks_without_sources():
         for module in (*stock, *_OURS.get(target_kind, ()), *_OURS.get(submodule or "", ())):
@@ -60,13 +63,6 @@ def load_intrinsics_of(trace: str) -> None:
     """Register CUDA's intrinsics if a trace names one, for callers without its target."""
     if any(name in trace for name in _OF_TENSOR_CORES):
         load_intrinsics("cuda")
-
-
-def _submodule(target_kind: str, triple: str) -> str | None:
-    if target_kind == "llvm":
-        machine = triple.partition("-")[0] or platform.machine()
-        return _BY_MACHINE.get(machine.lower())
-    return _BY_KIND.get(target_kind)
 
 
 @contextmanager

@@ -33,6 +33,14 @@ BROKEN = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
     *(TraceRefused, Unschedulable),
 )
+T = TypeVar("T")
+
+
+class Readable(NamedTuple):
+    """The number of good records in a directory of schedules, and its bad lines."""
+
+    records: int
+    problems: list[BadLine]
 
 
 def write_database(directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
@@ -42,7 +50,7 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
     whole file. Each file appears complete or not at all.
     """
     Path(directory).mkdir(parents=True, exist_ok=True)
-    skipped = []
+    bad_records = []
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         database = JSONDatabase(work_dir=scratch)
         for index, record in enumerate(records):
@@ -50,11 +58,11 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
                 mod = parse_module(record.tir)
                 commit(database, mod, record.trace, record.run_secs, as_tvm_target(target))
             except BROKEN as error:
-                skipped.append(Skipped(index, words_of(error)))
+                bad_records.append(Skipped(index, words_of(error)))
         for name in FILES:
             os.replace(Path(scratch, name), Path(directory, name))
     _written[directory] = target, _state(directory)
-    return skipped
+    return bad_records
 
 
 def words_of(error: Exception) -> str:
@@ -83,52 +91,48 @@ def replay(mod: Any, trace: str | list[Any]) -> Any:
     return schedule
 
 
-T = TypeVar("T")
-
-
-class Readable(NamedTuple):
-    """The number of good records in a directory of schedules, and its bad lines."""
-
-    records: int
-    problems: list[BadLine]
-
-
 def read_database(directory: str, target: str, scratch: str) -> Readable:
     """Copy a directory's good records into `scratch`; return their number and the bad lines.
 
     Raises NotFound if there is no database, InvalidRequest if it is for another target.
     """
     source = Path(directory)
-    missing = [name for name in FILES if not (source / name).is_file()]
-    if missing:
-        raise NotFound(
-            f"no schedules in {directory}: {missing[0]} is missing", hint="mallorn tune MODEL --out DIR"
-        )
+    for name in FILES:
+        if not (source / name).is_file():
+            raise NotFound(
+                f"no schedules in {directory}: {name} is missing", hint="mallorn tune MODEL --out DIR"
+            )
     if _written.get(directory) == (target, _state(directory)):  # its records were rebuilt then
         for name in FILES:
             shutil.copyfile(source / name, Path(scratch, name))
         return Readable((source / RECORDS).read_bytes().count(b"\n"), [])
-    _check_target(source / MANIFEST, target)
+    if (source / MANIFEST).is_file():  # without it written by stock TVM: each record names its target
+        manifest_target = parse_target(read_manifest(source / MANIFEST).target)
+        if manifest_target.text != parse_target(target).text:
+            raise InvalidRequest(
+                f"these schedules are for target {manifest_target}, not for {target}",
+                hint=f"add --target '{manifest_target}'",
+            )
     problems: list[BadLine] = []
     programs = dict(good_lines(source / WORKLOADS, program, problems))
     database = JSONDatabase(work_dir=scratch)
-    records = good_lines(source / RECORDS, lambda line: _copy(line, programs, target, database), problems)
-    return Readable(len(list(records)), problems)
+
+    def copy_record(line: list[Any]) -> None:
+        index, (trace, run_secs, written_for, _) = line
+        if index not in programs:
+            raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
+        tvm_target = as_tvm_target(target)
+        if _essence(tvm.target.Target(written_for), target) != _essence(tvm_target, target):
+            raise ValueError(f"it is for another target: {json.dumps(written_for)}")
+        commit(database, programs[index], trace, run_secs, tvm_target)
+
+    records = list(good_lines(source / RECORDS, copy_record, problems))
+    return Readable(len(records), problems)
 
 
 def _state(directory: str) -> list[tuple[int, int, int]]:
     stats = [os.stat(Path(directory, name)) for name in FILES]
-    return [(each.st_ino, each.st_mtime_ns, each.st_size) for each in stats]
-
-
-def _check_target(manifest: Path, target: str) -> None:
-    if not manifest.is_file():
-        return  # written by stock TVM: each record names its target
-    stored = parse_target(read_manifest(manifest).target)
-    if stored.text != parse_target(target).text:
-        raise InvalidRequest(
-            f"these schedules are for target {stored}, not for {target}", hint=f"add --target '{stored}'"
-        )
+    return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
 
 def good_lines(
@@ -156,17 +160,8 @@ def program(line: list[Any]) -> Any:
     return tvm.ir.load_json(text)
 
 
-def _copy(line: list[Any], programs: dict[int, Any], target: str, database: Any) -> None:
-    index, (trace, run_secs, written_for, _) = line
-    if index not in programs:
-        raise ValueError(f"its workload, line {index + 1} of {WORKLOADS}, is missing or torn")
-    ours = as_tvm_target(target)
-    if _essence(tvm.target.Target(written_for), target) != _essence(ours, target):
-        raise ValueError(f"it is for another target: {json.dumps(written_for)}")
-    commit(database, programs[index], trace, run_secs, ours)
-
-
 def _essence(tvm_target: Any, text: str) -> dict[str, object]:
     """Return a target's attributes without those that TVM adds if `text` lacks them."""
-    added = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
-    return {key: value for key, value in json.loads(str(tvm_target)).items() if key not in added}
+    added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
+    attributes = json.loads(str(tvm_target))
+    return {name: value for name, value in attributes.items() if name not in added_by_tvm}

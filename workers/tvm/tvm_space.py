@@ -52,8 +52,9 @@ class TvmSpace(DecisionSpace):
             return ()
 
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        lowered = self._see is not None and VIEWS[view].lowered
-        return self._see(view, candidates) if lowered and self._see else super().viewed(view, candidates)
+        if self._see is not None and VIEWS[view].lowered:
+            return self._see(view, candidates)
+        return super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Return which candidates are valid; check them one by one if one kills the child."""
@@ -79,16 +80,15 @@ class TvmSpace(DecisionSpace):
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
         defaults: list[Candidate] = []
         while guesses and len(defaults) < count:
-            missing = count - len(defaults)
-            defaults += self._only_valid(guesses[:missing])
-            guesses = guesses[missing:]
-        return defaults or self._first_valid_samples()[:count]
-
-    def _first_valid_samples(self) -> list[Candidate]:
+            shortfall = count - len(defaults)
+            defaults += self._only_valid(guesses[:shortfall])
+            guesses = guesses[shortfall:]
+        if defaults:
+            return defaults
         rng = np.random.default_rng(0)
         for _ in range(_MAX_DRAWS):
-            if valid := self._only_valid(self.sample(rng, _DRAW)):
-                return valid
+            if samples := self._only_valid(self.sample(rng, _DRAW)):
+                return samples[:count]
         return []
 
     def _only_valid(self, candidates: list[Candidate]) -> list[Candidate]:

@@ -1,8 +1,8 @@
 """A tensor program's key, independent of process, platform and the importer's names.
 
-TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`, `param_0`) differ
-between models. The key is a hash of the program's text in which every name is replaced by its order of
-appearance, so equal keys mean equal programs.
+TVM's structural hash differs between platforms and TVM versions, and variable names (`lv5`,
+`param_0`) differ between models. The key is a hash of the program's text in which every name is
+replaced by its order of appearance, so equal keys mean equal programs.
 """
 
 import hashlib
@@ -31,7 +31,25 @@ def canonical(mod: Any) -> Any:
     schedules of one cannot be applied to the other.
     """
     names = canonical_names(mod)
-    functions = {var: _renamed(function, names) for var, function in mod.functions.items()}
+
+    def rename(block: Any) -> Any:
+        if block.name_hint == "root":
+            return block
+        return SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            names[str(block.name_hint)],
+            block.body,
+            block.init,
+            block.alloc_buffers,
+            block.match_buffers,
+            block.annotations,
+        )
+
+    functions = {
+        var: tvm_ffi.structural_map(function, (SBlock, rename)) for var, function in mod.functions.items()
+    }
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
@@ -80,22 +98,3 @@ def normalised_text(mod: Any) -> str:
     # With metadata, since constants inside a program are part of its computation.
     lines = canonical(mod).script(show_meta=True).splitlines()
     return "\n".join(line(text) for text in lines if not text.lstrip().startswith("#"))
-
-
-def _renamed(function: Any, names: dict[str, str]) -> Any:
-    def rename(block: Any) -> Any:
-        if block.name_hint == "root":
-            return block
-        return SBlock(
-            block.iter_vars,
-            block.reads,
-            block.writes,
-            names[str(block.name_hint)],
-            block.body,
-            block.init,
-            block.alloc_buffers,
-            block.match_buffers,
-            block.annotations,
-        )
-
-    return tvm_ffi.structural_map(function, (SBlock, rename))

@@ -65,7 +65,7 @@ class IdleEngines:
                 engine.kill()
 
 
-class Held(KernelRacer, Protocol):
+class ModelEngine(KernelRacer, Protocol):
     """An engine on this host or on a device."""
 
     @property
@@ -98,19 +98,27 @@ class WholeModel:
     env: Mapping[str, str] = field(default_factory=dict)  # for the processes of engines
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
-    seat: DevicePool | None = None  # where TVM's engines run; None: on this host
+    device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
     idle: IdleEngines | None = None  # None: each comparison has its own
 
     def begin_reading(self) -> PendingCall[None]:
         """Start reading the model; `graphs` is busy until the result is taken."""
-        arguments = str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
-        return self.graphs.read_ahead.begin(*arguments)
+        return self.graphs.read_ahead.begin(
+            str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
+        )
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
         """Compile with a directory's schedules; return their coverage of the model and invalid lines."""
-        arguments = str(self.path), str(schedules), self.target.text, self.recipe, str(library)
         with HostLock().shared():
-            return self.graphs.compile_model(*arguments, self.input_shapes, self.dynamic)
+            return self.graphs.compile_model(
+                model_path=str(self.path),
+                schedules_dir=str(schedules),
+                target=self.target.text,
+                recipe=self.recipe,
+                out_so=str(library),
+                input_shapes=self.input_shapes,
+                dynamic=self.dynamic,
+            )
 
     def compile_untuned(self, library: Path) -> Untuned:
         """Compile with TVM's defaults, without tuned schedules."""
@@ -121,8 +129,14 @@ class WholeModel:
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
         """Return, by kernel, the causes that limit its speed however many trials are run."""
-        arguments = str(self.path), str(schedules), self.target.text, self.recipe
-        return self.graphs.explain_kernels(*arguments, self.input_shapes, self.dynamic)
+        return self.graphs.explain_kernels(
+            model_path=str(self.path),
+            schedules_dir=str(schedules),
+            target=self.target.text,
+            recipe=self.recipe,
+            input_shapes=self.input_shapes,
+            dynamic=self.dynamic,
+        )
 
     def extraction(self) -> Extraction:
         """Return the model's workloads in the form that is tuned, and its graph."""
@@ -136,17 +150,21 @@ class WholeModel:
         self.graphs.make_inputs(str(self.path), str(path), SEED, self.input_shapes, self.input_ranges)
         return path
 
-    def engine(self, name: str) -> Held:
+    def engine(self, name: str) -> ModelEngine:
         """Return an idle or a new engine; a new one starts on demand. onnxruntime runs on this host only."""
-        if self.seat is not None and name != ONNXRUNTIME:
-            return DeviceEngine(self.seat, name)
+        if self.device_pool is not None and name != ONNXRUNTIME:
+            return DeviceEngine(self.device_pool, name)
         if self.idle is not None and (waiting := self.idle.take(_kind(name))):
             waiting.name = f"{name} engine"
             return waiting
         env = {"TVM_NUM_THREADS": str(self.threads), **self.env}
         readable = () if self.room is None else (self.room, *self.reads)
-        others = tuple((str(path), READ) for path in readable)
-        return Engine(env=env, name=f"{name} engine", room=self._own_folder(_kind(name)), others=others)
+        return Engine(
+            env=env,
+            name=f"{name} engine",
+            room=self._own_folder(_kind(name)),
+            others=tuple((str(path), READ) for path in readable),
+        )
 
     def _own_folder(self, kind: str) -> Path | None:
         """Return the only folder that engines of a kind may write, since they run untrusted code."""
@@ -155,14 +173,14 @@ class WholeModel:
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
         return folder
 
-    def put_away(self, name: str, engine: Held, ends: bool) -> None:
-        """Kill an engine, or unless `ends` keep its process for the next engine of its kind."""
-        if self.idle is not None and isinstance(engine, Engine) and engine.alive and not ends:
+    def release(self, name: str, engine: ModelEngine, kills: bool) -> None:
+        """Kill an engine, or unless `kills` suspend its process for the next engine of its kind."""
+        if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
             self.idle.put(_kind(name), engine)
         else:
             engine.kill()
 
-    def begin_loading(self, engine: Held, library: Path | None) -> Loading:
+    def begin_loading(self, engine: ModelEngine, library: Path | None) -> Loading:
         """Start loading a library into an engine or, without one, the model into onnxruntime."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs)
@@ -172,25 +190,28 @@ class WholeModel:
             return engine.load_onnxruntime.begin(str(self.path), str(self.inputs), self.threads)
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
 
-    def meter(self, ours: Callable[[], Sequence[int]]) -> Meter:
-        """Return a meter of other programs' load on the host of TVM's engines; `ours` are not counted."""
-        return DeviceMeter(self.seat) if self.seat is not None else LoadMeter(ours)
+    def meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
+        """Return a meter of other programs' load on the host of TVM's engines.
+
+        The processes `own_pids` are not counted.
+        """
+        return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
-        if self.seat is not None and self.seat.runner.alive:
-            self.seat.runner.release()
+        if self.device_pool is not None and self.device_pool.runner.alive:
+            self.device_pool.runner.release()
 
     def outputs(self, name: str) -> Path:
         """Return the file to which an engine writes its outputs."""
-        if self.seat is not None and name != ONNXRUNTIME:
-            own_folder = self.seat.folder
+        if self.device_pool is not None and name != ONNXRUNTIME:
+            own_folder = self.device_pool.folder
         else:
             own_folder = self._own_folder(_kind(name))
         return (own_folder or self.folder) / f"{name}-outputs.npz"
 
-    def error(self, outputs: Path, expected: Path) -> float:
+    def error(self, outputs: Path, expected_outputs: Path) -> float:
         """Return the largest relative error of one engine's outputs against another's."""
-        return self.graphs.compare_models(str(outputs), str(expected))
+        return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
     def largest_error(self, own_error: float | None = None) -> float:
         """Return the accepted relative error; `own_error` is onnxruntime's, for a quantised file."""

@@ -41,8 +41,8 @@ class DeviceEngine:
 
     pid: Final = None  # no process of this host
 
-    def __init__(self, seat: DevicePool, name: str) -> None:
-        self._pool = seat
+    def __init__(self, pool: DevicePool, name: str) -> None:
+        self._pool = pool
         self._name = name
         self._model: DeviceModel | None = None
         self.alive = True
@@ -102,8 +102,8 @@ class DeferredLoad:
 class DeviceMeter:
     """Measures the load of other programs on the device's host, as the device counts it."""
 
-    def __init__(self, seat: DevicePool) -> None:
-        self._pool = seat
+    def __init__(self, pool: DevicePool) -> None:
+        self._pool = pool
 
     def look(self) -> Load:
         """Return the load since the last call. Raises DeviceFailed."""

@@ -1,6 +1,6 @@
 """Loads one model in several engines at once, compares their outputs, and times them in turn."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn, Protocol, Self, TypeVar
@@ -10,7 +10,7 @@ from mallorn.results import speedup
 from workers.host.host_memory import is_large
 from workers.subprocesses.crash_retry_and_advice import twice
 from workers.subprocesses.errors import ChildError
-from workers.whole_model.compiled_model import Held, WholeModel
+from workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
 from workers.whole_model.interleaved_timing import (
     PASSES,
     FairRace,
@@ -31,7 +31,7 @@ class Attempt(Protocol):
     def __call__(self, step: str, work: Callable[[], T], /) -> T | None: ...
 
 
-def insist(_step: str, work: Callable[[], T]) -> T | None:
+def raise_failures(_step: str, work: Callable[[], T]) -> T | None:
     """Run a step whose failure must be raised."""
     return work()
 
@@ -47,7 +47,7 @@ class Engines:
     An engine that fails a step is dropped if `attempt` returns None for it.
     """
 
-    def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = insist) -> None:
+    def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
         self._attempt = attempt
         self._engines = {name: model.engine(name) for name in names}
@@ -62,25 +62,33 @@ class Engines:
         """
         pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
-        for together in [[name] for name in pending] if self._large else [pending]:
-            self._load(together, libraries)
-        self._each(pending, "run", self._save_outputs)
+        loads: dict[str, Loading] = {}
+        for group in [[name] for name in pending] if self._large else [pending]:
+            for name in group:
+                loads[name] = self._model.begin_loading(self._engines[name], libraries.get(name))
+            for engine in self._for_each(group, "load", lambda name, _engine: loads[name].wait()):
+                if engine.own_error is not None:
+                    self.own_error = engine.own_error
 
-    def _load(self, names: Sequence[str], libraries: Mapping[str, Path]) -> None:
-        loads = {name: self._model.begin_loading(self._engines[name], libraries.get(name)) for name in names}
-        loaded = self._each(names, "load", lambda name, _: loads[name].wait())
-        self.own_error = next((one.own_error for one in loaded if one.own_error is not None), self.own_error)
+        def save_outputs(name: str, engine: ModelEngine) -> int:
+            count = engine.save_outputs(str(self._model.outputs(name)))
+            engine.suspend()
+            self._ran.add(name)
+            return count
 
-    def errors(self, of: str) -> dict[str, float]:
-        """Return one engine's relative output error against each other engine that ran."""
-        others = [name for name in self._engines if name in self._ran - {of}] if of in self._engines else []
-        outputs = self._model.outputs(of)
+        self._for_each(pending, "run", save_outputs)
+
+    def errors(self, name: str) -> dict[str, float]:
+        """Return an engine's relative output error against each other engine that ran."""
         error_by_engine: dict[str, float] = {}
-        for name in others:
-            work = partial(self._model.error, outputs, self._model.outputs(name))
-            error = self._attempt(f"compare with {title(name)}", partial(twice, work))
+        if name not in self._engines:
+            return error_by_engine
+        outputs = self._model.outputs(name)
+        for other in [other for other in self._engines if other in self._ran and other != name]:
+            work = partial(self._model.error, outputs, self._model.outputs(other))
+            error = self._attempt(f"compare with {title(other)}", partial(twice, work))
             if error is not None:
-                error_by_engine[name] = error
+                error_by_engine[other] = error
         return error_by_engine
 
     @property
@@ -98,7 +106,7 @@ class Engines:
             zip(self._engines, time_kernels_interleaved(list(self._engines.values()), seconds), strict=True)
         )
 
-    def race(self, alone: bool) -> FairRace:
+    def race(self, is_alone: bool) -> FairRace:
         """Time all engines; return latencies and how quiet the host was, empty if no engine is left.
 
         An engine that fails while it is timed is dropped, and the others are timed again.
@@ -106,7 +114,7 @@ class Engines:
         meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
         while self._engines:
             try:
-                return time_undisturbed(self._engines, meter, alone)
+                return time_undisturbed(self._engines, meter, is_alone)
             except ChildError as error:
                 failed = [name for name, engine in self._engines.items() if not engine.alive]
                 if not failed:
@@ -118,7 +126,7 @@ class Engines:
 
     def leave_out(self, name: str) -> None:
         """Drop an engine; the others continue."""
-        self._model.put_away(name, self._engines.pop(name), self._large)
+        self._model.release(name, self._engines.pop(name), kills=self._large)
 
     def __contains__(self, name: str) -> bool:
         return name in self._engines
@@ -133,7 +141,7 @@ class Engines:
             self.leave_out(name)
         self._model.release_device()
 
-    def _each(self, names: Iterable[str], step: str, work: Callable[[str, Held], T]) -> list[T]:
+    def _for_each(self, names: Iterable[str], step: str, work: Callable[[str, ModelEngine], T]) -> list[T]:
         results = []
         for name in [name for name in names if name in self._engines]:
             result = self._attempt(f"{step} {title(name)}", partial(work, name, self._engines[name]))
@@ -142,12 +150,6 @@ class Engines:
             else:
                 results.append(result)
         return results
-
-    def _save_outputs(self, name: str, engine: Held) -> int:
-        count = engine.save_outputs(str(self._model.outputs(name)))
-        engine.suspend()
-        self._ran.add(name)
-        return count
 
 
 def _fail(error: ChildError) -> NoReturn:

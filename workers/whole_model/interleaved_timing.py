@@ -146,12 +146,12 @@ class FairRace:
         """Timing conditions for the report: the note is a sentence for users, empty if undisturbed."""
         if not self.disturbances:
             return Conditions(steady=True, note="")
-        again = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
+        repeats = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
         causes = ", and ".join(self.disturbances)
-        return Conditions(steady=False, note=f"While the whole model was timed, {causes}.{again}")
+        return Conditions(steady=False, note=f"While the whole model was timed, {causes}.{repeats}")
 
 
-def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool) -> FairRace:
+def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bool) -> FairRace:
     """Time all engines until no other program disturbs, at most MOST_RACES times; return the best race.
 
     An engine that is so slow that it was called only once is not called again. While the ratio of the
@@ -168,10 +168,10 @@ def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, alone: bool)
         load = meter.look()
         causes = load.words()
         spreads = {name: max(latency.bursts) / min(latency.bursts) for name, latency in latency_us.items()}
-        widest, spread = max(spreads.items(), key=lambda each: each[1])
+        widest, spread = max(spreads.items(), key=lambda item: item[1])
         if spread > FAR_APART:
             causes.append(f"the slowest burst of {widest} took {spread:.1f} times as long as its fastest")
-        if not alone:
+        if not is_alone:
             causes.append("other work of this service went on beside it")
         races.append(FairRace(latency_us, tuple(causes), load.share + log(spread)))
         is_late = time.monotonic() - started_sec > LAST_START_SEC

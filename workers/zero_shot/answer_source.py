@@ -51,9 +51,9 @@ def in_order(
     sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
 ) -> Iterator[ZeroShotAnswer]:
     """Yield the answers of each source in turn, each candidate once; call sources lazily."""
-    seen: set[Candidate] = set()
+    answered: set[Candidate] = set()
     for source in sources:
         for answer in ask(source):
-            if answer.candidate not in seen:
-                seen.add(answer.candidate)
+            if answer.candidate not in answered:
+                answered.add(answer.candidate)
                 yield answer

@@ -1,7 +1,7 @@
 """Answers from measurements of the same workload or of the nearest similar workloads."""
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from itertools import groupby, islice, product
 from math import exp2, log2
 
 from sqlalchemy.orm import Session
@@ -38,10 +38,10 @@ class SameWorkload(AnswerSource):
             yield _answer(session, trial, "the fastest that was measured here", Sure.MEASURED)
         for trial, conditions in ranked(session, question, workload_id, target_id):
             yield _answer(session, trial, f"among the fastest that were timed {conditions}", Sure.LIKELY)
-        for similar_id, similar in kin_of(session, question):
+        for similar_id, similar in similar_targets(session, question):
             for trial, conditions in ranked(session, question, workload_id, similar_id):
-                because = f"among the fastest on {words_of(similar)}, timed {conditions}"
-                yield _answer(session, trial, because, Sure.LIKELY, timed=False)
+                because = f"among the fastest on {describe_target(similar)}, timed {conditions}"
+                yield _answer(session, trial, because, Sure.LIKELY, is_timed_here=False)
 
 
 def ranked(
@@ -57,64 +57,63 @@ def ranked(
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
     def group_key(context: Context) -> tuple[bool, bool, int]:
-        programs, others = (
-            count_other_programs(context),
-            (True, True) if own is None else differ(context, own),
-        )
-        return *others, -1 if programs is None else programs
+        programs = count_other_programs(context)
+        differences = (True, True) if own is None else differ(context, own)
+        return *differences, -1 if programs is None else programs
 
     for imported in (False, True):
+        read = Trials(session).best_imported if imported else Trials(session).best
         contexts = Contexts(session).of_workload(workload_id, target_id, imported=imported)
-        others = sorted((each for each in contexts if own is None or each.id != own.id), key=group_key)
-        for _, group in groupby(others, key=group_key):
-            yield from _by_rank(session, list(group), (workload_id, target_id, few), imported)
+        other_contexts = sorted(
+            (item for item in contexts if own is None or item.id != own.id), key=group_key
+        )
+        for _, group in groupby(other_contexts, key=group_key):
+            members = list(group)
+            rows: dict[int, Sequence[Trial]] = {}
+            for rank, context in product(range(few), members):
+                if context.id not in rows:
+                    rows[context.id] = read(workload_id, target_id, few, context.id)
+                if rank < len(rows[context.id]):
+                    yield rows[context.id][rank], _conditions(context, imported)
 
 
-def _by_rank(
-    session: Session, contexts: Sequence[Context], query: tuple[int, int, int], imported: bool
-) -> Iterator[Timed]:
-    read = Trials(session).best_imported if imported else Trials(session).best
-    rows: dict[int, Sequence[Trial]] = {}
-    for rank in range(query[2]):
-        for context in contexts:
-            if context.id not in rows:
-                rows[context.id] = read(*query, context.id)
-            if rank < len(rows[context.id]):
-                yield rows[context.id][rank], _words(context, imported)
-
-
-def _words(context: Context, imported: bool) -> str:
+def _conditions(context: Context, imported: bool) -> str:
+    """Describe in words under which conditions the trials of a context were timed."""
     programs = count_other_programs(context)
     setting = "alone" if programs is None else "inside a model"
     load = f" beside {programs} other programs" if programs else ""
-    host = (
-        f"on {context.host_class}, {context.threads} threads, TVM {context.built_by or context.tvm_version}"
-    )
+    tvm_version = context.built_by or context.tvm_version
+    host = f"on {context.host_class}, {context.threads} threads, TVM {tvm_version}"
     return f"{setting}{load} {host}{', in another dataset' if imported else ''}"
 
 
-def kin_of(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
+def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
     """Return other targets with the same vectors and cores to tile for, nearest first."""
-    others = [(row.id, Target(row.text)) for row in Targets(session).list() if row.id != question.target_id]
-    distances = [(distance(question.target, target), id_, target) for id_, target in others]
-    similar = [(gap, id_, target) for gap, id_, target in distances if gap is not None and gap.cuts_alike]
-    return [(id_, target) for _, id_, target in sorted(similar, key=lambda each: each[:2])]
+    similar = []
+    for row in Targets(session).list():
+        target = Target(row.text)
+        gap = None if row.id == question.target_id else distance(question.target, target)
+        if gap is not None and gap.cuts_alike:
+            similar.append((gap, row.id, target))
+    return [(id_, target) for _, id_, target in sorted(similar, key=lambda item: item[:2])]
 
 
-def words_of(target: Target) -> str:
+def describe_target(target: Target) -> str:
     """Describe a target for an answer, by processor and number of cores."""
     processor = target.attrs.get("mcpu") or target.attrs.get("arch") or target.kind
     return f"{processor} with {target.num_cores} cores" if target.is_cpu else processor
 
 
-def _answer(session: Session, trial: Trial, because: str, sure: Sure, timed: bool = True) -> ZeroShotAnswer:
+def _answer(
+    session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
+) -> ZeroShotAnswer:
     """Return an answer with the measured sketch: stock MetaSchedule's may not be in our space.
 
-    `timed` is False if the trial's time was taken on another target and predicts nothing here.
+    `is_timed_here` is False if the trial's time was taken on another target and predicts nothing here.
     """
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
-    expected_us = trial.latency_us if timed else None
+    expected_us = trial.latency_us if is_timed_here else None
     return ZeroShotAnswer(trial.candidate, Source.SAME, because, sure, expected_us, sketch)
 
 
@@ -124,36 +123,31 @@ class SimilarWorkload(AnswerSource):
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
         related = Workloads(session).of_structure(workload.structure, question.owner)
-        distances = [(apart(workload, other), other) for other in related if other.id != workload.id]
+        distances = [(doublings_between(workload, item), item) for item in related if item.id != workload.id]
         nearest = sorted(distances, key=lambda pair: (pair[0], pair[1].id))[:NEIGHBOURS]
         neighbours = [pair for pair in nearest if pair[0] <= CLOSE]
         targets = [
             (question.target_id, ""),
-            *((id_, f" on {words_of(target)}") for id_, target in kin_of(session, question)),
+            *((id_, f" on {describe_target(target)}") for id_, target in similar_targets(session, question)),
         ]
-        for target_id, words in targets:
-            for doublings, neighbour in neighbours:
-                yield from _carried(session, question, neighbour, doublings, target_id, words)
+        context_id = question.context_id
+        for (target_id, words), (doublings, neighbour) in product(targets, neighbours):
+            trials: list[Timed] = []
+            if context_id is not None:
+                best = Trials(session).best(neighbour.id, target_id, FEW_NEAR, context_id)
+                trials += [(trial, "here") for trial in best]
+            trials += islice(ranked(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR)
+            sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
+            for trial, conditions in trials:
+                sketch = sketches[trial.candidate.sketch]
+                candidate = carry(trial.candidate, sketch, question.space.sketches)
+                if candidate is not None:
+                    times_apart = f"{exp2(doublings):.1f} times apart{words}"
+                    because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
+                    yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)
 
 
-def apart(one: Workload, other: Workload) -> float:
+def doublings_between(left: Workload, right: Workload) -> float:
     """Return the doublings of extents between two workloads with the same loops, summed."""
-    pairs = zip(one.features["extents"], other.features["extents"], strict=False)
+    pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)
-
-
-def _carried(
-    session: Session, question: ZeroShotQuery, neighbour: Workload, gap: float, target_id: int, words: str
-) -> Iterator[ZeroShotAnswer]:
-    own = question.context_id
-    own_trials = [] if own is None else Trials(session).best(neighbour.id, target_id, FEW_NEAR, own)
-    elsewhere = islice(ranked(session, question, neighbour.id, target_id, FEW_NEAR), MOST_NEAR)
-    trials = [*((trial, "here") for trial in own_trials), *elsewhere]
-    sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
-    for trial, conditions in trials:
-        sketch = sketches[trial.candidate.sketch]
-        candidate = carry(trial.candidate, sketch, question.space.sketches)
-        if candidate is not None:
-            times_apart = f"{exp2(gap):.1f} times apart{words}"
-            because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"
-            yield ZeroShotAnswer(candidate, Source.NEAR, because, Sure.LIKELY)

@@ -61,13 +61,15 @@ class RankedByModel(AnswerSource):
     (docs/knowledge.md).
     """
 
-    others: Sequence[AnswerSource]
+    sources: Sequence[AnswerSource]
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         for head in own_bases(session, question.workload.op, question.target_id):
             model = model_of(CostModels(session).get(head.id))
             if model.view == DECISIONS.name:
-                answers = [answer.candidate for each in self.others for answer in each(session, question)]
+                answers = [
+                    answer.candidate for source in self.sources for answer in source(session, question)
+                ]
                 because = f"what {head.name} likes best, which learned from {head.rows:,} measurements"
                 distinct = list(dict.fromkeys(answers))
                 scores = score(question.space, model, distinct).prediction.mean

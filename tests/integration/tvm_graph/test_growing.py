@@ -19,7 +19,7 @@ from tests.integration.tvm_graph.conftest import first_trace
 from tests.integration.tvm_graph.in_range import InRange
 from tests.integration.tvm_graph.test_apply_script import run_script
 from workers.interfaces.model_compiler import Tuned
-from workers.tvm import choose_tuned_sizes as choose_sizes
+from workers.tvm import extract_tasks_of_range as choose_sizes
 from workers.tvm.compile_model import compile_model
 from workers.tvm.extract_tasks_of_range import extract_range
 

@@ -8,7 +8,6 @@ import tvm
 from tvm import relax
 
 from workers.tvm import compile_model as compiling
-from workers.tvm import export_model
 
 
 @pytest.fixture
@@ -20,8 +19,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.extend(var.name_hint for var in mod.get_global_vars())
         return build(mod, *given, **named)
 
-    monkeypatch.setattr(export_model, "_cached", {})
-    monkeypatch.setattr(compiling, "_latest", {})
+    monkeypatch.setattr(compiling, "_cached", {})
+    monkeypatch.setattr(compiling, "_latest_networks", {})
     monkeypatch.setattr(tvm.tirx, "build", counted)
     return seen
 
@@ -61,18 +60,18 @@ def test_with_schedules_only_their_kernels_are_compiled(mlp, tmp_path, compiled)
 
 
 def test_what_is_kept_has_a_limit(mlp, tmp_path, compiled, monkeypatch):
-    monkeypatch.setattr(export_model, "MOST_BYTES", 1)
+    monkeypatch.setattr(compiling, "MOST_BYTES", 1)
     library(mlp, tmp_path, "first")
-    assert len(export_model._cached) == 1
+    assert len(compiling._cached) == 1
 
 
 def test_another_model_is_read_anew(mlp, tmp_path, compiled):
     library(mlp, tmp_path, "first")
-    (kept,) = compiling._latest
+    (kept,) = compiling._latest_networks
     copy = tmp_path / "copy.onnx"
     copy.write_bytes(Path(mlp.path).read_bytes())
     compiling.compile_model(str(copy), None, mlp.target, mlp.recipe, str(tmp_path / "copy.so"), {})
-    assert kept not in compiling._latest
+    assert kept not in compiling._latest_networks
 
 
 def test_a_model_that_is_too_large_to_keep_is_not_read_ahead(mlp, compiled, monkeypatch):
@@ -83,6 +82,6 @@ def test_a_model_that_is_too_large_to_keep_is_not_read_ahead(mlp, compiled, monk
 
 def test_what_is_read_ahead_is_there_when_it_is_compiled(mlp, tmp_path, compiled, monkeypatch):
     compiling.read_ahead(mlp.path, mlp.target, mlp.recipe, {}, None)
-    monkeypatch.setattr(compiling, "_read", lambda *_: pytest.fail("it was read twice"))
+    monkeypatch.setattr(compiling, "load_network", lambda *_: pytest.fail("it was read twice"))
     library(mlp, tmp_path, "first")
     assert compiled

@@ -95,7 +95,7 @@ def test_the_devices_host_tells_how_busy_it_was(
     meter = DeviceMeter(seat)
     assert isinstance(meter.look(), Load)
     meter.wait_for_quiet(patience_sec=0.0)
-    assert time_undisturbed({"tuned": engine}, meter, alone=True).latency_us["tuned"].median > 0
+    assert time_undisturbed({"tuned": engine}, meter, is_alone=True).latency_us["tuned"].median > 0
 
 
 def test_a_device_without_the_memory_says_so_before_anything_is_sent(
@@ -107,7 +107,7 @@ def test_a_device_without_the_memory_says_so_before_anything_is_sent(
         fleet.start_device(Target(TARGET.text), "small", before=little)
         fleet.wait_free(parse_target(TARGET.text))
         seat = DevicePool(runner, fleet.address, Target(TARGET.text))
-        with pytest.raises(DeviceFailed, match=r"device small has 0\.0 GB of memory free") as caught:
+        with pytest.raises(DeviceFailed, match=r"device small has 0\.0 GB of free memory") as caught:
             held(seat, "tuned", tuned, inputs)
         assert caught.value.hint
         assert fleet.executions() == []

@@ -12,7 +12,7 @@ import pytest
 import tvm
 from tvm.script import tirx as T
 
-from workers.tvm.export_model import export_with_pool, pool_object
+from workers.tvm.compile_model import export_with_pool, pool_object
 from workers.tvm.linker import compiler
 from workers.tvm.run_recipe_passes import as_tvm_target
 
@@ -167,7 +167,7 @@ def test_without_a_compiler_tvm_s_threads_serve(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool_object.cache_clear()
-    monkeypatch.setattr("workers.tvm.export_model.compiler", lambda: None)
+    monkeypatch.setattr("workers.tvm.compile_model.compiler", lambda: None)
     made = exported(doubled, tmp_path)
     pool_object.cache_clear()
     assert "apt-get install gcc" in caplog.text

@@ -138,7 +138,7 @@ def test_a_dimension_that_nothing_may_fill_up_is_refused_unless_every_size_is_tu
     node = helper.make_node("Softmax", ["x"], ["y"], axis=0)
     path = saved(tmp_path / "model.onnx", [node], {"x": ["n", 16]}, {"y": ["n", 16]})
     some = Example("mlp", "tuned", tmp_path)
-    with pytest.raises(InvalidModel, match="'n' is filled up with zeros") as caught:
+    with pytest.raises(InvalidModel, match="dimension 'n' is padded with zeros") as caught:
         extract_range(path, some.target, some.recipe, {}, {"n": [1, 40]})
     assert "--dynamic n=40" in str(caught.value.hint)
     found = extract_range(path, some.target, some.recipe, {}, {"n": [3, 4]}).graph.dynamic

@@ -129,7 +129,7 @@ def test_a_first_version_is_exported_before_anything_is_refined(workshop, model)
 def test_beside_onnxruntime_it_is_not_timed_where_its_device_is_elsewhere(workshop, model, monkeypatch):
     monkeypatch.setattr(
         "workers.finish.guess_inside_model.place_on_device",
-        lambda model: replace(model, whole_model=replace(model.whole_model, seat=object())),
+        lambda model: replace(model, whole_model=replace(model.whole_model, device_pool=object())),
     )
     job, _ = guessed(workshop)
     assert workshop.read(lambda session: Events(session).newest(job, ExportedEvent)).ratio is None

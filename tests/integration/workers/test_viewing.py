@@ -14,7 +14,7 @@ from tests.fixtures.inside import Inside
 from tests.fixtures.rows import Rows
 from tests.unit.tvm_space.programs import TARGET, matmul
 from workers.interfaces.candidate_compiler import CandidateCompiler, Candidates
-from workers.round.feature_lookup import LOWERED, FeatureLookup, WorkloadOnTarget
+from workers.round.feature_lookup import GENERATED_PER_CALL, FeatureLookup, WorkloadOnTarget
 from workers.subprocesses.errors import (
     ChildCrashed,
     ChildError,
@@ -138,7 +138,7 @@ def test_what_does_not_fit_its_sketch_is_not_known(
 
 def test_no_more_new_candidates_are_lowered_than_allowed(rows: Rows, database: Database) -> None:
     sketch, counting = Sketch("s", "[]", ()), Counting()
-    many = [Candidate("s", (number,)) for number in range(3 * LOWERED["code"])]
+    many = [Candidate("s", (number,)) for number in range(3 * GENERATED_PER_CALL)]
     seen = FeatureLookup(database, counting).see("code", work(rows, {"s": sketch}), many, most_new=5)
     assert seen.known.tolist() == [True] * 5 + [False] * (len(many) - 5)
     assert counting.asked["code"] == 5

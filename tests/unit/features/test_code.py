@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from costmodels.views import CODE
-from workers.features.assembly_counts_view import COLUMNS, describe_code
+from workers.features.assembly_counts_view import COLUMNS, code_features
 from workers.features.assembly_parser import functions_of
 
 X86 = """
@@ -61,7 +61,7 @@ $L__BB0_1:
 
 
 def counts(kind: str, text: str) -> dict[str, int]:
-    row = describe_code(kind, text)[0]
+    row = code_features(kind, text)[0]
     return {name: round(2 ** float(value) - 1) for name, value in zip(COLUMNS, row, strict=True)}
 
 
@@ -109,6 +109,6 @@ def test_ptx_is_counted_and_local_memory_is_a_spill() -> None:
 
 @pytest.mark.parametrize("text", ["", "\n\t.text\n", "garbage without meaning"])
 def test_any_text_is_a_finite_row(text: str) -> None:
-    row = describe_code("llvm", text)
+    row = code_features("llvm", text)
     assert row.shape == (1, CODE.width)
     assert np.isfinite(row).all()

@@ -30,6 +30,12 @@ def test_an_extractor_is_registered_under_its_views_name(name: str) -> None:
     assert resolve("features", name).view is VIEWS[name]
 
 
+def test_every_declared_view_has_a_line_in_the_registry() -> None:
+    lowered = {view.name for view in VIEWS.values() if view.lowered}
+    assert lowered == REGISTRY["lowered_features"].keys()
+    assert VIEWS.keys() - lowered == REGISTRY["features"].keys()
+
+
 def test_the_view_of_decisions_is_what_searchers_see() -> None:
     space = SyntheticSpace()
     drawn = space.sample(np.random.default_rng(0), 20)

@@ -3,7 +3,13 @@
 import pytest
 
 from workers.features.assembly_parser import functions_of
-from workers.features.trip_counts import COUNTS_ON_ARM64, COUNTS_ON_X86, UNKNOWN, Counting, runs_of
+from workers.features.executed_instructions_view import (
+    COUNTS_ON_ARM64,
+    COUNTS_ON_X86,
+    UNKNOWN,
+    Counting,
+    runs_of,
+)
 
 BEGIN = "\t.type\tf,@function\nf:\n"
 

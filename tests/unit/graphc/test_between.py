@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from workers.tvm.check_padding_and_splitting import behaviour
+from workers.tvm.extract_tasks_of_range import behaviour
 
 pytest.importorskip("onnxruntime")
 

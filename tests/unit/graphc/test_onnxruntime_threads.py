@@ -21,4 +21,4 @@ def test_the_faster_counts(
     monkeypatch.setattr(engine_child, "_onnxruntime", lambda _model, _inputs, count: count)
     monkeypatch.setattr(engine_child, "_rough_us", lambda count: times_us[count])
     assert engine_child.load_onnxruntime("m.onnx", "i.npz", threads).threads == chosen
-    assert engine_child._loaded["run"] == chosen  # type: ignore[comparison-overlap]
+    assert engine_child._methods["run"] == chosen  # type: ignore[comparison-overlap]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.tvm.choose_tuned_sizes import MOST_POINTS, points_of, sizes_of
+from workers.tvm.extract_tasks_of_range import MOST_POINTS, points_of, sizes_of
 
 BOUNDS = st.tuples(st.integers(1, 600), st.integers(0, 600)).map(lambda pair: [pair[0], sum(pair)])
 RANGES = st.dictionaries(st.sampled_from("abc"), BOUNDS, min_size=1)

@@ -8,7 +8,7 @@ from tvm import relax
 from mallorn.core.errors import InvalidModel
 from workers.tvm.extract_tasks import extract
 from workers.tvm.graph_recipes import TUNED, left_out, stored_recipe
-from workers.tvm.name_failing_onnx_node import unsized_node
+from workers.tvm.import_onnx_to_relax import unsized_node
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 

@@ -76,7 +76,7 @@ def test_bursts_far_apart_are_a_disturbance_of_their_own() -> None:
 def test_an_engine_far_behind_is_not_called_again_in_a_later_race() -> None:
     calls: list[tuple[str, int | str]] = []
     engines = {"tuned": Engine("tuned", 1e3, calls), "untuned": Engine("untuned", 9e6, calls)}
-    found = time_undisturbed(engines, Weather(BUSY, BUSY, QUIET), alone=True)
+    found = time_undisturbed(engines, Weather(BUSY, BUSY, QUIET), is_alone=True)
     assert found.races == MOST_RACES
     assert found.latency_us["untuned"].bursts == [9e6]
     assert [name for name, what in calls if isinstance(what, int)].count("untuned") == 1

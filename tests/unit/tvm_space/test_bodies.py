@@ -34,7 +34,7 @@ def test_before_a_few_are_known_nothing_is_too_large() -> None:
 
 
 def test_what_is_many_times_as_large_as_usual_is_refused_and_told_why() -> None:
-    with pytest.raises(BodyTooLarge, match=f"in {LARGE} places, where {USUAL} are usual"):
+    with pytest.raises(BodyTooLarge, match=f"has {LARGE} stores, and the median candidate has {USUAL}"):
         sizes_of(*[USUAL] * FEWEST).judge(LARGE)
 
 
@@ -61,7 +61,7 @@ def test_what_a_search_turns_to_becomes_usual() -> None:
 def test_a_large_body_is_not_compiled() -> None:
     known = sizes_of(*[4] * FEWEST)
     assert generate(unrolled(CHEAP), TARGET, known)
-    with pytest.raises(BodyTooLarge, match=f"in {CHEAP + 1} places, where 4 are usual"):
+    with pytest.raises(BodyTooLarge, match=f"has {CHEAP + 1} stores, and the median candidate has 4"):
         generate(unrolled(CHEAP + 1), TARGET, known)
 
 

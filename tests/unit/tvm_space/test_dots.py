@@ -13,9 +13,8 @@ from tests.unit.graphc.networks import TILES
 from workers.device.target_support import why_not
 from workers.interfaces.hardware_probes import Finds
 from workers.tvm import cpu_probes
-from workers.tvm.cpu_probes import dots
+from workers.tvm.cpu_probes import TURNS, dots, probe_tiles, tile_instructions
 from workers.tvm.parsed_program_cache import parse_tvm_target
-from workers.tvm.tile_probes import TURNS, probe_tiles, tile_instructions
 
 
 def target(**facts: str) -> str:

@@ -9,10 +9,9 @@ import pytest
 import tvm
 from tvm import te, topi
 
-from workers.tvm import parallel_reference
-from workers.tvm.parallel_reference import parallel
+from workers.tvm import reference_outputs
 from workers.tvm.program_arguments import tensor_args
-from workers.tvm.reference_outputs import _HOST, _build, call
+from workers.tvm.reference_outputs import _HOST, _build, call, parallel
 
 
 def product(rows: int, columns: int, terms: int, dtype: str, *, transposed: bool = False) -> Any:
@@ -66,7 +65,7 @@ def results(mod: Any) -> list[Any]:
     ids=["rows", "columns", "odd", "prime", "bytes", "vector", "convolution", "strides", "softmax"],
 )
 def test_tiles_on_all_cores_compute_the_same_bits(mod: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_reference, "LARGE", 1024)
+    monkeypatch.setattr(reference_outputs, "LARGE", 1024)
     spread = parallel(mod)
     assert "T.parallel" in spread.script()
     for ours, plain in zip(results(spread), results(mod), strict=True):

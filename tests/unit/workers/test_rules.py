@@ -14,7 +14,7 @@ from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.manifest import MANIFEST, Manifest, read_manifest
 from workers.finish.export_directory import replace_rules
 from workers.finish.shape_dispatch import rules_of, to_next, with_rules
-from workers.tvm.choose_tuned_sizes import points_of
+from workers.tvm.extract_tasks_of_range import points_of
 
 SMALL = st.tuples(st.integers(1, 9), st.integers(0, 20)).map(lambda pair: [pair[0], sum(pair)])
 
