@@ -100,7 +100,7 @@ class StackParts:
         return self._forked("loader", bool, "migrate")
 
     def celery(self) -> list[ChildSpec]:
-        """Return the parts that read messages from the broker, and beat, which sends some."""
+        """Return the parts that read messages from the broker."""
         # A finish takes minutes: imports have their own worker, so that they need not wait for it.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
@@ -108,12 +108,7 @@ class StackParts:
             self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
-        return [
-            self._celery("control", "control"),
-            self._celery("beat", "control", "--beat"),
-            importer,
-            *slots,
-        ]
+        return [self._celery("control", "control"), importer, *slots]
 
     def device_for(self, target: Target) -> ChildSpec:
         """Return another device, for a target that jobs wait for."""

@@ -14,14 +14,12 @@ from db.repositories.fair_shares import FairShares
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
 from db.tables import LeaseRow
-from mallorn.core import queues
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
-from services.control.app import app
 from services.control.plan_job import plan_job
 from services.planner.fair_share import charged
 from workers.device.device_class import Endpoint
@@ -32,14 +30,9 @@ from workers.process.worker_health import Health
 EXPIRES_SEC: Final = 5.0
 
 
-@contextmanager
-def ticks_expire() -> Iterator[None]:
+def ticks_expire() -> AbstractContextManager[object]:
     """A tick is worth nothing after five seconds, by the wall clock of whoever takes it."""
-    with ExitStack() as stack:
-        for name in (queues.SWEEP, queues.REAP):
-            entry = app.conf.beat_schedule[name]
-            stack.enter_context(patch.dict(entry, {"options": {"expires": EXPIRES_SEC}}))
-        yield
+    return patch("tests.simulation.parts.EXPIRES_SEC", EXPIRES_SEC)
 
 
 def read_only_is_a_fault() -> AbstractContextManager[object]:
