@@ -13,8 +13,7 @@ from costmodels.metrics import network_score
 from costmodels.splits import Split, by_host, by_task, scrambled, within_task
 from costmodels.splits import by_network as networks_out
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.training_arrays import Rows
-from research.pretraining.training_data import Weights
+from research.pretraining.training_data import Rows, Weights
 
 FOLDS: Final = 5
 NETWORK_TOP: Final = (1, 5)

@@ -10,8 +10,7 @@ from db.repositories.workloads import Workloads, tir_of
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
-from research.pretraining.training_arrays import Rows, rows_of
-from research.pretraining.training_data import TaskData
+from research.pretraining.training_data import Rows, TaskData, rows_of
 from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
 
 

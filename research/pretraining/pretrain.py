@@ -23,8 +23,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics
 from research.pretraining.evaluate_splits import figures, mean
 from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.training_arrays import Rows, thinned
-from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.training_data import Rows, TaskData, TrainingData, thinned
 from workers.round.select_cost_model import view_of
 
 BASE_ROWS: Final = 20_000  # rows that a base learns from at most: about a minute of training
