@@ -1,4 +1,4 @@
-"""Search recorded tasks: spaces of recorded candidates, arenas with known optima, and one search on an arena."""
+"""Search recorded tasks: spaces of recorded candidates, arenas with known optima, and playing a search."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Sequence

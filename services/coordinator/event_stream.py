@@ -21,8 +21,7 @@ from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
 from services.coordinator.web.caller_dependencies import OwnerDep, shown
-from services.coordinator.web.openapi_responses import REF, described
-from services.coordinator.web.paging import MAX_INT
+from services.coordinator.web.response_types import MAX_INT, REF, described
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])

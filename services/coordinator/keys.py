@@ -13,9 +13,9 @@ from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from services.coordinator.audit import note_key
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import needs
 from services.coordinator.web.caller_dependencies import CallerDep, shown
-from services.coordinator.web.caller_scopes import needs
-from services.coordinator.web.paging import ListOut
+from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 ANY: Final = needs(*Scope)

@@ -11,9 +11,9 @@ from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
 from services.coordinator.keys import Word
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import needs
 from services.coordinator.web.caller_dependencies import CallerDep
-from services.coordinator.web.caller_scopes import needs
-from services.coordinator.web.paging import ListOut
+from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/owners", tags=["keys"])
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
-from services.planner.decision_reasons import figure, in_words, weighted_us
 from services.planner.learning_curve_points import NOISE, curve
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, TaskChoice
+from services.planner.policy import Arm, TaskChoice, figure, in_words, weighted_us
 
 # A task is skipped if its weighted latency is certainly a smaller share of the job's.
 SHARE_THAT_MATTERS: Final = 0.0005

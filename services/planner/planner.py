@@ -21,7 +21,6 @@ from services.planner.budgets import (
     round_size,
     seconds_per_trial,
 )
-from services.planner.decision_reasons import reason
 from services.planner.eligible_tasks import (
     first_visit,
     over,
@@ -32,7 +31,7 @@ from services.planner.eligible_tasks import (
     why_all_rest,
 )
 from services.planner.planner_values import JobPlan, JobView
-from services.planner.policy import Arm, Policy
+from services.planner.policy import Arm, Policy, reason
 
 BELIEF: Final = "power-law"
 

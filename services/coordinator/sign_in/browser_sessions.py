@@ -15,8 +15,8 @@ from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
+from services.coordinator.web.authenticator import Caller, needs
 from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, shown
-from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])

@@ -18,7 +18,7 @@ from mallorn.core.errors import MallornError, Unauthorized, Unavailable
 from mallorn.core.install_command import need
 from mallorn.core.settings import Settings
 from services.coordinator.sign_in.allow_list import EMAIL, AllowList
-from services.coordinator.web.rate_limit import RateLimit
+from services.coordinator.web.quotas import RateLimit
 
 KEPT_SEC: Final = 3600.0
 AGAIN_SEC: Final = 10.0

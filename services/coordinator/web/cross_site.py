@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from mallorn.core.storable_json import told
-from services.coordinator.web.authenticator import Authenticator
-from services.coordinator.web.caller_scopes import SAFE_METHODS
+from services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
 from services.coordinator.web.error_responses import error_body
 
 HEADERS: Final = {

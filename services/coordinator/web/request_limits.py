@@ -1,11 +1,14 @@
-"""Limits a request before it is parsed: URL, headers, and the body's size and duration.
+"""Limits a request before it is parsed, and the number of event streams that start at once.
 
-A body is read only after its sender was authenticated and passed the rate limit.
+Limited are the URL, the headers, and the body's size and duration. A body is read only after
+its sender was authenticated and passed the rate limit.
 """
 
 import math
+import random
 import re
 import time
+from asyncio import Semaphore
 from typing import Final, cast
 
 import anyio
@@ -15,7 +18,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow
+from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
 from services.coordinator.web.app_context import AppContext
 from services.coordinator.web.caller_dependencies import admit
@@ -127,3 +130,47 @@ def _check_head(scope: Scope) -> None:
         raise HeadTooLarge(
             f"the headers are larger than {LARGEST_HEADERS:,} bytes", hint="delete this site's cookies"
         )
+
+
+AT_ONCE: Final = 8  # of the 40 threads that serve all requests
+MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
+RETRY_SEC: Final = 5, 30
+
+
+class StreamAdmission:
+    """Middleware that queues new event streams, without a thread or database connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._slots = Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http" and scope["path"].endswith("/events"):
+            app = self._queued if self._waiting < MOST_WAITING else self._overloaded()
+        await app(scope, receive, send)
+
+    def _overloaded(self) -> ASGIApp:
+        error = Unavailable("too many event streams are waiting", hint="retry a little later")
+        headers = {"Retry-After": str(random.randint(*RETRY_SEC))}  # noqa: S311 - to spread
+        return cast(ASGIApp, JSONResponse(error_body(error), error.status_code, headers))
+
+    async def _queued(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        held = [self._slots]
+
+        async def release_and_send(message: Message) -> None:
+            while held:  # the stream has started: its slot is free for the next one
+                held.pop().release()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, release_and_send)
+        finally:
+            while held:
+                held.pop().release()

@@ -16,8 +16,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.surviving_loop import Turn
 from services.control import app as control
 from services.control import celery_tasks as tasks
-from services.control.reap_leases import reap
-from services.control.resend_messages import sweep
+from services.control.periodic_tasks import reap, sweep
 from tests.fixtures.workshop import Workshop
 
 MINUTES = 300.0
@@ -150,7 +149,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
 ) -> None:
     job = workshop.job()
     monkeypatch.setattr("mallorn.core.surviving_loop._logged_sec", {})
-    monkeypatch.setattr("services.control.resend_messages.Rounds.withdraw", _raise(error))
+    monkeypatch.setattr("services.control.periodic_tasks.Rounds.withdraw", _raise(error))
     turn = Turn()
     for _ in range(3):
         assert (queues.PLAN, job) in sweep(workshop.database, turn)

@@ -12,8 +12,7 @@ from mallorn.core.registry import REGISTRY, resolve
 from services.planner.belief import Belief
 from services.planner.curve_fit import KNOT_SD, NOISE_SD, POWER_SD, REFERENCE, fit
 from services.planner.planner_values import TaskView
-from services.planner.power_law_belief import LEAPS, PowerLaw
-from services.planner.student_t_forecast import LOWER_SIDE
+from services.planner.power_law_belief import LEAPS, LOWER_SIDE, PowerLaw
 from tests.kits.policies_and_beliefs import ROUND, BeliefTestCase, assert_sound, measured, task
 
 TASKS, ROUNDS = 12, 10

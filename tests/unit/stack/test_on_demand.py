@@ -19,8 +19,8 @@ from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
-from stack import devices_on_demand
-from stack.devices_on_demand import DeviceScout, OnDemand
+from stack import run_stack
+from stack.run_stack import DeviceScout, OnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})
@@ -116,7 +116,7 @@ def test_a_device_ends_some_time_after_its_last_job(
     place.end(job)
     scout.look()
     assert scout.wanted == {OLDER}
-    monkeypatch.setattr(devices_on_demand, "UNUSED_SEC", 0.0)
+    monkeypatch.setattr(run_stack, "UNUSED_SEC", 0.0)
     scout.look()
     assert not scout.wanted
 

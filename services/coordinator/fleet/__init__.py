@@ -1,1 +1,0 @@
-"""Routes for devices, workers and their recent activity."""
