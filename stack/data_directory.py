@@ -52,19 +52,19 @@ def mount_of(path: Path) -> Mount | None:
     """Return the mount on which a path lies; None if the kernel lists no mounts."""
     if not MOUNTS.is_file():
         return None
-    mounts = map(_parse, MOUNTS.read_text().splitlines())
+    mounts: list[Mount] = []
+    for line in MOUNTS.read_text().splitlines():
+        # `id parent dev root point options ... - kind source options`, with octal escapes.
+        mount_fields, _, source_fields = line.partition(" - ")
+        _, _, _, _, escaped_point, options, *_ = mount_fields.split(" ")
+        kind, _, *super_options = source_fields.split(" ")
+        escape = rb"\\([0-7]{3})"
+        point = re.sub(escape, lambda match: bytes([int(match[1], 8)]), os.fsencode(escaped_point))
+        all_options = frozenset(",".join((options, *super_options)).split(","))
+        mounts.append(Mount(Path(os.fsdecode(point)), kind, all_options))
     candidates = [mount for mount in mounts if path.resolve().is_relative_to(mount.point)]
     # Of two mounts at one point, the later hides the earlier.
     return max(reversed(candidates), key=lambda mount: len(mount.point.parts), default=None)
-
-
-def _parse(line: str) -> Mount:
-    """Parse `id parent dev root point options ... - kind source options`, with octal escapes."""
-    mount_fields, _, source_fields = line.partition(" - ")
-    _, _, _, _, point, options, *_ = mount_fields.split(" ")
-    kind, _, *super_options = source_fields.split(" ")
-    decoded = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(point))
-    return Mount(Path(os.fsdecode(decoded)), kind, frozenset(",".join((options, *super_options)).split(",")))
 
 
 # Checking a lock takes it for an instant, which is longer if many processes share a core.
@@ -140,7 +140,13 @@ class DataDir:
             self.scratch.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()
-            self._make_key()
+            if not self.key_file.exists():
+                # A link is atomic: tracker, devices and workers never see half a key.
+                with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
+                    file.write(secrets.token_hex(32))
+                    file.flush()
+                    with suppress(FileExistsError):
+                        os.link(file.name, self.key_file)
         except (FileExistsError, NotADirectoryError):
             raise InvalidRequest(
                 f"{self.path} is not a directory", hint="choose one with --data DIR"
@@ -153,16 +159,6 @@ class DataDir:
             raise StorageFull(
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
-
-    def _make_key(self) -> None:
-        """Create the key shared by tracker, devices and workers, atomically, unless it exists."""
-        if self.key_file.exists():
-            return
-        with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            with suppress(FileExistsError):
-                os.link(file.name, self.key_file)
 
     def read_stack(self) -> StackInfo | None:
         """Return the contents of `stack.json`; None if it is missing or invalid."""

@@ -31,7 +31,7 @@ UNUSED_SEC: Final = 60.0  # how long a device is kept after its last job, for a 
 WhyNot = Callable[[Target], str]
 
 
-class DeviceScout:
+class DeviceDemand:
     """A thread that finds the targets that need a device here, and tells other jobs why they wait."""
 
     def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
@@ -39,7 +39,7 @@ class DeviceScout:
         from workers.device.target_support import why_not as ask_this_host
         from workers.measure.tracked_devices import Fleet
 
-        self.wanted: frozenset[Target] = frozenset()
+        self.targets: frozenset[Target] = frozenset()
         self.has_device = False  # whether a worker has reported a device that answers
         self._settings = settings
         self._database = Database(settings.database_url)
@@ -49,10 +49,10 @@ class DeviceScout:
         self._used_sec: dict[Target, float] = {}
         self._own: set[str] = set()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="scout", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="device-demand", daemon=True)
 
     @contextmanager
-    def looking(self) -> Iterator[Self]:
+    def updating(self) -> Iterator[Self]:
         """Run the thread while the block lasts; do not wait for a pending question to TVM."""
         self._thread.start()
         try:
@@ -60,9 +60,10 @@ class DeviceScout:
         finally:
             self._stopped.set()
 
-    def look(self) -> None:
-        """Update `wanted` once. Raises Unavailable if the database or the tracker does not answer."""
+    def update(self) -> None:
+        """Update `targets` once. Raises Unavailable if the database or the tracker does not answer."""
         from db.repositories.devices import Devices
+        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
 
         if not self.has_device:
             with self._database.session() as session:
@@ -75,45 +76,35 @@ class DeviceScout:
             if device.endpoint.info.is_local and device.endpoint.host_id == host_id()
         }
         served = {device.target for device in devices} | self._own
-        now_sec = time.monotonic()
-        for target in self._asked_for():
-            if target in self.wanted:
-                self._used_sec[target] = now_sec
-            elif target.text not in served:
-                self._consider(target, now_sec)
-        self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}
-        self.wanted = frozenset(self._used_sec)
-
-    def _asked_for(self) -> list[Target]:
-        """Return the targets that jobs wait for, except stand-ins for devices."""
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
-
         with self._database.session() as session:
-            targets = [Target(text) for text in JobsWaitingForDevice(session).targets()]
-        return [target for target in targets if not stand_in(target)]
+            awaited = [Target(text) for text in JobsWaitingForDevice(session).targets()]
 
-    def _consider(self, target: Target, now_sec: float) -> None:
-        from db.repositories.jobs_waiting_for_device import JobsWaitingForDevice
-
-        if target not in self._refusals:
-            self._refusals[target] = self._why_not(target)
-        if refusal := self._refusals[target]:
-            words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
-            with self._database.transaction() as session:
-                JobsWaitingForDevice(session).tell(target.text, words, refusal)
-        else:
-            self._used_sec[target] = now_sec
+        now_sec = time.monotonic()
+        for target in awaited:
+            is_used = target in self.targets
+            if stand_in(target) or (target.text in served and not is_used):
+                continue
+            if not is_used and target not in self._refusals:
+                self._refusals[target] = self._why_not(target)
+            if not is_used and (refusal := self._refusals[target]):
+                words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
+                with self._database.transaction() as session:
+                    JobsWaitingForDevice(session).tell(target.text, words, refusal)
+            else:
+                self._used_sec[target] = now_sec
+        self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}
+        self.targets = frozenset(self._used_sec)
 
     def _run(self) -> None:
         while not self._stopped.wait(LOOK_SEC):
             try:
-                self.look()
+                self.update()
             except MallornError as error:
                 log.warning("devices on demand: %s", error)
 
 
-class OnDemand:
-    """Makes the supervisor start and stop devices for the targets that the scout wants."""
+class DevicesOnDemand:
+    """Makes the supervisor start and stop devices for the targets that need one."""
 
     def __init__(
         self, supervisor: Supervisor, spec_of: Callable[[Target], ChildSpec], say: Callable[[str], None]
@@ -123,14 +114,14 @@ class OnDemand:
         self._say = say
         self._running: dict[Target, str] = {}
 
-    def adjust(self, wanted: Collection[Target]) -> None:
+    def adjust(self, targets: Collection[Target]) -> None:
         """Start and stop devices for these targets. The supervisor's thread calls this repeatedly."""
-        for target in set(wanted) - self._running.keys():
+        for target in set(targets) - self._running.keys():
             self._say(f"  starting a device for {target}")
             spec = self._spec_of(target)
             self._running[target] = spec.name
             self._supervisor.add(spec)
-        for target in self._running.keys() - set(wanted):
+        for target in self._running.keys() - set(targets):
             self._say(f"  the device for {target} is not needed any more")
             self._supervisor.remove(self._running.pop(target))
 
@@ -148,27 +139,31 @@ CELERY_MODULES: Final = (
 )
 
 
-def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main: Main) -> None:
+def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:
     """Start all parts and keep them running until a signal or, if `until_unused`, the last user's exit.
 
     Most parts are forks of this process, in which `main` runs a command. The stack is published once the
     coordinator answers, before the other parts are ready.
     Raises NoSandbox if a full sandbox is required and this host lacks it; PartFailed if a part fails.
     """
+    from db.backups import take_before_migrations
     from db.bundled.load_bundled import has_bundled
+    from db.migrate import upgrade
+    from db.repositories.devices import Devices
+    from db.session import Database
     from workers.sandbox.sandbox_support import reached
 
-    env = environment(layout, known)
+    env = environment(layout, settings)
     reached(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
-    key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
+    key = settings.model_copy(update={"data_dir": layout.data.path}).fleet_key
     parts = StackParts(layout, env, key, main)
     announcer = Announcer(layout, say)
     supervisor = Supervisor(
         parts.programs(),
         layout.data.logs,
         announcer.ready,
-        announcer.restart,
+        announcer.restarting,
         announcer.given_up,
         while_ending=partial(end_waits, layout.socket),
     )
@@ -178,13 +173,17 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
 
     with supervisor.running():
         import_module(COORDINATOR_MODULE)
-        _prepare_database(known)
+        take_before_migrations(settings.database_url, settings.keep_backups)
+        upgrade(settings.database_url)
+        # The hosts of devices may have changed since the last run.
+        with Database(settings.database_url) as database, database.transaction() as session:
+            Devices(session).missed((), 0.0)
         supervisor.add(parts.coordinator())
         supervisor.watch(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
         info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
         with layout.data.published(info):
             loader = SupervisedChild(parts.loader(), layout.data.logs / "loader.log")
-            if known.shipped and not has_bundled(known.database_url):
+            if settings.shipped and not has_bundled(settings.database_url):
                 loader.start()
             for module in CELERY_MODULES:
                 import_module(module)
@@ -193,31 +192,18 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
                 raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
             for spec in parts.celery():
                 supervisor.add(spec)
-            scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+            demand = DeviceDemand(settings.model_copy(update={"tracker": layout.tracker}))
             if supervisor.start(is_unused):
-                with scout.looking():
-                    devices = OnDemand(supervisor, parts.device_for, say)
+                with demand.updating():
+                    devices = DevicesOnDemand(supervisor, parts.device_for, say)
 
                     def is_over() -> bool:
-                        announcer.everything(scout.has_device)
-                        devices.adjust(scout.wanted)
+                        announcer.everything_ready(demand.has_device)
+                        devices.adjust(demand.targets)
                         return is_unused()
 
                     supervisor.watch(is_over)
         say("stopping")
-
-
-def _prepare_database(config: Settings) -> None:
-    """Migrate the database, and mark all devices as stopped, since their hosts may have changed."""
-    from db.backups import take_before_migrations
-    from db.migrate import upgrade
-    from db.repositories.devices import Devices
-    from db.session import Database
-
-    take_before_migrations(config.database_url, config.keep_backups)
-    upgrade(config.database_url)
-    with Database(config.database_url) as database, database.transaction() as session:
-        Devices(session).missed((), 0.0)
 
 
 @dataclass
@@ -234,15 +220,15 @@ class Announcer:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")
 
-    def everything(self, has_device: bool) -> None:
+    def everything_ready(self, has_device: bool) -> None:
         """Say once that everything is ready, which is when a worker has reported the local device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")
             self._is_all_told = True
 
-    def restart(self, name: str, how: str) -> None:
-        self.say(f"  {name} {how}; starting it again")
+    def restarting(self, name: str, cause: str) -> None:
+        self.say(f"  {name} {cause}; starting it again")
 
-    def given_up(self, name: str, how: str) -> None:
-        self.say(f"  {name} {how}; it is given up")
+    def given_up(self, name: str, problem: str) -> None:
+        self.say(f"  {name} {problem}; it is given up")

@@ -48,23 +48,23 @@ class StackLayout:
         return host_and_port(self.tracker)
 
 
-def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
+def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
     """Return the parts' environment: the settings they would have if a user started them."""
     from db.repositories.api_keys import asks_for_keys
 
-    asks_keys = asks_for_keys(known)
+    asks_keys = asks_for_keys(settings)
     is_private = is_loopback(layout.host) and not asks_keys
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),
-        "MALLORN_DATABASE_URL": known.database_url,
-        "MALLORN_ARTIFACTS": known.artifacts,
+        "MALLORN_DATABASE_URL": settings.database_url,
+        "MALLORN_ARTIFACTS": settings.artifacts,
         "MALLORN_REDIS_URL": socket_url(layout.socket),
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
-        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * is_private),
-        "MALLORN_RECORDINGS": known.recordings or (ANY_RECORDING if is_private else ""),
-        "MALLORN_SANDBOX": known.sandbox_mode(asks_keys),
+        "MALLORN_PLUGINS": ",".join(settings.plugins or [ANY] * is_private),
+        "MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else ""),
+        "MALLORN_SANDBOX": settings.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",

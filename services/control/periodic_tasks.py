@@ -74,7 +74,7 @@ def reap(
                 Leases(session).mark_sent(retries)
                 messages += map(message_of, retries)
                 given_up = [loss for loss in losses if loss.given_up]
-                poisoned = [each.job_id for each in given_up if each.hold.item.kind is WorkKind.ROUND]
+                poisoned = [loss.job_id for loss in given_up if loss.hold.item.kind is WorkKind.ROUND]
                 messages += [(queues.PLAN, job_id) for job_id in poisoned]
     return messages
 

@@ -56,15 +56,20 @@ def store_is_a_fault() -> Iterator[None]:
 def turns_unguarded() -> AbstractContextManager[object]:
     """One job's turn that raises ends the planning step of its target."""
 
-    def look_at(self: Any, job_id: str, slots: int) -> None:
+    def plan_one(self: Any, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
             turn = plan_job(session, job_id, slots, self._devices, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
-        self._record_turn(job_id, slots, turn)
+        self._messages += turn.messages
+        self._free -= turn.opened
+        if turn.over:
+            del self._jobs[job_id]
+        if turn.opened < slots:
+            self._able.discard(job_id)
 
-    return patch.object(plan_target._TargetStep, "_look_at", look_at)
+    return patch.object(plan_target._TargetStep, "_plan_one", plan_one)
 
 
 @contextmanager
