@@ -32,7 +32,7 @@ from services.coordinator.sign_in.oidc import router as oidc
 from services.coordinator.sign_in.oidc_provider import Provider
 from services.coordinator.web import error_responses
 from services.coordinator.web.app_context import AppContext
-from services.coordinator.web.authenticator import settle
+from services.coordinator.web.authenticator import set_default_scopes
 from services.coordinator.web.caller_dependencies import get_caller
 from services.coordinator.web.cross_site import CrossSiteMiddleware
 from services.coordinator.web.error_responses import ErrorBody
@@ -88,7 +88,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestLimits, parts=parts)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
     app.add_middleware(StreamAdmission)
-    app.include_router(_api(), prefix=API)
+    # These routes require a caller; new routes go here, so that none is public.
+    api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
+    jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
+    of_jobs = *jobs, reports, events, schedules, records
+    for router in (models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention):
+        set_default_scopes(router)
+        api.include_router(router)
+    app.include_router(api, prefix=API)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
@@ -96,18 +103,6 @@ def create_app(settings: Settings) -> FastAPI:
     add_docs(app, f"{API}/openapi.json")
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
-
-
-def _api() -> APIRouter:
-    """Return the routes that require a caller; new routes go here, so that none is public."""
-    api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
-    jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
-    of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention
-    for router in nouns:
-        settle(router)
-        api.include_router(router)
-    return api
 
 
 def _only(*statuses: int) -> Responses:

@@ -79,7 +79,7 @@ def local_target(session: Session) -> Target:
             hint="mallorn device   (workers report devices: mallorn workers)",
         )
     pairs = [(device, Target(Targets(session).get(device.target_id).text)) for device in online]
-    return max(pairs, key=lambda each: (each[0].info.is_local, each[1].is_cpu, each[0].last_seen))[1]
+    return max(pairs, key=lambda pair: (pair[0].info.is_local, pair[1].is_cpu, pair[0].last_seen))[1]
 
 
 def gpu_target(session: Session) -> Target:
@@ -120,13 +120,13 @@ def list_devices(parts: PartsDep) -> ListOut[DeviceStatus]:
 
 
 @router.post("/devices/{name}/withdraw", openapi_extra=needs(Scope.ADMIN))
-def withdraw_device(parts: PartsDep, name: str, wanted: WithdrawIn) -> Withdrawn:
+def withdraw_device(parts: PartsDep, name: str, request: WithdrawIn) -> Withdrawn:
     """Withdraw a device's measurements, and the schedules and cost models based on them."""
-    if wanted.dry_run:
+    if request.dry_run:
         with parts.patient.session() as session:
-            return Withdrawals(session).count(name, wanted.since)
+            return Withdrawals(session).count(name, request.since)
     with parts.patient.transaction() as session:
-        return Withdrawals(session).withdraw(name, wanted.since)
+        return Withdrawals(session).withdraw(name, request.since)
 
 
 @router.get("/workers", openapi_extra=SEES_FLEET)
@@ -158,7 +158,7 @@ def fleet_activity(
         since=now_sec - minutes * 60,
         stints=rounds,
         stages=stages,
-        complete=len({each.round_id for each in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
+        complete=len({row.round_id for row in rounds}) < MAX_ROUNDS and len(stages) < MAX_STAGES,
         queued_rounds=jobs.pop("rounds"),
         jobs=jobs,
     )

@@ -34,8 +34,8 @@ def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
 
 
 @router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
-def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: OwnerIn) -> OwnerStatus:
+def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, body: OwnerIn) -> OwnerStatus:
     """Sign out, ban (`put-out`: ends keys and jobs), readmit (`let-in`) or erase an owner."""
-    if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
+    if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and body.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
-    return owner_access.treat(parts.database, deed, wanted.owner)
+    return owner_access.treat(parts.database, deed, body.owner)

@@ -40,9 +40,9 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
     """Yield all rounds of a job, oldest first."""
-    cursor, more = None, True
-    while more:
+    cursor = None
+    while True:
         batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
         yield from batch.items
-        cursor = batch.next_cursor
-        more = cursor is not None
+        if (cursor := batch.next_cursor) is None:
+            return

@@ -76,8 +76,9 @@ def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskSta
     """List a job's tasks like MetaSchedule's task table; empty until the import ends."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
-        found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)
-        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in found])
+        stock_us = Stock(session).best_us(job_id)
+        tasks = Tasks(session).summaries(job_id)
+        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in tasks])
 
 
 class RoundOrder(StrEnum):
@@ -106,7 +107,7 @@ def list_rounds(
     """List a job's rounds: why each was planned, its forecast and its results."""
     with parts.database.session() as session:
         Jobs(session).get(job_id, owner)
-        if task is not None and task not in {known.index for known in Tasks(session).list(job_id)}:
+        if task is not None and task not in {row.index for row in Tasks(session).list(job_id)}:
             raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
         oldest_first = order is RoundOrder.OLDEST
         page = DecisionLog(session).list(

@@ -46,19 +46,19 @@ class Caller:
         """The owner whose keys and audit entries the caller may see; None: all owners."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
-    def check(self, needed: tuple[Scope, ...]) -> None:
+    def check(self, scopes: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless one of these scopes is among the caller's."""
-        if not any(allows(self.scopes, scope) for scope in needed):
-            raise self._refusal(" or ".join(needed), needed[0])
+        if not any(allows(self.scopes, scope) for scope in scopes):
+            raise self._refusal(" or ".join(scopes), scopes[0])
 
-    def check_all(self, needed: tuple[Scope, ...]) -> None:
+    def check_all(self, scopes: tuple[Scope, ...]) -> None:
         """Raise Forbidden unless all of these scopes are among the caller's."""
-        if missing := [scope for scope in needed if not allows(self.scopes, scope)]:
-            raise self._refusal(" and ".join(missing), missing[0])
+        if lacking := [scope for scope in scopes if not allows(self.scopes, scope)]:
+            raise self._refusal(" and ".join(lacking), lacking[0])
 
-    def _refusal(self, needed: str, first: Scope) -> Forbidden:
+    def _refusal(self, required: str, first: Scope) -> Forbidden:
         return Forbidden(
-            f"this key has the scopes {', '.join(self.scopes)}, but this needs {needed}",
+            f"this key has the scopes {', '.join(self.scopes)}, but this needs {required}",
             hint=f"ask an admin for a new key: mallorn keys create NAME --scope {first}",
         )
 
@@ -71,7 +71,7 @@ def needs(*scopes: Scope) -> dict[str, Any]:
     return {SCOPES: [str(scope) for scope in scopes]}
 
 
-def settle(router: APIRouter) -> None:
+def set_default_scopes(router: APIRouter) -> None:
     """Set the default scope of every route that does not declare its own."""
     for route in router.routes:
         assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
@@ -131,18 +131,28 @@ class Authenticator:
                 return LOCAL
             raise _foreign_user_error(peer.uid)
         with self._database.session() as session:
-            if key is None:
-                caller = self._with_cookie(session, cookie)
-            else:
+            caller: Caller | None = None
+            if key is not None:
                 caller = self._by_digest(session, digest_of(key))
+            elif (sign_in := SignIns(session).of(cookie) if cookie else None) is not None:
+                if sign_in.key_digest is None:
+                    caller = Caller(sign_in.owner, scopes=sign_in.scopes)
+                else:
+                    caller = self._by_digest(session, sign_in.key_digest)
             if caller is not None and Owners(session).is_put_out(caller.owner):
                 raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
-        if caller is not None:
-            self._note_use(caller.key_id)
-            return caller
-        if key is None:
+        if caller is None and key is None:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
-        raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+        if caller is None:
+            raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+
+        key_id, now_sec = caller.key_id, time.monotonic()
+        if key_id and now_sec - self._use_noted_sec.get(key_id, -math.inf) >= USED_SEC:
+            self._use_noted_sec[key_id] = now_sec
+            # A failure to record the use must not refuse the caller.
+            with suppress(Unavailable), self._database.transaction() as session:
+                ApiKeys(session).used(key_id)
+        return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
         """Return whether these credentials are still valid, checked once per AGAIN_SEC."""
@@ -160,20 +170,12 @@ class Authenticator:
         self._admitted_sec[key, cookie] = now_sec
         return True
 
-    def _with_cookie(self, session: Session, cookie: str | None) -> Caller | None:
-        sign_in = SignIns(session).of(cookie) if cookie else None
-        if sign_in is None:
-            return None
-        if sign_in.key_digest is None:
-            return Caller(sign_in.owner, scopes=sign_in.scopes)
-        return self._by_digest(session, sign_in.key_digest)
-
     def _by_digest(self, session: Session, digest: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.
         owners = [
             name
-            for name, expected in self._keys.items()
-            if hmac.compare_digest(digest.encode(), expected.encode())
+            for name, key_digest in self._keys.items()
+            if hmac.compare_digest(digest.encode(), key_digest.encode())
         ]
         if owners:
             return Caller(owners[0])
@@ -186,15 +188,6 @@ class Authenticator:
         if key.expires_at is not None and key.expires_at <= read_clock(session):
             raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)
         return Caller(key.owner, key.id, key.scopes)
-
-    def _note_use(self, key_id: str) -> None:
-        now_sec = time.monotonic()
-        if not key_id or now_sec - self._use_noted_sec.get(key_id, -math.inf) < USED_SEC:
-            return
-        self._use_noted_sec[key_id] = now_sec
-        # A failure to record the use must not refuse the caller.
-        with suppress(Unavailable), self._database.transaction() as session:
-            ApiKeys(session).used(key_id)
 
 
 def _foreign_user_error(uid: int | None) -> Unauthorized:

@@ -53,19 +53,19 @@ class ArrivingBytes:
     @contextmanager
     def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
         """Yield a function to call with the upload's current size; it raises TooMany."""
-        counted = 0
+        counted_bytes = 0
 
         def grow(size_bytes: int) -> None:
-            nonlocal counted
-            more = max(0, size_bytes - counted)
-            _check_bytes(owner, self._most_bytes, self._arriving[owner] + more)
-            self._arriving[owner] += more
-            counted += more
+            nonlocal counted_bytes
+            new_bytes = max(0, size_bytes - counted_bytes)
+            _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
+            self._arriving[owner] += new_bytes
+            counted_bytes += new_bytes
 
         try:
             yield grow
         finally:
-            self._arriving[owner] -= counted
+            self._arriving[owner] -= counted_bytes
             self._arriving += Counter()  # drops owners with a count of 0
 
 
@@ -117,15 +117,15 @@ class RateLimit:
         self._lock = Lock()
         self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
 
-    def take(self, who: Hashable, name: str) -> None:
-        """Count a request of `who` (`name` in errors). Raises TooMany with a retry delay."""
+    def take(self, caller: Hashable, name: str) -> None:
+        """Count a request of `caller` (`name` in errors). Raises TooMany with a retry delay."""
         if not self._most:
             return
         with self._lock:
             now_sec = self._clock()
-            left, since_sec = self._left.pop(who, (float(self._most), now_sec))
+            left, since_sec = self._left.pop(caller, (float(self._most), now_sec))
             left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
-            self._left[who] = left - 1 if left >= 1 else left, now_sec
+            self._left[caller] = left - 1 if left >= 1 else left, now_sec
             if len(self._left) > MOST_BUCKETS:
                 del self._left[next(iter(self._left))]
         if left < 1:
