@@ -128,7 +128,7 @@ def test_the_longer_a_task_stands_still_the_less_it_promises() -> None:
 def test_a_gain_ends_a_drought_and_noise_does_not() -> None:
     still = [90.0, 50.0, *[50.1] * 8]
     droughts = [
-        services.planner.learning_curve_points.curve(task(0, [*still, last]).points, None).drought
+        services.planner.learning_curve_points.curve_of(task(0, [*still, last]).points, None).drought
         for last in (49.9, 40.0)
     ]
     assert droughts == [9.0, 0.0]
