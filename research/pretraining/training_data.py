@@ -78,23 +78,23 @@ class Rows:
 
     def take(self, lines: Indices) -> "Rows":
         """Return the rows with these indices; task, target and host numbers stay the same."""
-        each = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
-        return replace(self, **{name: getattr(self, name)[lines] for name in each})
+        names = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
+        return replace(self, **{name: getattr(self, name)[lines] for name in names})
 
 
-def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
+def rows_of(data: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
     """Return the rows of all tasks. Raises InvalidRequest for no row or an invalid time."""
-    if not any(task.trials for task in measured):
+    if not any(task.trials for task in data):
         raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
-    groups = _groups(measured)
-    workloads, tasks = np.unique([task.workload for task in measured], return_inverse=True)
-    targets, numbers = np.unique([task.target for task in measured], return_inverse=True)
-    host_names = sorted({task.host for task in measured} - {""})
-    hosts = [host_names.index(task.host) if task.host else -1 for task in measured]
-    latencies = [latency for task in measured for latency in task.latencies_us]
+    groups = _groups(data)
+    workloads, tasks = np.unique([task.workload for task in data], return_inverse=True)
+    targets, numbers = np.unique([task.target for task in data], return_inverse=True)
+    host_names = sorted({task.host for task in data} - {""})
+    hosts = [host_names.index(task.host) if task.host else -1 for task in data]
+    latencies = [latency for task in data for latency in task.latencies_us]
     return Rows(
         features=np.vstack(features),
-        labels=_labels(measured, groups),
+        labels=_labels(data, groups),
         groups=groups,
         tasks=tasks[groups],
         targets=numbers[groups],
@@ -106,24 +106,24 @@ def rows_of(measured: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
     )
 
 
-def thinned(measured: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
+def thinned(data: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
     """Reduce the tasks to at most `limit` rows: the best rows and an even sample of others."""
-    groups = _groups(measured)
+    groups = _groups(data)
     if len(groups) <= limit:
-        return measured
+        return data
     # Shuffle first: `bounded_sample` prefers late rows, here those of the last task.
     shuffled = np.random.default_rng(0).permutation(len(groups))
-    chosen = np.sort(shuffled[bounded_sample(_labels(measured, groups)[shuffled], limit, seed=0)])
-    starts = np.searchsorted(groups, np.arange(len(measured)))
-    parts = [chosen[groups[chosen] == number] - starts[number] for number in range(len(measured))]
-    return [task.take(lines.tolist()) for task, lines in zip(measured, parts, strict=True) if len(lines)]
+    selected = np.sort(shuffled[bounded_sample(_labels(data, groups)[shuffled], limit, seed=0)])
+    starts = np.searchsorted(groups, np.arange(len(data)))
+    parts = [selected[groups[selected] == number] - starts[number] for number in range(len(data))]
+    return [task.take(lines.tolist()) for task, lines in zip(data, parts, strict=True) if len(lines)]
 
 
-def _groups(measured: Sequence[TaskData]) -> Groups:
-    sizes = np.array([len(task.trials) for task in measured], dtype=np.int64)
-    return np.repeat(np.arange(len(measured)), sizes)
+def _groups(data: Sequence[TaskData]) -> Groups:
+    sizes = np.array([len(task.trials) for task in data], dtype=np.int64)
+    return np.repeat(np.arange(len(data)), sizes)
 
 
-def _labels(measured: Sequence[TaskData], groups: Groups) -> Vector:
-    trials = [trial for task in measured for trial in task.trials]
+def _labels(data: Sequence[TaskData], groups: Groups) -> Vector:
+    trials = [trial for task in data for trial in task.trials]
     return labels([trial.latency_us for trial in trials], groups, [trial.outcome for trial in trials])

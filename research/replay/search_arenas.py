@@ -39,35 +39,33 @@ class Neighbours:
         self._points = self._encode(self.candidates)
         self._squares = (self._points**2).sum(axis=1)
 
-    def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate | None] = ()) -> list[Candidate]:
+    def nearest(
+        self, candidates: Sequence[Candidate], but: Sequence[Candidate | None] = ()
+    ) -> list[Candidate]:
         """Return the nearest recorded candidate of each; `but` lists one to avoid for each.
 
         Ties go to the candidate measured first. `but` is ignored if it is the only candidate.
         """
         neighbours: list[Candidate] = []
-        for start in range(0, len(asked), BLOCK):
-            distances = self.distances(asked[start : start + BLOCK])
-            self._exclude(distances, but[start : start + BLOCK])
+        for start in range(0, len(candidates), BLOCK):
+            distances = self.distances(candidates[start : start + BLOCK])
+            excluded = but[start : start + BLOCK] if len(self.candidates) > 1 else ()
+            for row, candidate in enumerate(excluded):
+                if candidate is not None and (line := self._lines.get(candidate)) is not None:
+                    distances[row, line] = FAR
             neighbours += [self.candidates[line] for line in distances.argmin(axis=1)]
         return neighbours
 
-    def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
+    def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
         """Return the nearest recorded candidate in `free`, or None if there is none."""
-        order = np.argsort(self.distances([asked])[0], kind="stable")
+        order = np.argsort(self.distances([candidate])[0], kind="stable")
         return next((self.candidates[line] for line in order if self.candidates[line] in free), None)
 
-    def distances(self, asked: Sequence[Candidate]) -> NDArray[np.float64]:
+    def distances(self, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
         """Return squared distances: a row per candidate, a column per recorded candidate."""
-        points = self._encode(asked)
+        points = self._encode(candidates)
         products = points @ self._points.T
         return np.asarray((points**2).sum(axis=1)[:, None] + self._squares - 2.0 * products)
-
-    def _exclude(self, distances: NDArray[np.float64], but: Sequence[Candidate | None]) -> None:
-        if len(self.candidates) == 1:
-            return
-        for row, candidate in enumerate(but):
-            if candidate is not None and (line := self._lines.get(candidate)) is not None:
-                distances[row, line] = FAR
 
     def _encode(self, candidates: Sequence[Candidate]) -> Points:
         rows = decision_rows(self._sketch, candidates, range(len(candidates)))
@@ -89,7 +87,7 @@ class RecordedSpace(DecisionSpace):
         self.candidates = tuple(self._trials)  # in the order of measurement
         self._neighbours = {
             name: Neighbours(self.by_key[name], [self.candidates[line] for line in lines])
-            for name, lines in places_by_sketch([each.sketch for each in self.candidates]).items()
+            for name, lines in places_by_sketch([candidate.sketch for candidate in self.candidates]).items()
         }
 
     @property
@@ -110,12 +108,12 @@ class RecordedSpace(DecisionSpace):
         return replace(trial, origin="")  # the caller sets this search's origin
 
     def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        near = self.nearest(super().sample(rng, count))
+        recorded = self.nearest(super().sample(rng, count))
         is_uniform = rng.random(count) < EVEN_SHARE
         lines = rng.integers(len(self.candidates), size=count)
         return [
             self.candidates[line] if uniform else candidate
-            for candidate, uniform, line in zip(near, is_uniform, lines, strict=True)
+            for candidate, uniform, line in zip(recorded, is_uniform, lines, strict=True)
         ]
 
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
@@ -128,26 +126,27 @@ class RecordedSpace(DecisionSpace):
 
     def defaults(self) -> list[Candidate]:
         """Return recorded candidates with origin `default`, otherwise the first timed ones."""
-        defaults = [t.candidate for t in self.task.trials if means_of(t.origin) == DEFAULT]
-        timed = [t.candidate for t in self.task.trials if t.latency_us is not None]
-        return (defaults or timed)[:MAX_DEFAULTS]
+        trials = self.task.trials
+        defaults = [trial.candidate for trial in trials if means_of(trial.origin) == DEFAULT]
+        successes = [trial.candidate for trial in trials if trial.latency_us is not None]
+        return (defaults or successes)[:MAX_DEFAULTS]
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
         return [candidate in self._trials for candidate in candidates]
 
-    def nearest(self, asked: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
+    def nearest(self, candidates: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
         """Return each one's nearest recorded candidate of its sketch, avoiding `but`."""
-        neighbours = list(asked)
-        for name, lines in places_by_sketch([candidate.sketch for candidate in asked]).items():
+        neighbours = list(candidates)
+        for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
             avoided = [but[line] for line in lines] if but else []
-            near = self._neighbours[name].nearest([asked[line] for line in lines], avoided)
-            for line, candidate in zip(lines, near, strict=True):
+            recorded = self._neighbours[name].nearest([candidates[line] for line in lines], avoided)
+            for line, candidate in zip(lines, recorded, strict=True):
                 neighbours[line] = candidate
         return neighbours
 
-    def nearest_of(self, free: Container[Candidate], asked: Candidate) -> Candidate | None:
+    def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
         """Return the nearest candidate of its sketch in `free`, or None if there is none."""
-        return self._neighbours[asked.sketch].nearest_of(free, asked)
+        return self._neighbours[candidate.sketch].nearest_of(free, candidate)
 
 
 class LooseSpace(RecordedSpace):
@@ -172,15 +171,17 @@ class WideSpace(DecisionSpace):
         return self.well_formed(candidates)
 
 
-def propose_recorded(searcher: Searcher, asked: Request, space: RecordedSpace) -> list[Proposal]:
+def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace) -> list[Proposal]:
     """Let a searcher propose in its space; replace proposals by recorded candidates.
 
     Returns distinct, unmeasured recorded candidates: the requested number, or all that remain.
     """
-    recorded = RecordedProposals(space, asked.history)
-    count = min(asked.count, recorded.left)
-    proposals = recorded.land(searcher.propose(asked.space, asked.history, asked.model, count, asked.rng))
-    return proposals + recorded.fill(count - len(proposals), asked.rng)
+    recorded = RecordedProposals(space, request.history)
+    count = min(request.count, recorded.left)
+    proposals = recorded.land(
+        searcher.propose(request.space, request.history, request.model, count, request.rng)
+    )
+    return proposals + recorded.fill(count - len(proposals), request.rng)
 
 
 class RecordedProposals:
@@ -188,8 +189,8 @@ class RecordedProposals:
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
-        measured = {trial.candidate for trial in history}
-        self._free = dict.fromkeys(each for each in space.candidates if each not in measured)
+        known = {trial.candidate for trial in history}
+        self._free = dict.fromkeys(candidate for candidate in space.candidates if candidate not in known)
 
     @property
     def left(self) -> int:
@@ -200,27 +201,26 @@ class RecordedProposals:
 
         A moved proposal loses its prediction. It is dropped if its sketch has no free candidate.
         """
-        exact = {each.candidate for each in proposals if each.candidate in self._free}
+        exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:
             del self._free[candidate]
-        moved = [each if each.candidate in exact else self._moved(each) for each in proposals]
-        return [each for each in moved if each is not None]
+        recorded: list[Proposal] = []
+        for proposal in proposals:
+            if proposal.candidate in exact:
+                recorded.append(proposal)
+            elif (nearest := self._space.nearest_of(self._free, proposal.candidate)) is not None:
+                del self._free[nearest]
+                recorded.append(replace(proposal, candidate=nearest, predicted=None))
+        return recorded
 
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Return up to `count` proposals of random free candidates."""
         free = list(self._free)
         return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
 
-    def _moved(self, proposal: Proposal) -> Proposal | None:
-        nearest = self._space.nearest_of(self._free, proposal.candidate)
-        if nearest is None:
-            return None
-        del self._free[nearest]
-        return replace(proposal, candidate=nearest, predicted=None)
-
 
 class ShownSpace(StrEnum):
-    """Which space of a recorded task the searcher is given."""
+    """Selects the space of a recorded task that the searcher is given."""
 
     RECORDED = "recorded"  # mutations and samples give recorded candidates
     WIDE = "wide"  # the full space; proposals are moved to recorded candidates
@@ -239,9 +239,9 @@ class Arena(ABC):
     def measure(self, candidate: Candidate) -> Trial:
         """Return the result of a candidate."""
 
-    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
+    def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
         """Return the searcher's proposals for a request."""
-        return searcher.propose(asked.space, asked.history, asked.model, asked.count, asked.rng)
+        return searcher.propose(request.space, request.history, request.model, request.count, request.rng)
 
 
 class RecordedArena(Arena):
@@ -256,8 +256,8 @@ class RecordedArena(Arena):
     def measure(self, candidate: Candidate) -> Trial:
         return self.recorded.measure(candidate)
 
-    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
-        return propose_recorded(searcher, asked, self.recorded)
+    def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
+        return propose_recorded(searcher, request, self.recorded)
 
 
 MakeModel = Callable[[], CostModel]
@@ -304,5 +304,6 @@ def play(
         propose_sec += perf_counter() - fit_end
         if not proposals:
             break
-        history += [replace(arena.measure(each.candidate), origin=each.origin) for each in proposals]
+        for proposal in proposals:
+            history.append(replace(arena.measure(proposal.candidate), origin=proposal.origin))
     return PlayedSearch(tuple(history), arena.optimum_us, propose_sec, fit_sec)
