@@ -15,7 +15,7 @@ from services.coordinator.audit import router as audit
 from services.coordinator.costmodels import router as cost_models
 from services.coordinator.event_stream import SCHEMAS as EVENT_SCHEMAS
 from services.coordinator.event_stream import router as events
-from services.coordinator.fleet import router as fleet
+from services.coordinator.fleet.routes import router as fleet
 from services.coordinator.health import router as health
 from services.coordinator.job_options import router as options
 from services.coordinator.jobs import list_and_show, pause_resume_cancel, submit

@@ -26,7 +26,7 @@ from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
-from services.coordinator.fleet import SILENT_SEC, gpu_target, local_target
+from services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
 from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.web.app_context import AppContext, PartsDep

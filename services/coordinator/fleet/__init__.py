@@ -1,0 +1,1 @@
+"""Routes for devices, workers and their recent activity."""
