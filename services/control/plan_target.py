@@ -55,15 +55,18 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
     claims = FairShares(session).claims(target_id)
     workers = len(Workers(session).able())
     stands_in = stand_in(Target(Targets(session).get(target_id).text))
-    device_count = workers if stands_in else len(devices)
-    # A round per device that a worker can serve, plus one so that no worker idles.
-    slots = max(1, min(device_count, workers)) + 1 if device_count else 0
+    slots = _slots(workers if stands_in else len(devices), workers)
     return TargetSurvey(
         devices=tuple(devices),
         free_slots=max(0, slots - Rounds(session).count_open(target_id)),
         jobs=tuple(JobShare(c.id, c.owner, c.priority, c.share_pass, c.owner_pass) for c in claims),
         able=frozenset(claim.id for claim in claims if claim.able),
     )
+
+
+def _slots(devices: int, workers: int) -> int:
+    """Return a round per device that a worker can serve, plus one so that no worker idles."""
+    return max(1, min(devices, workers)) + 1 if devices else 0
 
 
 def plan_target(

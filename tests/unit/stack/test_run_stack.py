@@ -32,7 +32,7 @@ def main(words):
 
 data = DataDir(Path(sys.argv[1]))
 port = free_port()
-layout = StackLayout(data, "127.0.0.1", port, f"127.0.0.1:{free_port(besides=(port,))}", 1)
+layout = StackLayout(data, "127.0.0.1", port, f"127.0.0.1:{free_port(excluded=(port,))}", 1)
 with data.locked():
     run(layout, Settings(data_dir=data.path, shipped=False), True, print, main)
 """
