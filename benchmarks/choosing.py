@@ -26,7 +26,7 @@ from db.bundled.load_bundled import FOLDER
 from mallorn.core.registry import resolve
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_arrays import Rows
+from research.pretraining.training_data import Rows
 
 FOLDS: Final = 5
 Choice = Callable[[Rows, int, np.random.Generator], NDArray[np.int64]]

@@ -27,10 +27,9 @@ from mallorn.core.errors import NotFound
 from mallorn.core.job_options import JobOptions
 from mallorn.core.outcomes import Outcome
 from mallorn.core.registry import REGISTRY, resolve
-from research.replay.recorded_space import RecordedSpace
 from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
-from research.replay.search_arenas import WideSpace
+from research.replay.search_arenas import RecordedSpace, WideSpace
 from searchers.base import Searcher, Trial
 from searchers.simulate_search import trained
 from searchers.space import Candidate, Space

@@ -62,22 +62,16 @@ def worker(
 
 
 @own_folder("control")
-def control(
-    beat: Annotated[
-        bool, typer.Option("--beat", help="Run the clock that wakes sweep and reap instead.")
-    ] = False,
-) -> None:
-    """Run planning, sweeping and reaping. With --beat the clock that wakes them."""
-    set_up("beat" if beat else "control", settings())
+def control() -> None:
+    """Run planning, sweeping and reaping, and the timer that wakes them."""
+    set_up("control", settings())
     with installed("server"):
-        from services.control.app import app
-        from stack.run_celery import run_beat, run_worker
-    if beat:
-        run_beat(app)
-    else:
-        open_store(settings().artifacts)
-        check_tables(settings().database_url)
-        run_worker(app, (CONTROL,), f"control-{os.getpid()}")
+        from services.control.app import app, start_timer
+        from stack.run_celery import run_worker
+    open_store(settings().artifacts)
+    check_tables(settings().database_url)
+    start_timer()
+    run_worker(app, (CONTROL,), f"control-{os.getpid()}")
 
 
 @own_folder("tracker")

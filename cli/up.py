@@ -58,7 +58,7 @@ def up(
             tracker_host, requested_port = host_and_port(tracker)
             tracker_port = claim_port(tracker_host, requested_port)
         else:
-            tracker_host, tracker_port = LOOPBACK, free_port(besides=(api_port,))
+            tracker_host, tracker_port = LOOPBACK, free_port(excluded=(api_port,))
         layout = StackLayout(directory, host, api_port, f"{tracker_host}:{tracker_port}", workers)
         announce(layout.url)
         run(layout, config, until_unused, print_note, partial(app, prog_name="mallorn"))

@@ -69,7 +69,7 @@ def check_unused(file: Path) -> None:
         except (BlockingIOError, PermissionError):
             raise Conflict(
                 f"{file} is in use by another process",
-                hint=f"stop coordinator, control, beat and workers   (fuser {file})",
+                hint=f"stop coordinator, control and workers   (fuser {file})",
             ) from None
 
 

@@ -1,10 +1,11 @@
-"""The data directory of an embedded stack: its files, and locks for its stack and users."""
+"""The data directory of an embedded stack: its files and locks, and file systems that it refuses."""
 
 import errno
 import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -15,12 +16,56 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from mallorn.core.errors import Conflict, InvalidRequest, StorageFull
 from mallorn.core.fleet_key import KEY_FILE
 from mallorn.core.host_id import host_id
-from stack.network_mount import mount_of
+
+MOUNTS: Final = Path("/proc/self/mountinfo")
+# By file system type, the mount options with which flock is not passed on to the server.
+LOCAL_LOCKS: Final = {
+    "nfs": {"nolock", "local_lock=all", "local_lock=flock"},
+    "nfs4": {"nolock", "local_lock=all", "local_lock=flock"},
+    "cifs": {"nobrl", "nolock"},
+    "smb3": {"nobrl", "nolock"},
+    "lustre": {"localflock"},
+}
+ALWAYS_LOCAL: Final = frozenset({"fuse.sshfs", "afs"})
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mounted file system: its mount point, type and mount options."""
+
+    point: Path
+    kind: str
+    options: frozenset[str]
+
+    @property
+    def has_local_locks(self) -> bool:
+        """Whether locks that another machine holds on the same file are not seen here."""
+        return self.kind in ALWAYS_LOCAL or bool(LOCAL_LOCKS.get(self.kind, set()) & self.options)
+
+
+def mount_of(path: Path) -> Mount | None:
+    """Return the mount on which a path lies; None if the kernel lists no mounts."""
+    if not MOUNTS.is_file():
+        return None
+    mounts: list[Mount] = []
+    for line in MOUNTS.read_text().splitlines():
+        # `id parent dev root point options ... - kind source options`, with octal escapes.
+        mount_fields, _, source_fields = line.partition(" - ")
+        _, _, _, _, escaped_point, options, *_ = mount_fields.split(" ")
+        kind, _, *super_options = source_fields.split(" ")
+        escape = rb"\\([0-7]{3})"
+        point = re.sub(escape, lambda match: bytes([int(match[1], 8)]), os.fsencode(escaped_point))
+        all_options = frozenset(",".join((options, *super_options)).split(","))
+        mounts.append(Mount(Path(os.fsdecode(point)), kind, all_options))
+    candidates = [mount for mount in mounts if path.resolve().is_relative_to(mount.point)]
+    # Of two mounts at one point, the later hides the earlier.
+    return max(reversed(candidates), key=lambda mount: len(mount.point.parts), default=None)
+
 
 # Checking a lock takes it for an instant, which is longer if many processes share a core.
 LOCK_PATIENCE_SEC = 1.0
@@ -95,7 +140,13 @@ class DataDir:
             self.scratch.mkdir(mode=0o700, exist_ok=True)
             self.lock_file.touch()
             self.users_file.touch()
-            self._make_key()
+            if not self.key_file.exists():
+                # A link is atomic: tracker, devices and workers never see half a key.
+                with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
+                    file.write(secrets.token_hex(32))
+                    file.flush()
+                    with suppress(FileExistsError):
+                        os.link(file.name, self.key_file)
         except (FileExistsError, NotADirectoryError):
             raise InvalidRequest(
                 f"{self.path} is not a directory", hint="choose one with --data DIR"
@@ -108,16 +159,6 @@ class DataDir:
             raise StorageFull(
                 f"cannot create {self.path}: {error.strerror}", hint="choose another with --data DIR"
             ) from None
-
-    def _make_key(self) -> None:
-        """Create the key shared by tracker, devices and workers, atomically, unless it exists."""
-        if self.key_file.exists():
-            return
-        with tempfile.NamedTemporaryFile("w", dir=self.path, prefix="rpc-key-") as file:
-            file.write(secrets.token_hex(32))
-            file.flush()
-            with suppress(FileExistsError):
-                os.link(file.name, self.key_file)
 
     def read_stack(self) -> StackInfo | None:
         """Return the contents of `stack.json`; None if it is missing or invalid."""

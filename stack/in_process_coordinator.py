@@ -102,8 +102,8 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
     from db.migrate import upgrade
 
     config = Settings(data_dir=directory.path)
-    parsed = parse_url(config.database_url)
-    if parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).is_file():
+    url = parse_url(config.database_url)
+    if url.get_backend_name() != "sqlite" or Path(str(url.database)).is_file():
         yield config
         return
     with TemporaryDirectory(prefix="mallorn-") as folder:

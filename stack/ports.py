@@ -7,12 +7,12 @@ from collections.abc import Container
 from mallorn.core.errors import InvalidRequest
 
 
-def free_port(host: str = "127.0.0.1", besides: Container[int] = ()) -> int:
-    """Return a port on which nothing listens now and that is not in `besides`."""
+def free_port(host: str = "127.0.0.1", excluded: Container[int] = ()) -> int:
+    """Return a port on which nothing listens now and that is not in `excluded`."""
     while True:
         with socket.create_server((host, 0)) as server:
             port = int(server.getsockname()[1])
-        if port not in besides:
+        if port not in excluded:
             return port
 
 

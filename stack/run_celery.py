@@ -1,4 +1,4 @@
-"""Runs a Celery app in this process, as worker or beat, and tells the supervisor when it is ready."""
+"""Runs a Celery worker in this process, and tells the supervisor when it is ready."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery, bootsteps
-from celery.signals import beat_init, setup_logging, worker_ready
+from celery.signals import setup_logging, worker_ready
 
 from stack.supervised_process import READY_FILE_VARIABLE
 
@@ -18,7 +18,8 @@ def run_worker(app: Celery, queues: Sequence[str], name: str) -> None:
     """Process messages one at a time in this process, because TVM does not work after a fork."""
     worker_ready.connect(_tell_ready)
     setup_logging.connect(_leave_logging)
-    _import_tasks(app)
+    for module in app.conf.include:  # Celery's own import would find a user's db.py before our db
+        import_module(module)
     app.steps["consumer"].add(WakeForSignals)
     app.worker_main(
         [
@@ -46,20 +47,6 @@ class WakeForSignals(bootsteps.StartStopStep):  # type: ignore[misc]
     def register_with_event_loop(self, _consumer: Any, hub: Any) -> None:
         """Wake an event loop when a signal arrives; Celery calls this for each connection's loop."""
         hub.add_reader(self.reader.fileno(), self.reader.recv, 64)
-
-
-def run_beat(app: Celery) -> None:
-    """Send the scheduled messages; the times of the last sends are not kept over a restart."""
-    beat_init.connect(_tell_ready)
-    setup_logging.connect(_leave_logging)
-    _import_tasks(app)
-    app.start(["--quiet", "beat", "--pidfile="])
-
-
-def _import_tasks(app: Celery) -> None:
-    """Import the task modules before Celery does, which would find a user's db.py before our db."""
-    for module in app.conf.include:
-        import_module(module)
 
 
 def _tell_ready(**_: Any) -> None:

@@ -1,19 +1,130 @@
-"""Runs the embedded stack until it is stopped, and reports the state of its parts to the user."""
+"""Runs the embedded stack until it is stopped: its parts, devices on demand, and what the user is told."""
 
+import logging
 import os
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import Final
+from typing import Final, Self
 
+from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
+from mallorn.core.errors import MallornError
+from mallorn.core.host_id import host_id
 from mallorn.core.settings import Settings
+from mallorn.core.stand_in_measurers import stand_in
+from mallorn.core.targets import Target
 from stack.data_directory import StackInfo
-from stack.devices_on_demand import DeviceScout, OnDemand
 from stack.stack_parts import COORDINATOR, StackLayout, StackParts, environment
-from stack.supervised_process import SupervisedChild
+from stack.supervised_process import ChildSpec, SupervisedChild
 from stack.supervisor import PartFailed, Supervisor
 from stack.valkey import end_waits, socket_url
+
+log = logging.getLogger(__name__)
+
+LOOK_SEC: Final = 1.0
+FRESH_SEC: Final = 15.0  # a device that last answered longer ago does not count
+UNUSED_SEC: Final = 60.0  # how long a device is kept after its last job, for a next one
+WhyNot = Callable[[Target], str]
+
+
+class DeviceDemand:
+    """A thread that finds the targets that need a device here, and tells other jobs why they wait."""
+
+    def __init__(self, settings: Settings, why_not: WhyNot | None = None) -> None:
+        from db.session import Database
+        from workers.device.target_support import why_not as ask_this_host
+        from workers.measure.tracked_devices import Fleet
+
+        self.targets: frozenset[Target] = frozenset()
+        self.has_device = False  # whether a worker has reported a device that answers
+        self._settings = settings
+        self._database = Database(settings.database_url)
+        self._fleet = Fleet(settings)
+        self._why_not = why_not or ask_this_host
+        self._refusals: dict[Target, str] = {}
+        self._used_sec: dict[Target, float] = {}
+        self._own: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="device-demand", daemon=True)
+
+    @contextmanager
+    def updating(self) -> Iterator[Self]:
+        """Run the thread while the block lasts; do not wait for a pending question to TVM."""
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            self._stopped.set()
+
+    def update(self) -> None:
+        """Update `targets` once. Raises Unavailable if the database or the tracker does not answer."""
+        from db.repositories.devices import Devices
+        from db.repositories.jobs import JobsWaitingForDevice
+
+        if not self.has_device:
+            with self._database.session() as session:
+                self.has_device = bool(Devices(session).list(fresh_sec=FRESH_SEC))
+        devices = self._fleet.devices()
+        # A device of this host that is missing may be restarting: do not start a second one.
+        self._own |= {
+            device.target
+            for device in devices
+            if device.endpoint.info.is_local and device.endpoint.host_id == host_id()
+        }
+        served = {device.target for device in devices} | self._own
+        with self._database.session() as session:
+            awaited = [Target(text) for text in JobsWaitingForDevice(session).targets()]
+
+        now_sec = time.monotonic()
+        for target in awaited:
+            is_used = target in self.targets
+            if stand_in(target) or (target.text in served and not is_used):
+                continue
+            if not is_used and target not in self._refusals:
+                self._refusals[target] = self._why_not(target)
+            if not is_used and (refusal := self._refusals[target]):
+                words = waiting_words(target.text, ServiceAddress.of(self._settings), refusal)
+                with self._database.transaction() as session:
+                    JobsWaitingForDevice(session).set_reason(target.text, words, refusal)
+            else:
+                self._used_sec[target] = now_sec
+        self._used_sec = {target: t for target, t in self._used_sec.items() if now_sec - t < UNUSED_SEC}
+        self.targets = frozenset(self._used_sec)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(LOOK_SEC):
+            try:
+                self.update()
+            except MallornError as error:
+                log.warning("devices on demand: %s", error)
+
+
+class DevicesOnDemand:
+    """Makes the supervisor start and stop devices for the targets that need one."""
+
+    def __init__(
+        self, supervisor: Supervisor, spec_of: Callable[[Target], ChildSpec], say: Callable[[str], None]
+    ) -> None:
+        self._supervisor = supervisor
+        self._spec_of = spec_of
+        self._say = say
+        self._running: dict[Target, str] = {}
+
+    def adjust(self, targets: Collection[Target]) -> None:
+        """Start and stop devices for these targets. The supervisor's thread calls this repeatedly."""
+        for target in set(targets) - self._running.keys():
+            self._say(f"  starting a device for {target}")
+            spec = self._spec_of(target)
+            self._running[target] = spec.name
+            self._supervisor.add(spec)
+        for target in self._running.keys() - set(targets):
+            self._say(f"  the device for {target} is not needed any more")
+            self._supervisor.remove(self._running.pop(target))
+
 
 Say = Callable[[str], None]
 Main = Callable[[Sequence[str]], object]
@@ -28,27 +139,31 @@ CELERY_MODULES: Final = (
 )
 
 
-def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main: Main) -> None:
+def run(layout: StackLayout, settings: Settings, until_unused: bool, say: Say, main: Main) -> None:
     """Start all parts and keep them running until a signal or, if `until_unused`, the last user's exit.
 
     Most parts are forks of this process, in which `main` runs a command. The stack is published once the
     coordinator answers, before the other parts are ready.
     Raises NoSandbox if a full sandbox is required and this host lacks it; PartFailed if a part fails.
     """
+    from db.backups import take_before_migrations
     from db.bundled.load_bundled import has_bundled
+    from db.migrate import upgrade
+    from db.repositories.devices import Devices
+    from db.session import Database
     from workers.sandbox.sandbox_support import reached
 
-    env = environment(layout, known)
+    env = environment(layout, settings)
     reached(env["MALLORN_SANDBOX"])  # warns here, and not in each worker's log
     say(f"data in {layout.data.path}, logs in {layout.data.logs}")
-    key = known.model_copy(update={"data_dir": layout.data.path}).fleet_key
+    key = settings.model_copy(update={"data_dir": layout.data.path}).fleet_key
     parts = StackParts(layout, env, key, main)
     announcer = Announcer(layout, say)
     supervisor = Supervisor(
         parts.programs(),
         layout.data.logs,
         announcer.ready,
-        announcer.restart,
+        announcer.restarting,
         announcer.given_up,
         while_ending=partial(end_waits, layout.socket),
     )
@@ -58,13 +173,17 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
 
     with supervisor.running():
         import_module(COORDINATOR_MODULE)
-        _prepare_database(known)
+        take_before_migrations(settings.database_url, settings.keep_backups)
+        upgrade(settings.database_url)
+        # The hosts of devices may have changed since the last run.
+        with Database(settings.database_url) as database, database.transaction() as session:
+            Devices(session).mark_stopped((), 0.0)
         supervisor.add(parts.coordinator())
         supervisor.watch(lambda: supervisor.are_ready((COORDINATOR,)) or is_unused())
         info = StackInfo(layout.url, os.getpid(), socket_url(layout.socket), layout.tracker, until_unused)
         with layout.data.published(info):
             loader = SupervisedChild(parts.loader(), layout.data.logs / "loader.log")
-            if known.shipped and not has_bundled(known.database_url):
+            if settings.shipped and not has_bundled(settings.database_url):
                 loader.start()
             for module in CELERY_MODULES:
                 import_module(module)
@@ -73,31 +192,18 @@ def run(layout: StackLayout, known: Settings, until_unused: bool, say: Say, main
                 raise PartFailed("\n".join(loader.last_lines()), hint=f"less {loader.log}")
             for spec in parts.celery():
                 supervisor.add(spec)
-            scout = DeviceScout(known.model_copy(update={"tracker": layout.tracker}))
+            demand = DeviceDemand(settings.model_copy(update={"tracker": layout.tracker}))
             if supervisor.start(is_unused):
-                with scout.looking():
-                    devices = OnDemand(supervisor, parts.device_for, say)
+                with demand.updating():
+                    devices = DevicesOnDemand(supervisor, parts.device_for, say)
 
                     def is_over() -> bool:
-                        announcer.everything(scout.has_device)
-                        devices.adjust(scout.wanted)
+                        announcer.everything_ready(demand.has_device)
+                        devices.adjust(demand.targets)
                         return is_unused()
 
                     supervisor.watch(is_over)
         say("stopping")
-
-
-def _prepare_database(config: Settings) -> None:
-    """Migrate the database, and mark all devices as stopped, since their hosts may have changed."""
-    from db.backups import take_before_migrations
-    from db.migrate import upgrade
-    from db.repositories.devices import Devices
-    from db.session import Database
-
-    take_before_migrations(config.database_url, config.keep_backups)
-    upgrade(config.database_url)
-    with Database(config.database_url) as database, database.transaction() as session:
-        Devices(session).mark_stopped((), 0.0)
 
 
 @dataclass
@@ -114,15 +220,15 @@ class Announcer:
             self.say(f"Mallorn is up at {self.layout.url}   (stop it with Ctrl-C)")
         self.say(f"  {name} is ready")
 
-    def everything(self, has_device: bool) -> None:
+    def everything_ready(self, has_device: bool) -> None:
         """Say once that everything is ready, which is when a worker has reported the local device."""
         if has_device and not self._is_all_told:
             prefix = "" if self.layout.url == "http://127.0.0.1:8000" else f"MALLORN_URL={self.layout.url} "
             self.say(f"everything is ready; try   {prefix}mallorn tune model.onnx")
             self._is_all_told = True
 
-    def restart(self, name: str, how: str) -> None:
-        self.say(f"  {name} {how}; starting it again")
+    def restarting(self, name: str, cause: str) -> None:
+        self.say(f"  {name} {cause}; starting it again")
 
-    def given_up(self, name: str, how: str) -> None:
-        self.say(f"  {name} {how}; it is given up")
+    def given_up(self, name: str, problem: str) -> None:
+        self.say(f"  {name} {problem}; it is given up")

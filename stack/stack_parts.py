@@ -48,23 +48,23 @@ class StackLayout:
         return host_and_port(self.tracker)
 
 
-def environment(layout: StackLayout, known: Settings) -> dict[str, str]:
+def environment(layout: StackLayout, settings: Settings) -> dict[str, str]:
     """Return the parts' environment: the settings they would have if a user started them."""
     from db.repositories.access_control import needs_api_keys
 
-    asks_keys = needs_api_keys(known)
+    asks_keys = needs_api_keys(settings)
     is_private = is_loopback(layout.host) and not asks_keys
     return {
         "MALLORN_DATA_DIR": str(layout.data.path),
-        "MALLORN_DATABASE_URL": known.database_url,
-        "MALLORN_ARTIFACTS": known.artifacts,
+        "MALLORN_DATABASE_URL": settings.database_url,
+        "MALLORN_ARTIFACTS": settings.artifacts,
         "MALLORN_REDIS_URL": socket_url(layout.socket),
         "MALLORN_TRACKER": layout.tracker,
         "MALLORN_HOST": layout.host,
         "MALLORN_PORT": str(layout.port),
-        "MALLORN_PLUGINS": ",".join(known.plugins or [ANY] * is_private),
-        "MALLORN_RECORDINGS": known.recordings or (ANY_RECORDING if is_private else ""),
-        "MALLORN_SANDBOX": known.sandbox_mode(asks_keys),
+        "MALLORN_PLUGINS": ",".join(settings.plugins or [ANY] * is_private),
+        "MALLORN_RECORDINGS": settings.recordings or (ANY_RECORDING if is_private else ""),
+        "MALLORN_SANDBOX": settings.sandbox_mode(asks_keys),
         "TMPDIR": str(layout.data.scratch),
         HOST_FOLDER_VARIABLE: str(host_folder()),
         "PYTHONUNBUFFERED": "1",
@@ -100,7 +100,7 @@ class StackParts:
         return self._forked("loader", bool, "migrate")
 
     def celery(self) -> list[ChildSpec]:
-        """Return the parts that read messages from the broker, and beat, which sends some."""
+        """Return the parts that read messages from the broker."""
         # A finish takes minutes: imports have their own worker, so that they need not wait for it.
         importer = self._celery("importer", "worker", "--name", "importer", "--queues", IMPORT)
         tuning = ("--queues", ",".join(TUNING_QUEUES))
@@ -108,12 +108,7 @@ class StackParts:
             self._celery(f"worker-{i + 1}", "worker", "--name", f"slot{i + 1}", *tuning)
             for i in range(self.layout.workers)
         ]
-        return [
-            self._celery("control", "control"),
-            self._celery("beat", "control", "--beat"),
-            importer,
-            *slots,
-        ]
+        return [self._celery("control", "control"), importer, *slots]
 
     def device_for(self, target: Target) -> ChildSpec:
         """Return another device, for a target that jobs wait for."""

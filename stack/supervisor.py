@@ -79,9 +79,9 @@ class Supervisor:
         finally:
             self.stopping = True
             # Children that others need are stopped last.
-            needed = {name for child in self._children for name in child.spec.needs}
-            for is_needed in (False, True):
-                self._end([child for child in self._children if (child.spec.name in needed) is is_needed])
+            required = {name for child in self._children for name in child.spec.needs}
+            for is_required in (False, True):
+                self._end([child for child in self._children if (child.spec.name in required) is is_required])
             for number, handler in handlers.items():
                 signal.signal(number, handler)
 
@@ -100,30 +100,26 @@ class Supervisor:
     def are_ready(self, names: Iterable[str]) -> bool:
         return {child.spec.name for child in self._children if child.ready}.issuperset(names)
 
-    def start(self, enough: Callable[[], bool] = lambda: False) -> bool:
-        """Return True once all children are ready, False if a signal or `enough` ends the wait first."""
-        self._until(lambda: all(child.ready for child in self._children) or enough())
+    def start(self, is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Return True once all children are ready, False if a signal or `is_over` ends the wait first."""
+        self.watch(lambda: all(child.ready for child in self._children) or is_over())
         return all(child.ready for child in self._children)
 
-    def watch(self, enough: Callable[[], bool] = lambda: False) -> None:
-        """Keep the children running until a signal comes or `enough` returns True."""
-        self._until(enough)
-
-    def _until(self, done: Callable[[], bool]) -> bool:
+    def watch(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Keep the children running until a signal comes or `is_over` returns True."""
         while not self.stopping:
             self._step()
-            if done():
-                return True
+            if is_over():
+                return
             time.sleep(POLL_SEC)
-        return False
 
     def _step(self) -> None:
         for child in self._children:
             if child.running:
-                self._look_at(child)
+                self._check_ready(child)
             elif child.pid is not None and child.started_at:
                 self._note_death(child)
-            elif self._may_start(child):
+            elif time.monotonic() >= self._start_at[child.spec.name] and self.are_ready(child.spec.needs):
                 child.start()
         if time.monotonic() > self._trim_at:
             self._trim_at = time.monotonic() + TRIM_EVERY_SEC
@@ -131,7 +127,7 @@ class Supervisor:
             for log in self._logs.glob("*.log"):
                 trim_log(log)
 
-    def _look_at(self, child: SupervisedChild) -> None:
+    def _check_ready(self, child: SupervisedChild) -> None:
         name, age = child.spec.name, time.monotonic() - child.started_at
         if child.ready:
             if age > self._patience.stable_sec:
@@ -168,9 +164,6 @@ class Supervisor:
         self._end([child])
         child.started_at = 0.0
         self._on_give_up(child.spec.name, f"{problem}; see {child.log}")
-
-    def _may_start(self, child: SupervisedChild) -> bool:
-        return time.monotonic() >= self._start_at[child.spec.name] and self.are_ready(child.spec.needs)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         if self.stopping:  # a second signal: kill at once

@@ -20,16 +20,16 @@ def own_folder(part: str) -> Iterator[Path]:
     The folder lies in TMPDIR, which an embedded stack sets to a folder of its data directory. Folders
     that killed parts of this user left in TMPDIR are removed first.
     """
-    shared = Path(tempfile.gettempdir())
-    sweep(shared)
-    with locked_folders.locked_folder(shared, f"{PREFIX}{part}-") as folder:
+    parent = Path(tempfile.gettempdir())
+    sweep(parent)
+    with locked_folders.locked_folder(parent, f"{PREFIX}{part}-") as folder:
         has_host_folder = HOST_FOLDER_VARIABLE in os.environ
         os.environ[HOST_FOLDER_VARIABLE] = str(host_folder())
         os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
         try:
             yield folder
         finally:
-            os.environ["TMPDIR"] = tempfile.tempdir = str(shared)
+            os.environ["TMPDIR"] = tempfile.tempdir = str(parent)
             if not has_host_folder:
                 del os.environ[HOST_FOLDER_VARIABLE]
 

@@ -19,8 +19,7 @@ from research.generate.draw_tasks import GENERATED
 from research.pretraining.evaluate_splits import Fold, folds
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_arrays import Rows
-from research.pretraining.training_data import TaskData, TrainingData, Weights
+from research.pretraining.training_data import Rows, TaskData, TrainingData, Weights
 from workers.round.feature_lookup import LOWERED, FeatureRows
 
 RECORDED: Final = Path("benchmarks/data/spaces.parquet")

@@ -88,7 +88,7 @@ def _filled(database: Database, rows: int) -> float:
 
 
 def _counted(database: Database) -> float:
-    """What beat does a little of every minute; seconds. Versions before had no counts."""
+    """What control does a little of every minute; seconds. Versions before had no counts."""
     began_sec = time.perf_counter()
     with suppress(ImportError):
         from db.repositories.dataset_statistics import Counts

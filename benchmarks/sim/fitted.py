@@ -10,7 +10,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, Final
 
-LOWER_SIDE: Final = "services.planner.student_t_forecast:LOWER_SIDE"
+LOWER_SIDE: Final = "services.planner.power_law_belief:LOWER_SIDE"
 FIRST_VISIT: Final = "services.planner.dynatune:DynaTune.first_visit"
 SHARE_THAT_MATTERS: Final = "services.planner.eligible_tasks:SHARE_THAT_MATTERS"
 

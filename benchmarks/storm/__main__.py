@@ -6,7 +6,7 @@ python -m benchmarks.storm MODEL.onnx [--candidates 2000] [--real 64] [--minutes
 Jobs with the measurer `simulated` bring the volume, one more is built and timed. A blow kills all processes,
 two or one, drawn from those that run. Jobs that have not ended some time after the storm do not end.
 With `--postgres` the database is a server of its own that is restarted every 5 to 20 seconds, half of the
-time as if its machine had failed; with `--twins` a second control and a second beat run all along.
+time as if its machine had failed; with `--twins` a second control runs all along.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--calm-minutes", type=float, default=15.0, help="then so long for jobs to end")
     parser.add_argument("--pause-sec", type=float, default=6.0, help="between two blows, on average")
     parser.add_argument("--postgres", action="store_true", help="a database that comes and goes")
-    parser.add_argument("--twins", action="store_true", help="a second control and a second beat")
+    parser.add_argument("--twins", action="store_true", help="a second control")
     parser.add_argument("--no-kills", action="store_true", help="nobody is killed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)

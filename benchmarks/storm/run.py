@@ -20,7 +20,7 @@ from mallorn.core.states import JobState
 WHOLE_SHARE: Final = 0.12  # of all blows: everything at once
 PAIR_SHARE: Final = 0.25
 LOOK_SEC: Final = 0.5
-TWINS: Final = ("control", "beat")
+TWINS: Final = ("control",)
 ROUND_ROBIN: Final = "round-robin"  # spends the whole budget, whatever it expects of it
 
 
@@ -36,7 +36,7 @@ class Weather:
     storm_sec: float  # then it is calm, and all jobs end
     calm_sec: float  # who has not ended by then does not end
     restart_sec: tuple[float, float] | None = None  # on a Postgres of its own: from one restart to the next
-    twins: bool = False  # a second control and a second beat
+    twins: bool = False  # a second control
     kills: bool = True
 
 

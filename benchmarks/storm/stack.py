@@ -146,8 +146,6 @@ def kind_of(command: Sequence[str]) -> str:
         return serves[1] if serves else ""
     if command and "valkey" in command[0]:  # which writes its socket there, too
         return "broker"
-    if "--beat" in command:
-        return "beat"
     if "importer" in command:
         return "importer"
     return next((COMMANDS[word] for word in COMMANDS if "mallorn" in command and word in command), "")

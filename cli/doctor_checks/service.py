@@ -22,9 +22,7 @@ def control(api: Client) -> str:
     """Raise Unavailable if the sweep or the reaper (of lost messages and dead workers) does not run."""
     state = api.connection.get("/readyz").get("control", "ok")
     if state != "ok":
-        raise Unavailable(
-            state, hint="mallorn control, mallorn control --beat: start them, or read their logs"
-        )
+        raise Unavailable(state, hint="mallorn control, or read its log")
     return "sweep and reap have their turns"
 
 

@@ -67,8 +67,9 @@ def _changed_seed(kind: Kind, rng: np.random.Generator) -> Values:
     """Return one of the kind's seed shapes with one to three dimensions changed by rules."""
     shape = dict(kind.seeds[int(rng.integers(len(kind.seeds)))])
     names = sorted(kind.changes)
-    some = rng.choice(len(names), size=min(len(names), int(rng.integers(1, MOST_CHANGES + 1))), replace=False)
-    for name in (names[index] for index in some):
+    count = min(len(names), int(rng.integers(1, MOST_CHANGES + 1)))
+    for index in rng.choice(len(names), size=count, replace=False):
+        name = names[index]
         rules = kind.changes[name]
         shape[name] = rules[int(rng.integers(len(rules)))].value(shape)
     return shape

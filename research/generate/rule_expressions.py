@@ -88,22 +88,19 @@ def parse(text: str) -> Expression:
         raise _wrong(f"{text[:40]}...", f"is longer than {LONGEST} characters")
     if text.count("(") > DEEPEST:
         raise _wrong(f"{text[:40]}...", f"has more than {DEEPEST} brackets")
-    parser = _Parser(text, _tokens(text))
-    expression = parser.level(0)
-    if parser.left:
-        raise _wrong(text, f"ends before {parser.left[0]!r}")
-    return expression
-
-
-def _tokens(text: str) -> list[str]:
-    tokens, position = [], 0
+    tokens: list[str] = []
+    position = 0
     while text[position:].strip():
         match = TOKEN.match(text, position)
         if match is None:
             raise _wrong(text, f"has {text[position:].strip()[0]!r}, which means nothing here")
         tokens.append(match.group().strip())
         position = match.end()
-    return tokens
+    parser = _Parser(text, tokens)
+    expression = parser.level(0)
+    if parser.left:
+        raise _wrong(text, f"ends before {parser.left[0]!r}")
+    return expression
 
 
 class _Parser:
@@ -125,7 +122,10 @@ class _Parser:
     def _atom(self) -> Expression:
         token = self._take()
         if token[0].isdigit():
-            return Expression(self._text, number=_number(self._text, token))
+            digits, _, exponent = token.partition("e")
+            if len(digits) + int(exponent or 0) > len(str(LARGEST)):
+                raise _wrong(self._text, f"has {token}, which is too large")
+            return Expression(self._text, number=int(digits + int(exponent or 0) * "0"))
         if token == "(":  # noqa: S105 - a bracket
             tree = self.level(0)
             self._expect(")")
@@ -153,12 +153,5 @@ class _Parser:
             raise _wrong(self._text, f"has {actual!r} where {token!r} belongs")
 
 
-def _number(text: str, token: str) -> int:
-    digits, _, exponent = token.partition("e")
-    if len(digits) + int(exponent or 0) > len(str(LARGEST)):
-        raise _wrong(text, f"has {token}, which is too large")
-    return int(digits + int(exponent or 0) * "0")
-
-
-def _wrong(text: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f"the rule {text!r} {what}", hint="mallorn dataset generate --help")
+def _wrong(text: str, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"the rule {text!r} {problem}", hint="mallorn dataset generate --help")

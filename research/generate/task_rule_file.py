@@ -85,9 +85,9 @@ def _parse_file(path: Path) -> _RulesIn:
 
 def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
     if raw.build not in builders:
-        known = ", ".join(sorted(builders))
-        raise InvalidRequest(f"{raw.name}: there is no builder {raw.build!r}", hint=f"known: {known}")
-    needed = set(builders[raw.build])
+        names = ", ".join(sorted(builders))
+        raise InvalidRequest(f"{raw.name}: there is no builder {raw.build!r}", hint=f"known: {names}")
+    dimensions = set(builders[raw.build])
     kind = Kind(
         name=raw.name,
         build=raw.build,
@@ -96,21 +96,21 @@ def _kind(raw: _KindIn, builders: Mapping[str, Sequence[str]]) -> Kind:
         changes={name: [parse(text) for text in texts] for name, texts in raw.changes.items()},
     )
     for shape in raw.seeds:
-        _require_same(f"{raw.name}: a seed", set(shape), needed)
+        _require_same(f"{raw.name}: a seed", set(shape), dimensions)
     texts = [*kind.where, *(text for rules in kind.changes.values() for text in rules)]
-    named = {name for text in texts for name in text.names} | set(kind.changes)
-    _require_same(f"{raw.name}: a rule", named | needed, needed)
+    names_in_rules = {name for text in texts for name in text.names} | set(kind.changes)
+    _require_same(f"{raw.name}: a rule", names_in_rules | dimensions, dimensions)
     for shape in raw.seeds:
         if not kind.allows(shape):
             raise InvalidRequest(f"{raw.name}: its rules forbid its own seed {shape}", hint="change `where`")
     return kind
 
 
-def _require_same(text: str, names: set[str], needed: set[str]) -> None:
-    if names != needed:
-        wrong = ", ".join(sorted(names ^ needed))
+def _require_same(text: str, names: set[str], dimensions: set[str]) -> None:
+    if names != dimensions:
+        wrong = ", ".join(sorted(names ^ dimensions))
         raise InvalidRequest(
-            f"{text} should be about {', '.join(sorted(needed))}, and differs in {wrong}",
+            f"{text} should be about {', '.join(sorted(dimensions))}, and differs in {wrong}",
             hint="mallorn dataset generate --help",
         )
 

@@ -12,8 +12,7 @@ from costmodels.evaluation import by_network as networks_out
 from costmodels.evaluation import fitted as fit
 from costmodels.metrics import network_score
 from mallorn.core.errors import InvalidRequest
-from research.pretraining.training_arrays import Rows
-from research.pretraining.training_data import Weights
+from research.pretraining.training_data import Rows, Weights
 
 FOLDS: Final = 5
 NETWORK_TOP: Final = (1, 5)
@@ -24,7 +23,7 @@ Make = Callable[[], CostModel]
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """One split of the rows, named after the tasks, network, target or host held out."""
+    """A split of the rows, named after the tasks, network, target or host held out."""
 
     name: str
     split: Split
@@ -41,7 +40,16 @@ def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold
             for number, split in enumerate(by_task(rows.tasks, seed=seed, folds=FOLDS)):
                 yield Fold(f"fold {number}", split, {})
         case "by-network":
-            yield from _by_network(rows, networks)
+            numbers = {key: number for number, key in enumerate(rows.workloads)}
+            calls_by_network = {
+                name: {numbers[key]: float(weight) for key, weight in weights.items() if key in numbers}
+                for name, weights in networks.items()
+            }
+            calls_by_network = {name: calls for name, calls in calls_by_network.items() if calls}
+            _require_two(len(calls_by_network), "network", "by-network")
+            tasks_by_network = {name: set(calls) for name, calls in calls_by_network.items()}
+            for network, split in networks_out(rows.tasks, tasks_by_network):
+                yield Fold(network, split, calls_by_network[network])
         case "by-target":
             _require_two(len(rows.target_names), "target", "by-target")
             for split in by_task(rows.targets, seed=seed):
@@ -68,12 +76,9 @@ def figures(
     ]
 
 
-def mean(found: list[Figures]) -> Figures:
+def mean(rows: list[Figures]) -> Figures:
     """Return the mean of each figure, ignoring NaN; NaN if no value is defined."""
-    valid = {
-        name: [figures[name] for figures in found if name in figures and not np.isnan(figures[name])]
-        for name in found[0]
-    }
+    valid = {name: [row[name] for row in rows if name in row and not np.isnan(row[name])] for name in rows[0]}
     return {name: float(np.mean(values)) if values else float("nan") for name, values in valid.items()}
 
 
@@ -90,21 +95,9 @@ def _score_fold(make: Make, rows: Rows, fold: Fold, seed: int) -> Figures:
     return scores
 
 
-def _by_network(rows: Rows, networks: Networks) -> Iterator[Fold]:
-    numbers = {key: number for number, key in enumerate(rows.workloads)}
-    calls = {
-        name: {numbers[key]: float(weight) for key, weight in weights.items() if key in numbers}
-        for name, weights in networks.items()
-    }
-    measured = {name: weights for name, weights in calls.items() if weights}
-    _require_two(len(measured), "network", "by-network")
-    for name, split in networks_out(rows.tasks, {name: set(own) for name, own in measured.items()}):
-        yield Fold(name, split, measured[name])
-
-
-def _require_two(count: int, what: str, split: str) -> None:
+def _require_two(count: int, noun: str, split: str) -> None:
     if count < 2:
         raise InvalidRequest(
-            f"the measurements are of {count} {what}{'' if count == 1 else 's'}: the split {split} needs two",
+            f"the measurements are of {count} {noun}{'' if count == 1 else 's'}: the split {split} needs two",
             hint="mallorn evaluate MODEL --split within-task",
         )

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from costmodels.base import Matrix
 from db.repositories.targets import Targets
 from db.repositories.workloads import Workloads, tir_of
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.registry import resolve
 from mallorn.core.targets import parse_target
-from research.pretraining.training_arrays import Rows, rows_of
-from research.pretraining.training_data import TaskData
+from research.pretraining.training_data import Rows, TaskData, rows_of
 from workers.round.feature_lookup import LOWERED, FeatureLookup, FeatureRows, WorkloadOnTarget
 
 
@@ -31,8 +31,10 @@ class Lowering:
             target = Targets(session).find(parse_target(task.target).key)
         if target is None:
             raise _not_here(view)
-        facts = task.workload_id, target.id, tir, task.target, task.descriptors
-        return self.viewer.see(view, WorkloadOnTarget(*facts, task.sketches), task.candidates, self.most_new)
+        workload = WorkloadOnTarget(
+            task.workload_id, target.id, tir, task.target, task.descriptors, task.sketches
+        )
+        return self.viewer.see(view, workload, task.candidates, self.most_new)
 
 
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
@@ -42,19 +44,19 @@ def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = N
     """
     if view in LOWERED and lowering is None:
         raise _not_here(view)
-    features = [_features_of(task, view, lowering) for task in tasks]
-    usable = [
-        task if found.known.all() else task.take(np.flatnonzero(found.known).tolist())
-        for task, found in zip(tasks, features, strict=True)
-    ]
-    return rows_of(usable, [found.rows[found.known] for found in features])
-
-
-def _features_of(task: TaskData, view: str, lowering: Lowering | None) -> FeatureRows:
-    if view in LOWERED and lowering is not None:
-        return lowering.see(task, view)
-    rows = resolve("features", view)().extract(task.sketches, task.descriptors, task.candidates)
-    return FeatureRows(rows, np.ones(len(task.trials), dtype=np.bool_))
+    usable_tasks: list[TaskData] = []
+    matrices: list[Matrix] = []
+    for task in tasks:
+        if view in LOWERED and lowering is not None:
+            features = lowering.see(task, view)
+            is_known = features.known
+            usable_tasks.append(task if is_known.all() else task.take(np.flatnonzero(is_known).tolist()))
+            matrices.append(features.rows[is_known])
+        else:
+            extractor = resolve("features", view)()
+            usable_tasks.append(task)
+            matrices.append(extractor.extract(task.sketches, task.descriptors, task.candidates))
+    return rows_of(usable_tasks, matrices)
 
 
 def _not_here(view: str) -> InvalidRequest:

@@ -10,7 +10,6 @@ from db.repositories.sketches import Sketches
 from db.repositories.snapshots import Selection, Snapshots
 from db.repositories.workloads import Networks, Workloads
 from db.session import Database
-from db.tables import Snapshot
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import MeasurementKind
 from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
@@ -31,7 +30,11 @@ def training_data_of(
 
     Keeps about `limit` rows. Raises NotFound for an unknown snapshot, target or operator.
     """
-    frozen = _snapshot(database, snapshot, selection, progress)
+    if snapshot is None:
+        frozen = take_snapshot(database, None, selection, progress)
+    else:
+        with database.session() as session:
+            frozen = Snapshots(session).get(snapshot)
     sample, ids = TaskSample(frozen.rows, limit), dict[str, int]()
     for page in SnapshotReader.of(database, frozen).pages(database, progress):
         ids |= _gather(sample, page)
@@ -52,13 +55,6 @@ def training_data_of(
         hosts = {context: contexts.get(int(context)).host_class for context in sample.contexts}
         tasks = sample.tasks(facts, sketches, hosts)
         return TrainingData(tasks, frozen.name, frozen.upto, Networks(session).weights())
-
-
-def _snapshot(database: Database, name: str | None, selection: Selection, progress: Progress) -> Snapshot:
-    if name is None:
-        return take_snapshot(database, None, selection, progress)
-    with database.session() as session:
-        return Snapshots(session).get(name)
 
 
 def _gather(sample: TaskSample, page: Columns) -> Mapping[str, int]:

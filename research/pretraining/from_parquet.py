@@ -17,7 +17,6 @@ from mallorn.core.states import MeasurementKind
 from mallorn.core.values.candidate import Sketch, unpack_sketch
 from research.pretraining.sample_rows_per_task import MOST_ROWS, NOWHERE, TaskKey, TaskSample, WorkloadFacts
 from research.pretraining.training_data import TaskData, TrainingData
-from research.replay.recorded_task import RecordedTask
 from research.replay.recording_file import read_tasks
 from workers.round.round_context import descriptors
 
@@ -37,24 +36,44 @@ def read_training_data(path: Path, progress: Progress = silent, limit: int = MOS
     # Recordings are small: `limit` does not apply to them.
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return TrainingData([_task_data(task) for task in read_tasks(path)], f"file-{digest[:12]}")
+    tasks = [
+        TaskData(
+            workload=task.workload,
+            op=task.op,
+            target=task.target,
+            context=json.dumps(task.context, sort_keys=True),
+            descriptors=task.descriptors,
+            sketches={sketch.key: sketch for sketch in task.sketches},
+            trials=task.trials,
+            host=str(task.context.get("host_class", "")),
+        )
+        for task in read_tasks(path)
+    ]
+    return TrainingData(tasks, f"file-{digest[:12]}")
 
 
 def _exported(reader: DatasetReader, progress: Progress, limit: int) -> TrainingData:
-    sample, skipped = TaskSample(reader.rows, limit), Counter[str]()
+    sample, skipped_rows = TaskSample(reader.rows, limit), Counter[str]()
     networks = defaultdict[str, dict[str, int]](dict)
     rows_read = 0
     for batch in reader.batches(MEASUREMENT_TABLE):
         for row in batch:
             if (problem := flaw(row, reader.widths)) is not None:
-                skipped[problem] += 1
+                skipped_rows[problem] += 1
             elif MeasurementKind(row["kind"]) is MeasurementKind.TRIAL:
                 _add(sample, networks, row)
         rows_read += len(batch)
         progress(rows_read, reader.rows)
     hosts = {context: str(json.loads(context)[0]) for context in sample.contexts}
-    tasks = sample.tasks(_facts(reader), _sketches(reader, sample.sketches), hosts)
-    return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped)
+    facts = {
+        row["key"]: WorkloadFacts(
+            row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
+        )
+        for batch in reader.batches(WORKLOAD_TABLE, SOME)
+        for row in batch
+    }
+    tasks = sample.tasks(facts, _sketches(reader, sample.sketches), hosts)
+    return TrainingData(tasks, str(reader.snapshot["name"]), networks=networks, skipped=skipped_rows)
 
 
 def _add(sample: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> None:
@@ -66,16 +85,6 @@ def _add(sample: TaskSample, networks: dict[str, dict[str, int]], row: Row) -> N
         networks[row["model"]][row["workload"]] = 1  # exports do not hold the number of calls
 
 
-def _facts(reader: DatasetReader) -> Mapping[str, WorkloadFacts]:
-    return {
-        row["key"]: WorkloadFacts(
-            row["op"], descriptors(row["flops"], json.loads(row["features"])["extents"])
-        )
-        for batch in reader.batches(WORKLOAD_TABLE, SOME)
-        for row in batch
-    }
-
-
 def _sketches(reader: DatasetReader, keys: set[str]) -> Mapping[str, Sketch]:
     return {
         row["key"]: unpack_sketch(row | {"choices": json.loads(row["choices"])})
@@ -83,12 +92,3 @@ def _sketches(reader: DatasetReader, keys: set[str]) -> Mapping[str, Sketch]:
         for row in batch
         if row["key"] in keys
     }
-
-
-def _task_data(task: RecordedTask) -> TaskData:
-    return TaskData(
-        *(task.workload, task.op, task.target, json.dumps(task.context, sort_keys=True), task.descriptors),
-        sketches={sketch.key: sketch for sketch in task.sketches},
-        trials=task.trials,
-        host=str(task.context.get("host_class", "")),
-    )

@@ -53,36 +53,43 @@ def with_foreign(
             f"{model} reads the view {view}, and records of other tuners tell {PRIMITIVES.name} alone",
             hint="mallorn pretrain tlp --foreign --for TARGET",
         )
-    skipped = Counter(data.skipped)
+    skipped_rows = Counter(data.skipped)
     with database.session() as session:
         by_task = groupby(ForeignRecords(session).sample(FORMAT, limit), attrgetter("task_key"))
-        all_tasks = [_task(list(records), skipped) for _, records in by_task]
+        all_tasks = [_task(list(records), skipped_rows) for _, records in by_task]
     tasks = [task for task in all_tasks if task is not None and op in (None, task.op)]
-    name = f"{data.snapshot}+{FORMAT}-{_digest(tasks)}"
-    return replace(data, tasks=[*data.tasks, *tasks], snapshot=name, skipped=+skipped)
 
-
-def _digest(tasks: Sequence[TaskData]) -> str:
-    """Return a digest of all rows that is the same in every database that holds them."""
+    # The digest of the rows is the same in every database that holds them.
     rows = sorted(
         f"{task.workload} {trial.candidate.key} {trial.latency_us}" for task in tasks for trial in task.trials
     )
-    return hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS]
+    digest = hashlib.sha256("\n".join(rows).encode()).hexdigest()[:DIGITS]
+    name = f"{data.snapshot}+{FORMAT}-{digest}"
+    return replace(data, tasks=[*data.tasks, *tasks], snapshot=name, skipped=+skipped_rows)
 
 
-def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | None:
-    useful = [record for record in records if record.outcome not in UNINFORMATIVE]
-    pairs = [(record, schedule) for record in useful if (schedule := _parse(record, skipped)) is not None]
+def _task(records: Sequence[ForeignTrial], skipped_rows: Counter[str]) -> TaskData | None:
+    pairs: list[tuple[ForeignTrial, ReadSteps]] = []
+    for record in records:
+        if record.outcome in UNINFORMATIVE:
+            continue
+        try:
+            pairs.append((record, read_steps(record.steps)))
+        except ValueError:
+            skipped_rows[UNREADABLE] += 1
     loops = next(filter(None, (_operator_of(schedule) for _, schedule in pairs)), None)
     if loops is None:
-        skipped[UNKNOWN] += len(pairs)
+        skipped_rows[UNKNOWN] += len(pairs)
         return None
     op, extents = loops
     log_target = records[0].target
     # JSON gives the log's target a valid name; no job's target equals it, as it has no cores.
     target = json.dumps({"kind": log_target.partition(" ")[0], "words": log_target})
     return TaskData(
-        *(records[0].task, op, target, FORMAT),
+        workload=records[0].task,
+        op=op,
+        target=target,
+        context=FORMAT,
         descriptors=descriptors(2.0 * prod(extents), extents),
         sketches={schedule.sketch.key: schedule.sketch for _, schedule in pairs},
         trials=[
@@ -91,14 +98,6 @@ def _task(records: Sequence[ForeignTrial], skipped: Counter[str]) -> TaskData | 
         ],
         foreign=True,
     )
-
-
-def _parse(record: ForeignTrial, skipped: Counter[str]) -> ReadSteps | None:
-    try:
-        return read_steps(record.steps)
-    except ValueError:
-        skipped[UNREADABLE] += 1
-        return None
 
 
 def _operator_of(schedule: ReadSteps) -> tuple[str, Sequence[int]] | None:

@@ -23,8 +23,7 @@ from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.cost_model_version import CostModelMetrics
 from research.pretraining.evaluate_splits import figures, mean
 from research.pretraining.feature_rows import Lowering, rows_for
-from research.pretraining.training_arrays import Rows, thinned
-from research.pretraining.training_data import TaskData, TrainingData
+from research.pretraining.training_data import Rows, TaskData, TrainingData, thinned
 from workers.round.select_cost_model import view_of
 
 BASE_ROWS: Final = 20_000  # rows that a base learns from at most: about a minute of training
@@ -79,8 +78,9 @@ def pretrain(
         if (fitted := _fit(model, tasks, target, lowering, share)) is None:
             yield PretrainedBase(op, target, _workloads(tasks), count, None, CostModelMetrics())
             continue
-        name = _store(database, training_data, model, op, target, count, fitted[1], fitted[0].save())
-        yield PretrainedBase(op, target, _workloads(tasks), count, name, fitted[1], is_worth_it(fitted[1]))
+        base, metrics = fitted
+        name = _store(database, training_data, model, op, target, count, metrics, base.save())
+        yield PretrainedBase(op, target, _workloads(tasks), count, name, metrics, is_worth_it(metrics))
     progress(len(bases), len(bases))
 
 
@@ -114,9 +114,9 @@ def _fit(
         rows = rows.take(select_rows(rows.features, rows.labels, rows.groups, count, rng))
     # The split nearest to a base's use comes first: unseen targets, else unseen tasks.
     group_counts = {"by-target": len(rows.target_names), "by-task": len(rows.workloads), "within-task": 2}
-    first, *others = [split for split, count in group_counts.items() if count > 1]
+    first, *more_splits = [split for split, count in group_counts.items() if count > 1]
     scores = {first: _evaluate(make, rows, first)}
-    for split in others:
+    for split in more_splits:
         with suppress(InvalidRequest):  # nothing to test: targets may share candidates
             scores[split] = _evaluate(make, rows, split)
     counts: dict[str, int | None] = {"chosen_from": available} if share is not None else {}
@@ -130,9 +130,9 @@ def _fit(
 def _sample(tasks: Sequence[TaskData], target: str) -> Sequence[TaskData]:
     """Sample at most BASE_ROWS rows, preferring those of the target itself."""
     own = thinned([task for task in tasks if task.target == target], BASE_ROWS)
-    others = [task for task in tasks if task.target != target]
+    foreign = [task for task in tasks if task.target != target]
     room = BASE_ROWS - sum(len(task.trials) for task in own)
-    return [*own, *(thinned(others, room) if room else [])]
+    return [*own, *(thinned(foreign, room) if room else [])]
 
 
 def _evaluate(make: type[CostModel], rows: Rows, split: str) -> dict[str, float | None]:
@@ -164,7 +164,7 @@ def _store(
     with database.transaction() as session:
         target_id = Targets(session).ensure(parse_target(target)).id
         head = CostModels(session).head(base_family(op), target_id, model)
-        stored = CostModels(session).add(
+        row = CostModels(session).add(
             NewCostModel(
                 family=base_family(op),
                 target_id=target_id,
@@ -178,7 +178,7 @@ def _store(
             ),
             active=is_worth_it(metrics),
         )
-        return CostModelName(stored.family, stored.name, stored.version)
+        return CostModelName(row.family, row.name, row.version)
 
 
 def _workloads(tasks: Sequence[TaskData]) -> int:

@@ -82,32 +82,30 @@ class TaskSample:
         hosts: Mapping[str, str],  # the host class of each context
     ) -> list[TaskData]:
         """Return a task per workload, target and context, in the order of their first rows."""
-        return [
-            _task_data(key, trials, facts[key.workload], sketches, hosts.get(key.context, ""))
-            for key, trials in self._trials_by_task().items()
-        ]
-
-    def _trials_by_task(self) -> dict[TaskKey, list[Trial]]:
-        """Give rows without a device the context in which their workload has most rows."""
-        measured = [key for key in self.rows if key.context != NOWHERE]
+        # Rows without a device get the context in which their workload has most rows.
+        keys = [key for key in self.rows if key.context != NOWHERE]
         homes = {
-            key._replace(context=NOWHERE): key
-            for key in sorted(measured, key=lambda key: len(self.rows[key]))
+            key._replace(context=NOWHERE): key for key in sorted(keys, key=lambda key: len(self.rows[key]))
         }
-        merged = defaultdict[TaskKey, list[Numbered]](list)
+        rows_by_task = defaultdict[TaskKey, list[Numbered]](list)
         for key, rows in self.rows.items():
-            merged[homes.get(key, key)] += rows
-        in_order = {key: sorted(rows, key=itemgetter(0)) for key, rows in merged.items()}
-        return {key: [trial for _, trial in rows] for key, rows in in_order.items()}
+            rows_by_task[homes.get(key, key)] += rows
 
-
-def _task_data(
-    task: TaskKey, trials: list[Trial], facts: WorkloadFacts, sketches: Mapping[str, Sketch], host: str
-) -> TaskData:
-    return TaskData(
-        *(task.workload, facts.op, task.target, task.context, facts.descriptors),
-        sketches={key: sketches[key] for key in {trial.candidate.sketch for trial in trials}},
-        trials=trials,
-        workload_id=facts.workload_id,
-        host=host,
-    )
+        tasks: list[TaskData] = []
+        for key, rows in rows_by_task.items():
+            trials = [trial for _, trial in sorted(rows, key=itemgetter(0))]
+            workload_facts = facts[key.workload]
+            tasks.append(
+                TaskData(
+                    workload=key.workload,
+                    op=workload_facts.op,
+                    target=key.target,
+                    context=key.context,
+                    descriptors=workload_facts.descriptors,
+                    sketches={name: sketches[name] for name in {trial.candidate.sketch for trial in trials}},
+                    trials=trials,
+                    workload_id=workload_facts.workload_id,
+                    host=hosts.get(key.context, ""),
+                )
+            )
+        return tasks

@@ -1,9 +1,14 @@
-"""Data for training and evaluating cost models: tasks with their candidates and results."""
+"""Data for training and evaluating cost models: tasks with their results, and arrays over their rows."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from costmodels.base import Groups, Indices, Matrix, Vector
+from costmodels.labels import bounded_sample, labels
+from mallorn.core.errors import InvalidRequest
 from mallorn.core.values.candidate import Candidate, Sketch
 from mallorn.core.values.trial import Trial
 
@@ -51,3 +56,74 @@ class TrainingData:
     @property
     def rows(self) -> int:
         return sum(len(task.trials) for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Arrays over rows. Labels compare only within a group (workload, target and context)."""
+
+    features: Matrix
+    labels: Vector
+    groups: Groups
+    tasks: Groups  # numbers of workloads, across targets and contexts
+    targets: Groups
+    hosts: Groups  # numbers of host classes; -1 for rows that never reached a device
+    latencies_us: Vector  # infinite for failures
+    workloads: Sequence[str]  # the names of `tasks`
+    target_names: Sequence[str]  # the names of `targets`
+    host_names: Sequence[str]  # the names of `hosts`
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, lines: Indices) -> "Rows":
+        """Return the rows with these indices; task, target and host numbers stay the same."""
+        names = "features", "labels", "groups", "tasks", "targets", "hosts", "latencies_us"
+        return replace(self, **{name: getattr(self, name)[lines] for name in names})
+
+
+def rows_of(data: Sequence[TaskData], features: Sequence[Matrix]) -> Rows:
+    """Return the rows of all tasks. Raises InvalidRequest for no row or an invalid time."""
+    if not any(task.trials for task in data):
+        raise InvalidRequest("there are no measurements to learn from", hint="mallorn dataset stats")
+    groups = _groups(data)
+    workloads, tasks = np.unique([task.workload for task in data], return_inverse=True)
+    targets, numbers = np.unique([task.target for task in data], return_inverse=True)
+    host_names = sorted({task.host for task in data} - {""})
+    hosts = [host_names.index(task.host) if task.host else -1 for task in data]
+    latencies = [latency for task in data for latency in task.latencies_us]
+    return Rows(
+        features=np.vstack(features),
+        labels=_labels(data, groups),
+        groups=groups,
+        tasks=tasks[groups],
+        targets=numbers[groups],
+        hosts=np.array(hosts, dtype=np.int64)[groups],
+        latencies_us=np.array([np.inf if us is None else us for us in latencies], dtype=np.float32),
+        workloads=[str(name) for name in workloads],
+        target_names=[str(name) for name in targets],
+        host_names=host_names,
+    )
+
+
+def thinned(data: Sequence[TaskData], limit: int) -> Sequence[TaskData]:
+    """Reduce the tasks to at most `limit` rows: the best rows and an even sample of others."""
+    groups = _groups(data)
+    if len(groups) <= limit:
+        return data
+    # Shuffle first: `bounded_sample` prefers late rows, here those of the last task.
+    shuffled = np.random.default_rng(0).permutation(len(groups))
+    selected = np.sort(shuffled[bounded_sample(_labels(data, groups)[shuffled], limit, seed=0)])
+    starts = np.searchsorted(groups, np.arange(len(data)))
+    parts = [selected[groups[selected] == number] - starts[number] for number in range(len(data))]
+    return [task.take(lines.tolist()) for task, lines in zip(data, parts, strict=True) if len(lines)]
+
+
+def _groups(data: Sequence[TaskData]) -> Groups:
+    sizes = np.array([len(task.trials) for task in data], dtype=np.int64)
+    return np.repeat(np.arange(len(data)), sizes)
+
+
+def _labels(data: Sequence[TaskData], groups: Groups) -> Vector:
+    trials = [trial for task in data for trial in task.trials]
+    return labels([trial.latency_us for trial in trials], groups, [trial.outcome for trial in trials])

@@ -10,7 +10,6 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from mallorn.core.values.trial import Trial
 from research.replay.recorded_trials import REPLAY, holdings
-from workers.device.device_class import Endpoint
 from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Program, Tools, VirtualDevice
 
 NOT_RECORDED: Final = "the recording has no such candidate of this task"
@@ -52,7 +51,18 @@ class ReplayMeasurer(Measurer):
         recorded = holdings(options, target, self._recordings, self._room)
         trials = recorded.trials(program.key)
         for slot in slots:
-            yield _result(slot, trials.get(slot.candidate), recorded.endpoint)
+            trial = trials.get(slot.candidate)
+            if trial is None:
+                replayed = Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED)
+            else:
+                error = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
+                run_us = trial.run_us
+                if trial.latency_us is not None and len(run_us) <= 1:
+                    run_us = (trial.latency_us,)  # a recording stores single runs as float32 only
+                replayed = Trial(
+                    slot.candidate, trial.outcome, run_us=run_us, error=error, build_ms=trial.build_ms
+                )
+            yield MeasureResult(slot.slot, replayed, recorded.endpoint)
 
     def compare(
         self,
@@ -66,25 +76,14 @@ class ReplayMeasurer(Measurer):
         return list(self.measure(program, target, slots, options))
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice:
-        held = holdings(options, target, self._recordings, self._room)
-        missing = [name for key, name in tasks.items() if not held.trials(key)]
-        if missing and len(missing) == len(tasks):
+        recorded = holdings(options, target, self._recordings, self._room)
+        names = [name for key, name in tasks.items() if not recorded.trials(key)]
+        if not names:
+            return VirtualDevice(recorded.endpoint)
+        if len(names) == len(tasks):
             raise InvalidRequest(f"{options.recording} holds no task of this job", hint=RECORD)
-        warning = f"{len(missing)} of {len(tasks)} tasks are not in the recording: {', '.join(missing)}"
-        return VirtualDevice(held.endpoint, warning, RECORD) if missing else VirtualDevice(held.endpoint)
+        warning = f"{len(names)} of {len(tasks)} tasks are not in the recording: {', '.join(names)}"
+        return VirtualDevice(recorded.endpoint, warning, RECORD)
 
     def require(self, need: Need) -> bool:
         raise InvalidRequest("a replay has no device to run anything on", hint=STEPS[need])
-
-
-def _result(slot: MeasureInput, trial: Trial | None, endpoint: Endpoint) -> MeasureResult:
-    if trial is None:
-        return MeasureResult(
-            slot.slot, Trial(slot.candidate, Outcome.NOT_RECORDED, error=NOT_RECORDED), endpoint
-        )
-    error = (trial.error or OLD_FAILURE) if trial.outcome.failed else ""
-    run_us = trial.run_us
-    if trial.latency_us is not None and len(run_us) <= 1:
-        run_us = (trial.latency_us,)  # a recording stores single runs as float32 only
-    replayed = Trial(slot.candidate, trial.outcome, run_us=run_us, error=error, build_ms=trial.build_ms)
-    return MeasureResult(slot.slot, replayed, endpoint)

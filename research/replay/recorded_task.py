@@ -55,5 +55,5 @@ def of_every_kind(tasks: Sequence[RecordedTask], count: int) -> list[RecordedTas
     for task in sorted(tasks, key=lambda task: -task.flops):
         kinds.setdefault(task.op, []).append(task)
     in_turn = [task for row in zip_longest(*kinds.values()) for task in row if task is not None]
-    chosen = {id(task) for task in in_turn[:count]}
-    return [task for task in tasks if id(task) in chosen]
+    selected_ids = {id(task) for task in in_turn[:count]}
+    return [task for task in tasks if id(task) in selected_ids]

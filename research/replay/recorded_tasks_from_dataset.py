@@ -4,7 +4,7 @@ A sketch's key is a hash of its trace, which does not contain loop extents: work
 in sizes share a sketch row, with the extents and locations of the workload that was stored first.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -32,17 +32,17 @@ HOST_FACTS: Final[set[str]] = {"cpu_model", "cores", "governor", "machine", "acc
 
 def fitted(sketch: Sketch, candidates: Sequence[Candidate]) -> Sketch:
     """Return the sketch with the loop extents and locations that these candidates use."""
-    parts = [[each.decisions[columns] for each in candidates] for columns, _ in sketch.places]
-    choices = tuple(_fitted(choice, part) for choice, part in zip(sketch.choices, parts, strict=True))
-    return replace(sketch, choices=choices)
-
-
-def _fitted(choice: Choice, decisions: Sequence[tuple[int, ...]]) -> Choice:
-    if choice.kind is ChoiceKind.TILE:
-        return replace(choice, extent=prod(decisions[0]))
-    if choice.kind is ChoiceKind.LOCATION:
-        return replace(choice, values=tuple(sorted({value for (value,) in decisions})), weights=())
-    return choice
+    choices: list[Choice] = []
+    for choice, (columns, _) in zip(sketch.choices, sketch.places, strict=True):
+        decisions = [candidate.decisions[columns] for candidate in candidates]
+        if choice.kind is ChoiceKind.TILE:
+            choices.append(replace(choice, extent=prod(decisions[0])))
+        elif choice.kind is ChoiceKind.LOCATION:
+            locations = tuple(sorted({location for (location,) in decisions}))
+            choices.append(replace(choice, values=locations, weights=()))
+        else:
+            choices.append(choice)
+    return replace(sketch, choices=tuple(choices))
 
 
 def collect(
@@ -54,10 +54,16 @@ def collect(
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
     hosts: list[dict[str, object]] = []
-    for database in _datasets(directories):
-        for task in recorded_tasks(database, candidates):
-            tasks.setdefault((task.workload, task.target, str(task.context)), task)
-        hosts += [host for host in measuring_hosts(database) if host not in hosts]
+    for directory in directories:
+        file = directory / "mallorn.db"
+        if not file.is_file():
+            raise NotFound(
+                f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
+            )
+        with Database(f"sqlite:///{file.absolute()}") as database:
+            for task in recorded_tasks(database, candidates):
+                tasks.setdefault((task.workload, task.target, str(task.context)), task)
+            hosts += [host for host in measuring_hosts(database) if host not in hosts]
     if not tasks:
         raise NotFound(
             f"no task in {', '.join(map(str, directories))} has {candidates} measured candidates",
@@ -66,21 +72,18 @@ def collect(
     return list(tasks.values()), hosts
 
 
-def _datasets(directories: Sequence[Path]) -> Iterator[Database]:
-    for directory in directories:
-        file = directory / "mallorn.db"
-        if not file.is_file():
-            raise NotFound(
-                f"there is no dataset in {directory}", hint=f"mallorn record MODEL.onnx --data {directory}"
-            )
-        with Database(f"sqlite:///{file.absolute()}") as database:
-            yield database
-
-
 def recorded_tasks(database: Database, candidates: int) -> list[RecordedTask]:
     """Return all tasks of the dataset with at least this many distinct candidates."""
+    tasks: list[RecordedTask] = []
     with database.session() as session:
-        return list(_tasks(session, candidates))
+        for row in Recordings(session).measured():
+            first: dict[Candidate, Trial] = {}  # the first informative result of each candidate
+            for trial in Recordings(session).trials(row):
+                if trial.outcome not in UNINFORMATIVE:
+                    first.setdefault(trial.candidate, trial)
+            if len(first) >= candidates:
+                tasks.append(_task(session, row, list(first.values())))
+    return tasks
 
 
 def measuring_hosts(database: Database) -> list[dict[str, object]]:
@@ -97,23 +100,12 @@ def measuring_hosts(database: Database) -> list[dict[str, object]]:
         ]
 
 
-def _tasks(session: Session, candidates: int) -> Iterator[RecordedTask]:
-    for measured in Recordings(session).measured():
-        first: dict[Candidate, Trial] = {}  # the first informative result of each candidate
-        for trial in Recordings(session).trials(measured):
-            if trial.outcome not in UNINFORMATIVE:
-                first.setdefault(trial.candidate, trial)
-        trials = list(first.values())
-        if len(trials) >= candidates:
-            yield _task(session, measured, trials)
-
-
-def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:
-    workload = Workloads(session).get(measured.workload_id)
+def _task(session: Session, row: MeasuredTask, trials: Sequence[Trial]) -> RecordedTask:
+    workload = Workloads(session).get(row.workload_id)
     candidates: dict[str, list[Candidate]] = {}
     for trial in trials:
         candidates.setdefault(trial.candidate.sketch, []).append(trial.candidate)
-    stored = Sketches(session).by_key(candidates.keys()).values()
+    sketches = Sketches(session).by_key(candidates.keys()).values()
     return RecordedTask(
         workload=workload.key,
         name=workload.name,
@@ -122,8 +114,8 @@ def _task(session: Session, measured: MeasuredTask, trials: Sequence[Trial]) -> 
         flops=workload.flops,
         args=workload.args,
         descriptors=descriptors_of(workload),
-        target=Targets(session).get(measured.target_id).text,
-        context=Contexts(session).get(measured.context_id).measured_on.model_dump(),
-        sketches=tuple(fitted(sketch, candidates[sketch.key]) for sketch in stored),
+        target=Targets(session).get(row.target_id).text,
+        context=Contexts(session).get(row.context_id).measured_on.model_dump(),
+        sketches=tuple(fitted(sketch, candidates[sketch.key]) for sketch in sketches),
         trials=tuple(trials),
     )

@@ -81,8 +81,8 @@ def _reading(name: str) -> Iterator[None]:
     except FileNotFoundError:
         raise InvalidRequest(f"workers find no recording {name}", hint=_HINT) from None
     except (OSError, ValueError, ImportError) as error:
-        why = type(error).__name__
-        raise InvalidRequest(f"workers cannot read the recording {name} ({why})", hint=_HINT) from None
+        cause = type(error).__name__
+        raise InvalidRequest(f"workers cannot read the recording {name} ({cause})", hint=_HINT) from None
 
 
 _HINT: Final = "ask the operator what MALLORN_RECORDINGS holds"

@@ -1,14 +1,12 @@
 """Child process that reads recordings."""
 
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.stand_in_measurers import real_target
 from mallorn.core.targets import Target
 from mallorn.core.values.manifest import MeasuredOn
-from research.replay.recorded_task import RecordedTask
 from research.replay.recorded_trials import REPLAY, RecordingReader, TargetTrials
 from workers.device.device_class import Endpoint
 from workers.subprocesses.serve_calls import serve
@@ -24,21 +22,18 @@ def read(path: str, name: str, target: str) -> TargetTrials:
     except InvalidRequest as error:
         message, hint = (text.replace(path, name) for text in (error.message, error.hint))
         raise InvalidRequest(message, hint=hint) from None
-    return _for_target(tasks, name, Target(target))
-
-
-def _for_target(tasks: Sequence[RecordedTask], name: str, target: Target) -> TargetTrials:
-    real = real_target(target)
+    real = real_target(Target(target))
     matching = [task for task in tasks if real_target(Target(task.target)) == real]
     if not matching:
         targets = dict.fromkeys(real_target(Target(task.target)).text for task in tasks)
         hint = "   or   ".join(f"--target '{text}'" for text in targets)
         raise InvalidRequest(f"{name} was not recorded for {real}", hint=hint)
     context = Counter(str(task.context) for task in matching).most_common(1)[0][0]
-    chosen = [task for task in matching if str(task.context) == context]
-    on = MeasuredOn.model_validate(chosen[0].context)
-    endpoint = Endpoint(f"{REPLAY}-{target.key}", REPLAY, on.host_class, on.threads, on.tvm_version)
-    return TargetTrials(endpoint, {task.workload: task.trials for task in chosen})
+    comparable = [task for task in matching if str(task.context) == context]
+    host = MeasuredOn.model_validate(comparable[0].context)
+    name_of_device = f"{REPLAY}-{Target(target).key}"
+    endpoint = Endpoint(name_of_device, REPLAY, host.host_class, host.threads, host.tvm_version)
+    return TargetTrials(endpoint, {task.workload: task.trials for task in comparable})
 
 
 if __name__ == "__main__":

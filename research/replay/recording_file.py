@@ -4,7 +4,9 @@ Values that many rows share (traces, shapes, targets) are repeated in each row: 
 zstd make that cheap, and every Parquet reader can use the file without our code.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +24,6 @@ try:
     import pyarrow.parquet as pq
 
     from db.dataset.dataset_reader import check_groups
-    from research.replay.parquet_file import facts_of, write_rows
 except ModuleNotFoundError:
     raise InvalidRequest(
         "recordings are Parquet files, and pyarrow is not installed", hint=install_line("bench")
@@ -57,9 +58,66 @@ SCHEMA: Final = pa.schema(
 )
 
 
+def write_rows(
+    path: Path,
+    schema: pa.Schema,
+    rows: Sequence[Mapping[str, object]],
+    key: bytes,
+    facts: Mapping[str, object],
+) -> None:
+    """Write rows to a file atomically, and `facts` to its metadata under `key`."""
+    metadata = {key: json.dumps(facts, sort_keys=True).encode()}
+    table = pa.Table.from_pylist(rows, schema=schema.with_metadata(metadata))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".tmp")
+    pq.write_table(table, draft, compression="zstd", compression_level=19)
+    os.replace(draft, path)
+
+
+def facts_of(path: Path, key: bytes) -> Any:
+    """Return the facts that were written with the rows under `key`."""
+    return json.loads(pq.read_schema(path).metadata[key])
+
+
 def write_tasks(path: Path, tasks: Iterable[RecordedTask], facts: Mapping[str, object]) -> None:
     """Write the tasks to a file atomically, with `facts` about the hosts."""
-    write_rows(path, SCHEMA, [row for task in tasks for row in _rows(task)], FACTS, facts)
+    rows: list[Row] = []
+    for task in tasks:
+        task_columns = {
+            "workload": task.workload,
+            "name": task.name,
+            "op": task.op,
+            "structure": task.structure,
+            "flops": task.flops,
+            "args": compact_json(task.args),
+            "descriptors": task.descriptors,
+            "target": task.target,
+            "context": compact_json(task.context),
+        }
+        sketch_columns = {
+            sketch.key: {
+                "ordinal": sketch.ordinal,
+                "choices": compact_json(pack_choices(sketch.choices)),
+                "trace": sketch.trace,
+            }
+            for sketch in task.sketches
+        }
+        rows += [
+            {
+                **task_columns,
+                "sketch": trial.candidate.sketch,
+                **sketch_columns[trial.candidate.sketch],
+                "decisions": trial.candidate.decisions,
+                "outcome": str(trial.outcome),
+                "latency_us": trial.latency_us,
+                "run_us": trial.run_us,
+                "build_ms": trial.build_ms,
+                "origin": trial.origin,
+                "error": trial.error,
+            }
+            for trial in task.trials
+        ]
+    write_rows(path, SCHEMA, rows, FACTS, facts)
 
 
 def read_tasks(path: Path) -> list[RecordedTask]:
@@ -97,41 +155,6 @@ def _check(path: Path) -> None:
         raise InvalidRequest(f"{path} is not a recording", hint=f"mallorn record MODEL.onnx --out {path}")
 
 
-def _rows(task: RecordedTask) -> Iterator[Row]:
-    shared = {
-        "workload": task.workload,
-        "name": task.name,
-        "op": task.op,
-        "structure": task.structure,
-        "flops": task.flops,
-        "args": compact_json(task.args),
-        "descriptors": task.descriptors,
-        "target": task.target,
-        "context": compact_json(task.context),
-    }
-    sketches = {
-        sketch.key: {
-            "ordinal": sketch.ordinal,
-            "choices": compact_json(pack_choices(sketch.choices)),
-            "trace": sketch.trace,
-        }
-        for sketch in task.sketches
-    }
-    for trial in task.trials:
-        yield {
-            **shared,
-            "sketch": trial.candidate.sketch,
-            **sketches[trial.candidate.sketch],
-            "decisions": trial.candidate.decisions,
-            "outcome": str(trial.outcome),
-            "latency_us": trial.latency_us,
-            "run_us": trial.run_us,
-            "build_ms": trial.build_ms,
-            "origin": trial.origin,
-            "error": trial.error,
-        }
-
-
 def _task(rows: Sequence[Row]) -> RecordedTask:
     first = rows[0]
     sketches = {
@@ -154,7 +177,18 @@ def _task(rows: Sequence[Row]) -> RecordedTask:
         target=first["target"],
         context=_object(first["context"]),
         sketches=tuple(sketches.values()),
-        trials=tuple(_trial(row) for row in rows),
+        trials=tuple(
+            Trial(
+                candidate=Candidate(row["sketch"], tuple(row["decisions"])),
+                outcome=Outcome(row["outcome"]),
+                latency_us=row["latency_us"],
+                run_us=tuple(row["run_us"]),
+                build_ms=row["build_ms"],
+                origin=row["origin"],
+                error=row["error"],
+            )
+            for row in rows
+        ),
     )
 
 
@@ -163,15 +197,3 @@ def _object(text: str) -> dict[str, object]:
     if not isinstance(value, dict):
         raise ValueError(f"{told(text)} where an object should be")
     return value
-
-
-def _trial(row: Row) -> Trial:
-    return Trial(
-        candidate=Candidate(row["sketch"], tuple(row["decisions"])),
-        outcome=Outcome(row["outcome"]),
-        latency_us=row["latency_us"],
-        run_us=tuple(row["run_us"]),
-        build_ms=row["build_ms"],
-        origin=row["origin"],
-        error=row["error"],
-    )

@@ -1,18 +1,152 @@
-"""Arenas: spaces with known optima and immediate results, in which to compare searchers."""
+"""Search recorded tasks: spaces of recorded candidates, arenas with known optima, and playing a search."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from time import perf_counter
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from research.replay.recorded_space import RecordedSpace
+from costmodels.base import CostModel
+from mallorn.core.errors import NotFound
 from research.replay.recorded_task import RecordedTask
-from searchers.base import RANDOM, Proposal, Searcher, Trial
+from searchers.base import DEFAULT, RANDOM, Proposal, Searcher, Trial, means_of
 from searchers.batch_searcher import Request
+from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.decision_space import DecisionSpace
-from searchers.space import Candidate, Space
+from searchers.decision_vector_encoding import Points, genes_of
+from searchers.simulate_search import trained
+from searchers.space import Candidate, Sketch, Space
+from searchers.stateful import continued
+
+FAR: Final = np.inf
+BLOCK: Final = 1024  # candidates compared at once, so that distances stay in the CPU cache
+MAX_DEFAULTS: Final = 12
+# Share of a sample that is drawn uniformly, so that every recorded candidate is reachable.
+EVEN_SHARE: Final = 0.25
+
+
+class Neighbours:
+    """Recorded candidates of a sketch as points: prime exponents, a column per list value."""
+
+    def __init__(self, sketch: Sketch, candidates: Sequence[Candidate]) -> None:
+        self.candidates = tuple(candidates)
+        self._sketch = sketch
+        self._lines = {candidate: line for line, candidate in enumerate(self.candidates)}
+        self._points = self._encode(self.candidates)
+        self._squares = (self._points**2).sum(axis=1)
+
+    def nearest(
+        self, candidates: Sequence[Candidate], but: Sequence[Candidate | None] = ()
+    ) -> list[Candidate]:
+        """Return the nearest recorded candidate of each; `but` lists one to avoid for each.
+
+        Ties go to the candidate measured first. `but` is ignored if it is the only candidate.
+        """
+        neighbours: list[Candidate] = []
+        for start in range(0, len(candidates), BLOCK):
+            distances = self.distances(candidates[start : start + BLOCK])
+            excluded = but[start : start + BLOCK] if len(self.candidates) > 1 else ()
+            for row, candidate in enumerate(excluded):
+                if candidate is not None and (line := self._lines.get(candidate)) is not None:
+                    distances[row, line] = FAR
+            neighbours += [self.candidates[line] for line in distances.argmin(axis=1)]
+        return neighbours
+
+    def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
+        """Return the nearest recorded candidate in `free`, or None if there is none."""
+        order = np.argsort(self.distances([candidate])[0], kind="stable")
+        return next((self.candidates[line] for line in order if self.candidates[line] in free), None)
+
+    def distances(self, candidates: Sequence[Candidate]) -> NDArray[np.float64]:
+        """Return squared distances: a row per candidate, a column per recorded candidate."""
+        points = self._encode(candidates)
+        products = points @ self._points.T
+        return np.asarray((points**2).sum(axis=1)[:, None] + self._squares - 2.0 * products)
+
+    def _encode(self, candidates: Sequence[Candidate]) -> Points:
+        rows = decision_rows(self._sketch, candidates, range(len(candidates)))
+        return genes_of(self._sketch).encode(rows)
+
+
+class RecordedSpace(DecisionSpace):
+    """The candidates of one recorded task.
+
+    Results of `sample`, `mutate` and `cross` of the real space are replaced by the nearest recorded
+    candidates. So mutations change more, isolated candidates are drawn more often, and most candidates
+    are good: figures compare searchers with each other, not with searches of the real space.
+    """
+
+    def __init__(self, task: RecordedTask) -> None:
+        super().__init__(task.sketches, task.descriptors, task.machine)
+        self.task = task
+        self._trials = {trial.candidate: trial for trial in task.trials}
+        self.candidates = tuple(self._trials)  # in the order of measurement
+        self._neighbours = {
+            name: Neighbours(self.by_key[name], [self.candidates[line] for line in lines])
+            for name, lines in places_by_sketch([candidate.sketch for candidate in self.candidates]).items()
+        }
+
+    @property
+    def optimum_us(self) -> float:
+        """The lowest recorded latency. Raises NotFound if no candidate was ever timed."""
+        if (optimum := self.task.optimum_us) is None:
+            raise NotFound(
+                f"every recorded candidate of {self.task.name} failed", hint="mallorn record MODEL.onnx"
+            )
+        return optimum
+
+    def measure(self, candidate: Candidate) -> Trial:
+        """Return the recorded result. Raises NotFound if the candidate was not recorded."""
+        if (trial := self._trials.get(candidate)) is None:
+            raise NotFound(
+                f"{candidate} of {self.task.name} is not in the recording", hint="mallorn record MODEL.onnx"
+            )
+        return replace(trial, origin="")  # the caller sets this search's origin
+
+    def sample(self, rng: np.random.Generator, count: int) -> list[Candidate]:
+        recorded = self.nearest(super().sample(rng, count))
+        is_uniform = rng.random(count) < EVEN_SHARE
+        lines = rng.integers(len(self.candidates), size=count)
+        return [
+            self.candidates[line] if uniform else candidate
+            for candidate, uniform, line in zip(recorded, is_uniform, lines, strict=True)
+        ]
+
+    def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
+        return self.nearest(super().mutate_all(rng, parents), but=parents)
+
+    def cross_all(
+        self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
+    ) -> list[Candidate]:
+        return self.nearest(super().cross_all(rng, mothers, fathers))
+
+    def defaults(self) -> list[Candidate]:
+        """Return recorded candidates with origin `default`, otherwise the first timed ones."""
+        trials = self.task.trials
+        defaults = [trial.candidate for trial in trials if means_of(trial.origin) == DEFAULT]
+        successes = [trial.candidate for trial in trials if trial.latency_us is not None]
+        return (defaults or successes)[:MAX_DEFAULTS]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return [candidate in self._trials for candidate in candidates]
+
+    def nearest(self, candidates: Sequence[Candidate], but: Sequence[Candidate] = ()) -> list[Candidate]:
+        """Return each one's nearest recorded candidate of its sketch, avoiding `but`."""
+        neighbours = list(candidates)
+        for name, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():
+            avoided = [but[line] for line in lines] if but else []
+            recorded = self._neighbours[name].nearest([candidates[line] for line in lines], avoided)
+            for line, candidate in zip(lines, recorded, strict=True):
+                neighbours[line] = candidate
+        return neighbours
+
+    def nearest_of(self, free: Container[Candidate], candidate: Candidate) -> Candidate | None:
+        """Return the nearest candidate of its sketch in `free`, or None if there is none."""
+        return self._neighbours[candidate.sketch].nearest_of(free, candidate)
 
 
 class LooseSpace(RecordedSpace):
@@ -37,15 +171,17 @@ class WideSpace(DecisionSpace):
         return self.well_formed(candidates)
 
 
-def propose_recorded(searcher: Searcher, asked: Request, space: RecordedSpace) -> list[Proposal]:
+def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace) -> list[Proposal]:
     """Let a searcher propose in its space; replace proposals by recorded candidates.
 
     Returns distinct, unmeasured recorded candidates: the requested number, or all that remain.
     """
-    recorded = RecordedProposals(space, asked.history)
-    count = min(asked.count, recorded.left)
-    proposals = recorded.land(searcher.propose(asked.space, asked.history, asked.model, count, asked.rng))
-    return proposals + recorded.fill(count - len(proposals), asked.rng)
+    recorded = RecordedProposals(space, request.history)
+    count = min(request.count, recorded.left)
+    proposals = recorded.land(
+        searcher.propose(request.space, request.history, request.model, count, request.rng)
+    )
+    return proposals + recorded.fill(count - len(proposals), request.rng)
 
 
 class RecordedProposals:
@@ -53,8 +189,8 @@ class RecordedProposals:
 
     def __init__(self, space: RecordedSpace, history: Sequence[Trial]) -> None:
         self._space = space
-        measured = {trial.candidate for trial in history}
-        self._free = dict.fromkeys(each for each in space.candidates if each not in measured)
+        known = {trial.candidate for trial in history}
+        self._free = dict.fromkeys(candidate for candidate in space.candidates if candidate not in known)
 
     @property
     def left(self) -> int:
@@ -65,27 +201,26 @@ class RecordedProposals:
 
         A moved proposal loses its prediction. It is dropped if its sketch has no free candidate.
         """
-        exact = {each.candidate for each in proposals if each.candidate in self._free}
+        exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:
             del self._free[candidate]
-        moved = [each if each.candidate in exact else self._moved(each) for each in proposals]
-        return [each for each in moved if each is not None]
+        recorded: list[Proposal] = []
+        for proposal in proposals:
+            if proposal.candidate in exact:
+                recorded.append(proposal)
+            elif (nearest := self._space.nearest_of(self._free, proposal.candidate)) is not None:
+                del self._free[nearest]
+                recorded.append(replace(proposal, candidate=nearest, predicted=None))
+        return recorded
 
     def fill(self, count: int, rng: np.random.Generator) -> list[Proposal]:
         """Return up to `count` proposals of random free candidates."""
         free = list(self._free)
         return [Proposal(free[line], None, RANDOM) for line in rng.permutation(len(free))[:count]]
 
-    def _moved(self, proposal: Proposal) -> Proposal | None:
-        nearest = self._space.nearest_of(self._free, proposal.candidate)
-        if nearest is None:
-            return None
-        del self._free[nearest]
-        return replace(proposal, candidate=nearest, predicted=None)
-
 
 class ShownSpace(StrEnum):
-    """Which space of a recorded task the searcher is given."""
+    """Selects the space of a recorded task that the searcher is given."""
 
     RECORDED = "recorded"  # mutations and samples give recorded candidates
     WIDE = "wide"  # the full space; proposals are moved to recorded candidates
@@ -104,9 +239,9 @@ class Arena(ABC):
     def measure(self, candidate: Candidate) -> Trial:
         """Return the result of a candidate."""
 
-    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
+    def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
         """Return the searcher's proposals for a request."""
-        return searcher.propose(asked.space, asked.history, asked.model, asked.count, asked.rng)
+        return searcher.propose(request.space, request.history, request.model, request.count, request.rng)
 
 
 class RecordedArena(Arena):
@@ -121,5 +256,54 @@ class RecordedArena(Arena):
     def measure(self, candidate: Candidate) -> Trial:
         return self.recorded.measure(candidate)
 
-    def propose(self, searcher: Searcher, asked: Request) -> list[Proposal]:
-        return propose_recorded(searcher, asked, self.recorded)
+    def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
+        return propose_recorded(searcher, request, self.recorded)
+
+
+MakeModel = Callable[[], CostModel]
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedSearch:
+    """A finished search: its trials, and seconds spent on proposals and on fits."""
+
+    trials: tuple[Trial, ...]
+    optimum_us: float
+    propose_sec: float
+    fit_sec: float
+
+    @property
+    def curve(self) -> list[float]:
+        """Best latency after each trial, over the optimum; infinite before a success."""
+        times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
+        curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
+        return curve
+
+
+def play(
+    arena: Arena,
+    searcher: Searcher,
+    make_model: MakeModel | None,
+    *,
+    trials: int,
+    batch: int,
+    seed: int,
+) -> PlayedSearch:
+    """Refit, propose and measure until `trials` are measured or nothing is proposed."""
+    history: list[Trial] = []
+    propose_sec = fit_sec = 0.0
+    searcher = continued(searcher)
+    while len(history) < trials:
+        start = perf_counter()
+        model = trained(arena.space, history, make_model, seed) if make_model and history else None
+        fit_end = perf_counter()
+        rng = np.random.default_rng([seed, len(history)])
+        request = Request(arena.space, history, model, min(batch, trials - len(history)), rng)
+        proposals = arena.propose(searcher, request)
+        fit_sec += fit_end - start
+        propose_sec += perf_counter() - fit_end
+        if not proposals:
+            break
+        for proposal in proposals:
+            history.append(replace(arena.measure(proposal.candidate), origin=proposal.origin))
+    return PlayedSearch(tuple(history), arena.optimum_us, propose_sec, fit_sec)

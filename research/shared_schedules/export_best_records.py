@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from sqlalchemy.orm import Session
-
 from db.dataset.snapshots import Progress, silent
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.schedules import BestRecord, BestRecords
@@ -32,7 +30,7 @@ from workers.interfaces.model_compiler import ModelCompiler, Tuned
 
 @dataclass(slots=True)
 class WrittenFolder:
-    """How many records of a target were written to its directory, and how many not."""
+    """Counts the records of a target that were written to its directory, and those that were not."""
 
     directory: Path
     records: int = 0
@@ -44,17 +42,17 @@ def export_schedules(
 ) -> Iterator[WrittenFolder]:
     """Write a directory per target, or for one, replacing its databases; yield each result."""
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
-        for target_id, place in _targets(database, target):
+        for target_id, real_target in _targets(database, target):
             with database.transaction() as session:  # `own` may store a new dataset key
                 best = BestRecords(session).of_target(target_id, Sources(session).own().key)
-            written = WrittenFolder(directory_of(root, place))
-            _check(database, written.directory)
+            folder = WrittenFolder(directory_of(root, real_target))
+            _check(database, folder.directory)
             for op, records in groupby(best, key=lambda record: record.op):
-                _write(database, list(records), place, written.directory / op, (compiler, graphs), written)
-                progress(written.records + written.left_out, len(best))
-            if written.records:
-                write_target(written.directory, place)
-                yield written
+                _write(database, list(records), real_target, folder.directory / op, compiler, graphs, folder)
+                progress(folder.records + folder.left_out, len(best))
+            if folder.records:
+                write_target(folder.directory, real_target)
+                yield folder
 
 
 def _check(database: Database, directory: Path) -> None:
@@ -62,9 +60,10 @@ def _check(database: Database, directory: Path) -> None:
     for file in sorted(directory.rglob(PROVENANCE)):
         provenance = read_provenance(file.parent)
         with database.session() as session:
-            lost = [each for each in provenance if not BestRecords(session).knows(each.dataset, each.row)]
-        if lost:
-            count = "a record" if len(lost) == 1 else f"{len(lost)} records"
+            known = BestRecords(session).knows
+            unknown = [record for record in provenance if not known(record.dataset, record.row)]
+        if unknown:
+            count = "a record" if len(unknown) == 1 else f"{len(unknown)} records"
             raise Conflict(
                 f"{file.parent} has {count} that this dataset has not",
                 hint=f"mallorn schedules import {directory.parent}   (then export again)",
@@ -75,8 +74,11 @@ def _targets(database: Database, target: Target | None) -> list[tuple[int, Targe
     """Return the real targets with their ids, or only `target` if it is real."""
     with database.session() as session:
         targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
-    selected = [each for each in targets if target is None or each[1].text == target.text]
-    return [each for each in selected if not stand_in(each[1])]
+    return [
+        (target_id, row_target)
+        for target_id, row_target in targets
+        if (target is None or row_target.text == target.text) and not stand_in(row_target)
+    ]
 
 
 def _write(
@@ -84,28 +86,28 @@ def _write(
     records: list[BestRecord],
     target: Target,
     directory: Path,
-    children: tuple[CandidateCompiler, ModelCompiler],
-    written: WrittenFolder,
+    compiler: CandidateCompiler,
+    graphs: ModelCompiler,
+    folder: WrittenFolder,
 ) -> None:
-    compiler, graphs = children
+    """Write the records that TVM can rebuild, and count all of them."""
+    schedules: list[Tuned] = []
+    provenance: list[SharedRecord] = []
     with database.session() as session:
-        pairs = [(_tuned(session, compiler, target, each), _measured(session, each)) for each in records]
-    rebuilt = [(tuned, measured) for tuned, measured in pairs if tuned is not None]
-    skipped = graphs.write_database(str(directory), target.text, [tuned for tuned, _ in rebuilt])
-    lost = {each.index for each in skipped}
-    write_provenance(directory, [measured for at, (_, measured) in enumerate(rebuilt) if at not in lost])
-    written.records += len(rebuilt) - len(lost)
-    written.left_out += len(records) - len(rebuilt) + len(lost)
-
-
-def _tuned(session: Session, compiler: CandidateCompiler, target: Target, record: BestRecord) -> Tuned | None:
-    candidate = record.trial.candidate
-    tir = tir_of(Workloads(session).get(record.workload_id))
-    sketch = Sketches(session).by_key([candidate.sketch])[candidate.sketch]
-    trace = compiler.full_trace(tir, target.text, sketch.trace, candidate.decisions)
-    return None if trace is None else Tuned(tir, trace, [us / 1e6 for us in record.trial.run_us])
-
-
-def _measured(session: Session, record: BestRecord) -> SharedRecord:
-    measured_on = Contexts(session).get(record.context_id).measured_on
-    return SharedRecord.from_row(record, origin=record.trial.origin, measured_on=measured_on)
+        for record in records:
+            candidate = record.trial.candidate
+            tir = tir_of(Workloads(session).get(record.workload_id))
+            sketch = Sketches(session).by_key([candidate.sketch])[candidate.sketch]
+            trace = compiler.full_trace(tir, target.text, sketch.trace, candidate.decisions)
+            if trace is None:
+                continue
+            schedules.append(Tuned(tir, trace, [us / 1e6 for us in record.trial.run_us]))
+            context = Contexts(session).get(record.context_id)
+            provenance.append(
+                SharedRecord.from_row(record, origin=record.trial.origin, measured_on=context.measured_on)
+            )
+    skipped_rows = graphs.write_database(str(directory), target.text, schedules)
+    left_out = {row.index for row in skipped_rows}
+    write_provenance(directory, [line for i, line in enumerate(provenance) if i not in left_out])
+    folder.records += len(schedules) - len(left_out)
+    folder.left_out += len(records) - len(schedules) + len(left_out)

@@ -72,5 +72,5 @@ def read_provenance(directory: Path) -> list[SharedRecord]:
     try:
         return [SharedRecord.model_validate(read_json(line)) for line in file.read_text().splitlines()]
     except (OSError, ValueError) as error:
-        why = "is missing" if isinstance(error, OSError) else "cannot be read"
-        raise InvalidRequest(f"{file} {why}", hint=EXAMPLE) from None
+        problem = "is missing" if isinstance(error, OSError) else "cannot be read"
+        raise InvalidRequest(f"{file} {problem}", hint=EXAMPLE) from None

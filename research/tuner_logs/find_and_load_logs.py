@@ -49,10 +49,15 @@ def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
 
     Records that TVM can rebuild become measurements; others are stored as raw log records.
     """
-    loaded, lines = _load_restorable(database, log, report)
+    counts, lines = LoadedLog(), None  # None: all lines
+    if log.format == metaschedule.FORMAT and find_spec("tvm") is not None:
+        from research.tuner_logs.import_metaschedule_records import load_metaschedule
+
+        metaschedule.check(log.path)
+        counts, lines = load_metaschedule(database, log.path, report)
 
     def count(problem: Problem) -> None:
-        loaded.bad += 1
+        counts.bad += 1
         report(problem)
 
     if log.format == metaschedule.FORMAT:
@@ -61,18 +66,8 @@ def load_log(database: Database, log: Log, report: Report) -> LoadedLog:
         records = tenset.read_records(log.path, count)
     while batch := list(islice(records, BATCH)):
         with database.transaction() as session:
-            added = ForeignRecords(session).add(batch)
-        loaded.added += added
-        loaded.kept += added
-        loaded.known += len(batch) - added
-    return loaded
-
-
-def _load_restorable(database: Database, log: Log, report: Report) -> tuple[LoadedLog, set[int] | None]:
-    """Store rebuildable records; return counts and the other lines, None meaning all lines."""
-    if log.format != metaschedule.FORMAT or find_spec("tvm") is None:
-        return LoadedLog(), None
-    from research.tuner_logs.import_metaschedule_records import load_metaschedule
-
-    metaschedule.check(log.path)
-    return load_metaschedule(database, log.path, report)
+            new_count = ForeignRecords(session).add(batch)
+        counts.added += new_count
+        counts.kept += new_count
+        counts.known += len(batch) - new_count
+    return counts

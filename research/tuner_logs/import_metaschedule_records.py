@@ -22,7 +22,7 @@ LOG: Final = Provenance(STOCK, ORIGIN, 0.0, MeasuredOn(host_class="unknown", eva
 
 def load_metaschedule(database: Database, directory: Path, report: Report) -> tuple[LoadedLog, set[int]]:
     """Store records that TVM can rebuild; return counts and the other lines (from 1)."""
-    loaded, other_lines = LoadedLog(), set[int]()
+    counts, other_lines = LoadedLog(), set[int]()
     with (directory / RECORDS).open("rb") as lines:
         total = sum(1 for _ in lines)
     with reading(directory / WORKLOADS, directory / RECORDS) as graphs:
@@ -34,10 +34,10 @@ def load_metaschedule(database: Database, directory: Path, report: Report) -> tu
                 else:
                     report(Problem(str(directory / bad.file), bad.line, bad.error))
             with database.transaction() as session:
-                added = store_records(session, log, lambda _: LOG)
-            loaded.added += added
-            loaded.known += len(log.records) - added
-    return loaded, other_lines
+                new_count = store_records(session, log, lambda _: LOG)
+            counts.added += new_count
+            counts.known += len(log.records) - new_count
+    return counts, other_lines
 
 
 def _read(graphs: ModelCompiler, directory: Path, start: int, count: int) -> RestoredLog:
@@ -73,5 +73,5 @@ def load_export(database: Database, directory: Path, report: Report) -> LoadedLo
     log = Provenance(named(f"mallorn:{manifest.job}"), EXPORT, tuned_at, manifest.measured_on)
     names = {entry.workload: entry.task for entry in manifest.workloads}
     with database.transaction() as session:
-        added = store_records(session, restored, lambda _: log, names)
-    return LoadedLog(added, len(restored.records) - added, len(restored.problems))
+        new_count = store_records(session, restored, lambda _: log, names)
+    return LoadedLog(new_count, len(restored.records) - new_count, len(restored.problems))

@@ -18,16 +18,16 @@ FAILURE: Final = "1e10"
 
 
 def read_database(
-    directory: Path, report: Report, only: Collection[int] | None = None
+    directory: Path, report: Report, lines: Collection[int] | None = None
 ) -> Iterator[ForeignTrial]:
-    """Return the records of a database, or of lines `only` (from 1); report and skip bad ones.
+    """Return the records of a database, or only of `lines` (from 1); report and skip bad ones.
 
     Raises NotFound unless both files exist.
     """
     check(directory)
     programs = dict(read_lines(directory / WORKLOADS, _program, report))
     records = read_lines(directory / RECORDS, lambda line: _record(line, programs), report)
-    return (trial for number, trial in records if only is None or number + 1 in only)
+    return (trial for number, trial in records if lines is None or number + 1 in lines)
 
 
 def check(directory: Path) -> None:

@@ -32,7 +32,7 @@ Report = Callable[[Problem], None]
 
 @dataclass(slots=True)
 class LoadedLog:
-    """How many records were new, stored before, or unreadable."""
+    """Counts the records of a log: new ones, stored ones, and unreadable ones."""
 
     added: int = 0
     known: int = 0
@@ -51,8 +51,11 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
                 continue
             try:
                 value = parse(json.loads(line))
+            except RecursionError:
+                report(Problem(str(path), number + 1, "nested too deep"))
             except BAD as error:
-                report(Problem(str(path), number + 1, _describe(error)))
+                reason = told(str(error).partition("\n")[0]) or type(error).__name__
+                report(Problem(str(path), number + 1, f"no record: {reason}"))
             else:
                 yield number, value
 
@@ -73,10 +76,3 @@ def text(value: Any) -> str:
         raise TypeError(f"{told(value)} where a text should be")
     check_storable(value)
     return value
-
-
-def _describe(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "nested too deep"
-    reason = told(str(error).partition("\n")[0])
-    return f"no record: {reason or type(error).__name__}"

@@ -28,7 +28,7 @@ ID_BYTES: Final = 7  # of a row id, so that it is a positive 64-bit integer
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """Where a record comes from, and in which measuring context its times were taken."""
+    """Origin of a record: its dataset, its searcher, and the measuring context of its times."""
 
     dataset: str  # key of the measuring dataset, or one derived from the log
     origin: str  # origin to store for its candidate
@@ -44,22 +44,22 @@ def named(words: str) -> str:
 
 def store_records(
     session: Session,
-    found: RestoredLog,
-    told: Callable[[Restored], Provenance],
+    log: RestoredLog,
+    provenance_of: Callable[[Restored], Provenance],
     names: Mapping[str, str] | None = None,
 ) -> int:
     """Store new records and return their number; `names` maps workload keys to names."""
-    tasks = [record.task for record in found.records]
+    tasks = [record.task for record in log.records]
     renamed = [replace(task, name=(names or {}).get(task.key, task.op)) for task in tasks]
-    workloads = [new_workload(task, found.tvm_version) for task in renamed]
+    workloads = [new_workload(task, log.tvm_version) for task in renamed]
     workload_ids = Workloads(session).ensure_many(list({new.key: new for new in workloads}.values()))
-    sketch_ids = store_sketches(session, [record.sketch for record in found.records], imported=True)
+    sketch_ids = store_sketches(session, [record.sketch for record in log.records], imported=True)
     references = _References(session)
     rows = [
-        references.of(record.target, told(record))
-        | _row(record, told(record))
+        references.of(record.target, provenance_of(record))
+        | _row(record, provenance_of(record))
         | {"workload_id": workload_ids[record.task.key], "sketch_id": sketch_ids[record.sketch.key]}
-        for record in found.records
+        for record in log.records
     ]
     return ForeignRows(session).add(rows)
 

@@ -1,1 +1,1 @@
-"""Planning, sweeping and lease reaping: Celery tasks of the queue `control`, and beat."""
+"""Planning, sweeping and lease reaping: Celery tasks of the queue `control`, and their timer."""

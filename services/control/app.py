@@ -1,25 +1,21 @@
-"""The Celery app of the control worker and its beat scheduler, on a monotonic clock."""
+"""The Celery app of the control process, and the timer that sends its periodic tasks."""
 
-import math
+import threading
 import time
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from celery import Celery
-from celery.beat import Scheduler
 
 from db.session import Database
 from mallorn.core import queues
 from mallorn.core.celery_settings import celery_settings
 from mallorn.core.settings import settings
+from mallorn.core.surviving_loop import Turn
 
-NAP_SEC: Final = 0.5
+TIMER_STEP_SEC: Final = 0.5
 app = Celery("mallorn-control", include=["services.control.celery_tasks"])
-app.conf.update(
-    celery_settings(settings().redis_url),
-    beat_schedule={task: {"task": task, "schedule": every_sec} for task, every_sec in queues.TICKS.items()},
-    beat_scheduler="services.control.app:MonotonicBeat",
-)
+app.conf.update(celery_settings(settings().redis_url))
 
 
 @lru_cache
@@ -33,17 +29,21 @@ def send(name: str, *args: object) -> None:
     app.send_task(name, args=args)
 
 
-class MonotonicBeat(Scheduler):  # type: ignore[misc]
-    """Beat scheduler on a monotonic clock: setting the wall clock back does not delay it.
+def start_timer() -> None:
+    """Send this process's periodic tasks from a thread, for as long as the process lives."""
+    threading.Thread(target=send_periodic_tasks, name="timer", daemon=True).start()
 
-    It stores no state: after a restart, the times of earlier messages do not matter.
+
+def send_periodic_tasks() -> None:
+    """Send each periodic task at once and after each period, by the monotonic clock; never return.
+
+    Each control process sends them: `LoopTicks` drops the messages that come too early.
     """
-
-    def tick(self, *_: Any, **__: Any) -> float:
-        """Send all due tasks; return the seconds to sleep until the next tick."""
-        sent = self.__dict__.setdefault("sent_sec", {})
-        for name, entry in self.schedule.items():
-            if time.monotonic() - sent.get(name, -math.inf) >= entry.schedule.run_every.total_seconds():
-                sent[name] = time.monotonic()
-                self.apply_entry(entry, producer=self.producer)
-        return NAP_SEC
+    next_sec = dict.fromkeys(queues.TICKS, 0.0)
+    while True:
+        for task, period_sec in queues.TICKS.items():
+            if time.monotonic() >= next_sec[task]:
+                next_sec[task] = time.monotonic() + period_sec
+                with Turn().part("could not send a periodic task"):
+                    send(task)
+        time.sleep(TIMER_STEP_SEC)

@@ -16,10 +16,8 @@ from mallorn.core.log_setup import about
 from mallorn.core.settings import settings
 from mallorn.core.surviving_loop import Turn
 from services.control.app import app, database, send
-from services.control.delete_expired import tidy
+from services.control.periodic_tasks import reap, sweep, tidy
 from services.control.plan_target import plan_target
-from services.control.reap_leases import reap
-from services.control.resend_messages import sweep
 from services.control.wait_for_device import WaitLimit
 from services.control.wake_messages import Message
 

@@ -1,23 +1,25 @@
-"""One planning turn of a job: read its state, call the planner, store the decision."""
+"""Plans one job: converts its rows to the planner's values, calls the planner, stores the decision."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Final
 
 from sqlalchemy.orm import Session
 
 from db.repositories.devices import machine_key_of
+from db.repositories.fair_shares import FairShares
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.job_transitions import ReplacedCode, fail_job
 from db.repositories.jobs import Jobs
 from db.repositories.measuring_contexts import Contexts
 from db.repositories.rounds import Rounds
 from db.repositories.targets import Targets
-from db.repositories.tasks import TaskHistories, TaskHistory, Tasks
+from db.repositories.tasks import TaskHistories, TaskHistory, Tasks, WorkloadRound
 from db.repositories.workers import Workers
 from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
-from db.tables import Context, Device, Job
+from db.tables import Device, Job
 from mallorn.core import queues
 from mallorn.core.allowed_classes import check_classes
 from mallorn.core.cost_model_name import in_scope, scope_of
@@ -28,15 +30,116 @@ from mallorn.core.plugin_errors import blame_plugins
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
 from mallorn.core.stand_in_measurers import is_built_by_tvm, stand_in
-from mallorn.core.states import ZERO_SHOT, JobState
+from mallorn.core.states import ZERO_SHOT, JobState, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.event import FamilyChangedEvent, FinishingEvent, RoundPlannedEvent
-from services.control.planner_input import job_view, measuring_context
+from mallorn.core.values.machine import limit_us
 from services.control.wait_for_device import WaitLimit, wait_for_device
 from services.control.wake_messages import Message
 from services.planner.families.base import Families, Member, Ranking
 from services.planner.planner import plan
-from services.planner.planner_values import JobPlan, JobView
+from services.planner.planner_values import JobPlan, JobView, Point, TaskView
+
+
+def points(job: Job, task: TaskHistory) -> Iterator[Point]:
+    """Yield a point per round with measurements, in closing order, with cumulative trials."""
+    rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
+    # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
+    earlier = [row for row in rounds if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
+    trials = max(0, task.known_at_start - sum(row.trials for row in earlier))
+    for row in rounds:
+        trials += row.trials
+        yield Point(trials, row.best_us)
+
+
+def has_run(row: WorkloadRound) -> bool:
+    """Return whether a round is closed and was not withdrawn before any worker began it."""
+    return not row.state.open and (row.trials > 0 or row.state != RoundState.CANCELLED)
+
+
+def seconds_per_trial(rounds: Iterable[WorkloadRound]) -> float | None:
+    """Return the wall time per trial of finished rounds; None before the first."""
+    timed = [row for row in rounds if row.state == RoundState.DONE and row.wall_sec and row.trials]
+    trials = sum(row.trials for row in timed)
+    return sum(row.wall_sec or 0.0 for row in timed) / trials if trials else None
+
+
+def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
+    """Return the number of rounds since the last valid result, except those never run."""
+    count = 0
+    for row in reversed(closed_rounds):
+        if row.best_us is not None:
+            break
+        count += row.trials > 0 or row.state == RoundState.POISON
+    return count
+
+
+def lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
+    """Return how many newest rounds in a row were given up after repeated losses."""
+    states = [row.state for row in closed_rounds if row.state != RoundState.CANCELLED]
+    newest_first = enumerate(reversed(states))
+    return next((count for count, state in newest_first if state != RoundState.POISON), len(states))
+
+
+def measuring_context(session: Session, device: Device, options: JobOptions) -> int:
+    """Return the id of the measuring context for these options on this device's class."""
+    context = Contexts(session).ensure(
+        target_id=device.target_id,
+        host_class=device.host_class,
+        tvm_version=device.tvm_version,
+        threads=device.threads,
+        evaluator=options.timing(),
+        built_by=Workers(session).builder() if is_built_by_tvm(options) else None,
+    )
+    return context.id
+
+
+def job_view(session: Session, job: Job, options: JobOptions, tasks: Sequence[TaskHistory]) -> JobView:
+    """Return the planner's view of a job, with 0 slots: the caller adds those dealt to it."""
+    own = [row for task in tasks for row in task.rounds if row.job_id == job.id]
+    all_rounds = [row for task in tasks for row in task.rounds]
+    return JobView(
+        id=job.id,
+        seed=job.seed,
+        policy=options.policy,
+        round_size=options.round_size,
+        trials=job.trials,
+        tasks=tuple(_task_view(job, task, options.only) for task in tasks),
+        rounds_planned=Rounds(session).next_index(job.id),
+        slots=0,
+        seconds_left=FairShares(session).seconds_left(job.id),
+        seconds_per_trial=seconds_per_trial(own) or seconds_per_trial(all_rounds),
+        task_trials=options.task_trials,
+    )
+
+
+def _task_view(job: Job, task: TaskHistory, patterns: Sequence[str]) -> TaskView:
+    own = [row for row in task.rounds if row.job_id == job.id]
+    closed_rounds = [row for row in own if has_run(row) and not row.elsewhere]
+    return TaskView(
+        id=task.id,
+        index=task.index,
+        name=task.name,
+        weight=task.weight,
+        flops=task.flops,
+        family=task.family,
+        trials=sum(row.trials for row in own),
+        in_flight=sum(row.size - row.trials for row in own if row.state.open),
+        blocked=bool(task.blocked),
+        rounds=len(closed_rounds),
+        points=tuple(points(job, task)),
+        known_us=task.known_us,
+        seconds_per_trial=seconds_per_trial(task.rounds),
+        failed_rounds=rounds_without_result(closed_rounds),
+        lost_rounds=lost_rounds(closed_rounds),
+        # A task has weight 0 if only replaced code extracted it from the model.
+        left_out=not task.weight
+        or (bool(patterns) and not any(fnmatchcase(task.name, pattern) for pattern in patterns)),
+        exhausted=any(row.state == RoundState.DONE and row.trials < row.size for row in closed_rounds),
+        retired=task.retired,
+        limit_us=limit_us(job.machine, task.flops, task.args["args"]),
+    )
+
 
 ANSWERS: Final = "what is known answers"
 log = logging.getLogger(__name__)
@@ -85,7 +188,7 @@ def plan_job(
         with blame_plugins(("policy", step.options.policy), ("families", step.options.families)):
             if options.is_detached:
                 return _plan_detached(step, slots if carried else 0)
-            return _plan(step, slots, devices, patience)
+            return _plan_on_devices(step, slots, devices, patience)
     except UnknownName as error:
         Jobs(session).set_reason(job_id, error.reason)
         return PlannedJob(over=True)
@@ -96,7 +199,9 @@ def plan_job(
         return PlannedJob(over=True)
 
 
-def _plan(step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit) -> PlannedJob:
+def _plan_on_devices(
+    step: _JobStep, slots: int, devices: Sequence[Device], patience: WaitLimit
+) -> PlannedJob:
     turn, jobs = PlannedJob(messages=group(step.session, step.job, step.options)), Jobs(step.session)
     if comparable := _comparable_devices(step, devices):
         if step.job.cause in WAITING:
@@ -126,27 +231,27 @@ def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
 
 
 def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[Device]:
-    """Return the devices whose times are comparable with the job's measurements."""
+    """Return the devices whose times are comparable with the job's measurements.
+
+    If TVM was upgraded, which means that no worker has the job's builder any more, move the job
+    to the context of devices that differ only in their TVM version, and return these.
+    """
     if step.job.context_id is None or not step.options.searches:
         return devices
     context = Contexts(step.session).get(step.job.context_id)
-    comparable = [device for device in devices if machine_key_of(device) == machine_key_of(context)]
-    return comparable or _upgraded(step, context, devices)
-
-
-def _upgraded(step: _JobStep, context: Context, devices: Sequence[Device]) -> Sequence[Device]:
-    """Return devices that differ only in their TVM version; move the job to their context.
-
-    This counts as an upgrade only if no worker has the job's builder any more.
-    """
-    like, workers = machine_key_of(context), Workers(step.session)
-    same = [each for each in devices if replace(machine_key_of(each), tvm_version=like.tvm_version) == like]
+    host = machine_key_of(context)
+    if comparable := [device for device in devices if machine_key_of(device) == host]:
+        return comparable
+    upgraded = [
+        device for device in devices if replace(machine_key_of(device), tvm_version=host.tvm_version) == host
+    ]
+    workers = Workers(step.session)
     builder = workers.builder() if is_built_by_tvm(step.options) else None
-    if not same or builder is None or context.builder in workers.builders():
+    if not upgraded or builder is None or context.builder in workers.builders():
         return ()
-    ReplacedCode(step.session).rebind(step.job.id, context, builder, same[0].tvm_version)
+    ReplacedCode(step.session).rebind(step.job.id, context, builder, upgraded[0].tvm_version)
     step.session.refresh(step.job)
-    return same
+    return upgraded
 
 
 def _decide(step: _JobStep, slots: int) -> tuple[Sequence[TaskHistory], JobPlan]:
@@ -167,77 +272,84 @@ def _view(step: _JobStep) -> tuple[Sequence[TaskHistory], JobView]:
 def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decision: JobPlan) -> None:
     Tasks(step.session).retire(decision.retired)
     jobs, events, job_id = Jobs(step.session), Events(step.session), step.job.id
-    if why := decision.finished:
+    if reason := decision.finished:
         turn.over = True
-        jobs.move(job_id, [JobState.TUNING], JobState.FINISHING, why)
-        jobs.record(job_id, tuning_ended=why)
-        events.append(job_id, FinishingEvent(why=why, outlook=decision.outlook))
+        jobs.move(job_id, [JobState.TUNING], JobState.FINISHING, reason)
+        jobs.record(job_id, tuning_ended=reason)
+        events.append(job_id, FinishingEvent(why=reason, outlook=decision.outlook))
         turn.messages.append((queues.FINISH_JOB, job_id))
     task_by_id = {task.id: task for task in tasks}
-    for planned in decision.rounds:
-        task, searcher = task_by_id[planned.task_id], planned.searcher or step.options.search
-        row = Rounds(step.session).add(step.job, task.workload_id, planned, searcher)
+    for plan_of_round in decision.rounds:
+        task, searcher = task_by_id[plan_of_round.task_id], plan_of_round.searcher or step.options.search
+        row = Rounds(step.session).add(step.job, task.workload_id, plan_of_round, searcher)
         if row is None:  # another job tunes this workload right now
             continue
         place = {"round": row.index, "task": task.index, "name": task.name, "size": row.size}
-        event = place | planned.reason.stored() | ({"outlook": decision.outlook} if decision.outlook else {})
+        outlook = {"outlook": decision.outlook} if decision.outlook else {}
+        event = place | plan_of_round.reason.stored() | outlook
         events.append(job_id, RoundPlannedEvent.model_validate(event))
         turn.messages.append((queues.RUN_ROUND, row.id))
         turn.opened += 1
-        turn.candidates += planned.size
+        turn.candidates += plan_of_round.size
 
 
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Assign tasks to families; return messages to train the models of changed families."""
-    stored = WorkloadFamilies(session)
+    repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()
     scope = scope_of(job.owner) if options.is_private else ""
-    unplaced = stored.without_family(job.id)
+    unplaced = repository.without_family(job.id)
     if not grouping.revises and not unplaced:
         return []
-    old = stored.members(job.id, job.target_id, f"{scope}{options.families}")
-    revisable = [seat.workload_id for seat in old if seat.family] if grouping.revises else []
-    rounds = stored.ranked(revisable, job.target_id)
-    members = [_member(seat, rounds.get(seat.workload_id, ()), scope) for seat in old]
-    new = _new_seats(grouping, old, members, scope)
-    moved = [(was, seat) for was, seat in zip(old, new, strict=True) if was.family not in ("", seat.family)]
-    for was, seat in moved:
-        stored.move(job.target_id, was, seat)
-    stored.set_families(job.id, [seat for seat in new if seat.workload_id in unplaced])
+    old_rows = repository.members(job.id, job.target_id, f"{scope}{options.families}")
+    revisable = [row.workload_id for row in old_rows if row.family] if grouping.revises else []
+    rounds = repository.ranked(revisable, job.target_id)
+    members = [_member(row, rounds.get(row.workload_id, ()), scope) for row in old_rows]
+    placements = grouping.group(members)
+
+    # After a move, evidence from earlier rounds is dropped.
+    newest_round = max((ranking.round for member in members for ranking in member.rankings), default=0)
+    new_rows: list[FamilyMember] = []
+    moves: list[tuple[FamilyMember, FamilyMember]] = []
+    for old in old_rows:
+        placement = placements[old.workload_id]
+        new = replace(old, family=f"{scope}{placement.family}")
+        if new.family != old.family:
+            new = replace(new, why=placement.why, since=max(old.since, newest_round))
+        new_rows.append(new)
+        if old.family not in ("", new.family):
+            moves.append((old, new))
+    for old, new in moves:
+        repository.move(job.target_id, old, new)
+    repository.set_families(job.id, [row for row in new_rows if row.workload_id in unplaced])
+
     # Tell the job, and train a changed family's model before its next round is proposed.
     tasks = {task.workload_id: task for task in Tasks(session).list(job.id)}
-    train: dict[str, Message] = {}
-    for was, seat in moved:
-        if (task := tasks.get(seat.workload_id)) is not None:
+    messages: dict[str, Message] = {}
+    for old, new in moves:
+        if (task := tasks.get(new.workload_id)) is not None:
             event = FamilyChangedEvent(
-                task=task.index, name=task.name, old=was.family, new=seat.family, why=seat.why
+                task=task.index, name=task.name, old=old.family, new=new.family, why=new.why
             )
             Events(session).append(job.id, event)
-            train.setdefault(seat.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
-    return list(train.values())
+            messages.setdefault(new.family, (queues.TRAIN_COST_MODEL, job.id, task.id))
+    return list(messages.values())
 
 
-def _member(seat: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
+def _member(row: FamilyMember, rounds: Sequence[RankedRound], scope: str) -> Member:
     """Convert a stored workload for the grouping; family names lose the owner's scope."""
     rankings: list[Ranking] = []
-    for row in rounds:
-        if row.id > seat.since and in_scope(row.family, scope):
-            others = {family.removeprefix(scope): share for family, share in row.stats.rank_others.items()}
-            rankings.append(Ranking(row.id, row.family.removeprefix(scope), row.stats.rank_own, others))
-    family = seat.family.removeprefix(scope)
-    return Member(seat.workload_id, seat.key, seat.op, seat.structure, family, seat.why, tuple(rankings))
-
-
-def _new_seats(
-    grouping: Families, seats: Sequence[FamilyMember], members: Sequence[Member], scope: str
-) -> list[FamilyMember]:
-    """Return all new placements; evidence from earlier rounds is dropped after a move."""
-    places = grouping.group(members)
-    judged = max((ranking.round for member in members for ranking in member.rankings), default=0)
-    placed = [replace(seat, family=f"{scope}{places[seat.workload_id].family}") for seat in seats]
-    return [
-        seat
-        if seat.family == was.family
-        else replace(seat, why=places[seat.workload_id].why, since=max(was.since, judged))
-        for was, seat in zip(seats, placed, strict=True)
-    ]
+    for ranked in rounds:
+        if ranked.id > row.since and in_scope(ranked.family, scope):
+            others = {name.removeprefix(scope): share for name, share in ranked.stats.rank_others.items()}
+            model = ranked.family.removeprefix(scope)
+            rankings.append(Ranking(ranked.id, model, ranked.stats.rank_own, others))
+    return Member(
+        id=row.workload_id,
+        key=row.key,
+        op=row.op,
+        structure=row.structure,
+        family=row.family.removeprefix(scope),
+        why=row.why,
+        rankings=tuple(rankings),
+    )

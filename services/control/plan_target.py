@@ -25,7 +25,7 @@ from mallorn.core.os_errors import os_error
 from mallorn.core.stand_in_measurers import stand_in
 from mallorn.core.surviving_loop import Turn, tell
 from mallorn.core.targets import Target
-from services.control.plan_job import PlannedJob, plan_job
+from services.control.plan_job import plan_job
 from services.control.wait_for_device import USUAL, WaitLimit
 from services.control.wake_messages import Message
 from services.planner.fair_share import JobShare, charged, deal_slots
@@ -66,9 +66,7 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 def _slots(devices: int, workers: int) -> int:
     """Return a round per device that a worker can serve, plus one so that no worker idles."""
-    if not devices:
-        return 0
-    return max(1, min(devices, workers)) + 1
+    return max(1, min(devices, workers)) + 1 if devices else 0
 
 
 def plan_target(
@@ -82,8 +80,8 @@ def plan_target(
         return None
     try:
         with database.session() as session:
-            seen = survey(session, target_id)
-        return _TargetStep(database, seen, patience).run(job_id)
+            target_survey = survey(session, target_id)
+        return _TargetStep(database, target_survey, patience).run(job_id)
     finally:
         with suppress(Unavailable, StorageFull), database.transaction() as session:
             Leases(session).end(hold)
@@ -95,23 +93,23 @@ class _TargetStep:
     The lease only saves work; these locks keep two planners from spending a budget twice.
     """
 
-    def __init__(self, database: Database, seen: TargetSurvey, patience: WaitLimit) -> None:
+    def __init__(self, database: Database, target_survey: TargetSurvey, patience: WaitLimit) -> None:
         self._database = database
         self._patience = patience
-        self._devices = seen.devices
-        self._free = seen.free_slots
-        self._jobs = {job.id: job for job in seen.jobs}
-        self._able = set(seen.able)
+        self._devices = target_survey.devices
+        self._free = target_survey.free_slots
+        self._jobs = {job.id: job for job in target_survey.jobs}
+        self._able = set(target_survey.able)
         self._messages: list[Message] = []
 
     def run(self, first: str) -> list[Message]:
         """Plan the job `first` in any case, and every other job when it is dealt slots."""
         try:
             if first in self._jobs:
-                self._look_at(first, self._deal(self._able | {first}).get(first, 0))
+                self._plan_one(first, self._deal(self._able | {first}).get(first, 0))
             while slots := self._deal(self._able):
                 for job_id, count in slots.items():
-                    self._look_at(job_id, count)
+                    self._plan_one(job_id, count)
         except (Unavailable, StorageFull) as error:  # the sweeper resends lost messages
             log.warning("this planning step ended early, the next continues: %s", error)
         return self._messages
@@ -119,7 +117,7 @@ class _TargetStep:
     def _deal(self, able: set[str]) -> dict[str, int]:
         return deal_slots(self._jobs.values(), able, self._free)
 
-    def _look_at(self, job_id: str, slots: int) -> None:
+    def _plan_one(self, job_id: str, slots: int) -> None:
         try:
             with self._database.transaction() as session:
                 turn = plan_job(session, job_id, slots, self._devices, self._patience)
@@ -133,9 +131,6 @@ class _TargetStep:
             self._pause(job_id, error)
             return
         self._jobs[job_id] = share
-        self._record_turn(job_id, slots, turn)
-
-    def _record_turn(self, job_id: str, slots: int, turn: PlannedJob) -> None:
         self._messages += turn.messages
         self._free -= turn.opened
         if turn.over:

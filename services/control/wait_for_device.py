@@ -25,7 +25,7 @@ _FIELDS: Final = Settings.model_fields
 
 @dataclass(frozen=True, slots=True)
 class WaitLimit:
-    """How long a job waits for a device, and the address a device would connect to."""
+    """Limits how long a job waits for a device, and says where a device would connect."""
 
     limit_sec: float = _FIELDS["device_wait_sec"].default
     here: ServiceAddress = field(default_factory=lambda: ServiceAddress(_FIELDS["tracker"].default))
@@ -34,30 +34,31 @@ class WaitLimit:
 USUAL: Final = WaitLimit()
 
 
-def wait_for_device(session: Session, job: Job, patience: WaitLimit, others: Sequence[Device]) -> bool:
+def wait_for_device(session: Session, job: Job, patience: WaitLimit, devices: Sequence[Device]) -> bool:
     """Record that a job waits for a device; if it waited too long, pause it and return True.
 
-    `others` are live devices of its target whose times are not comparable with the job's.
+    `devices` are live devices of its target whose times are not comparable with the job's.
     """
     target = Targets(session).get(job.target_id).text
-    unlike = ""  # how the first of `others` differs from the job's devices
-    if job.context_id is not None and others:
-        context, other = Contexts(session).get(job.context_id), others[0]
-        device_words = f"{_describe(other)}, governor {other.info.governor or 'unknown'}"
-        unlike = unlike_words(job.id, _describe(context), device_words)
+    difference = ""  # between the first of `devices` and the job's devices
+    if job.context_id is not None and devices:
+        context, device = Contexts(session).get(job.context_id), devices[0]
+        device_words = f"{_describe(device)}, governor {device.info.governor or 'unknown'}"
+        difference = unlike_words(job.id, _describe(context), device_words)
         Rounds(session).withdraw(job.id)  # pending rounds would not be comparable either
     # Time during which control was down does not count as waiting.
     waited_sec = read_clock(session) - max(
         LoopTicks(session).since(queues.SWEEP), JobsWaitingForDevice(session).since(job)
     )
     if waited_sec > patience.limit_sec:
-        why = unlike or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
-        lacking = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
-        Jobs(session).pause(job.id, None, why, Cause.UNLIKE if unlike else lacking, job.cause_detail)
-        Events(session).append(job.id, PausedEvent(state=JobState(job.state), trials=job.trials, why=why))
+        reason = difference or paused_words(job.id, target, patience.here, waited_sec, job.cause_detail)
+        cause = Cause.NOT_HERE if job.cause_detail else Cause.NO_DEVICE
+        Jobs(session).pause(job.id, None, reason, Cause.UNLIKE if difference else cause, job.cause_detail)
+        event = PausedEvent(state=JobState(job.state), trials=job.trials, why=reason)
+        Events(session).append(job.id, event)
         return True
-    if unlike:
-        Jobs(session).set_reason(job.id, unlike, Cause.UNLIKE)
+    if difference:
+        Jobs(session).set_reason(job.id, difference, Cause.UNLIKE)
     elif job.cause != Cause.NOT_HERE:  # NOT_HERE is a more specific reason
         Jobs(session).set_reason(job.id, waiting_words(target, patience.here), Cause.NO_DEVICE)
     return False

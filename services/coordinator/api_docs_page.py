@@ -125,12 +125,20 @@ def add_docs(app: FastAPI, description_path: str) -> None:
 def document(api: ApiDescription, origin: str, description_path: str) -> str:
     """Return the page as HTML; `origin` is the server address in the examples."""
     title = f"{api.title} {api.version}: the API"
+    entries = (
+        el(
+            "li",
+            el("a", f"{route.method} {route.path}", href=f"#{route.operation.operation_id}"),
+            f": {route.operation.description.splitlines()[0]}",
+        )
+        for route in api.routes()
+    )
     body = el(
         "body",
         el("h1", title),
         el("p", "For programs: ", el("a", "openapi.json", href=description_path.lstrip("/"))),
         el("p", "If API keys are used, add: ", el("code", "-H 'Authorization: Bearer KEY'")),
-        el("ul", map(_entry, api.routes())),
+        el("ul", entries),
         (_section(origin, route) for route in api.routes()),
         el("h2", "Schemas of requests and responses"),
         (_schema(name, shape) for name, shape in sorted(api.schemas.items())),
@@ -139,36 +147,44 @@ def document(api: ApiDescription, origin: str, description_path: str) -> str:
     return f"<!doctype html>\n{el('html', head, body, lang='en')}\n"
 
 
-def _entry(route: Route) -> Html:
-    link = el("a", f"{route.method} {route.path}", href=f"#{route.operation.operation_id}")
-    return el("li", link, f": {route.operation.description.splitlines()[0]}")
-
-
 def _section(origin: str, route: Route) -> Html:
-    operation = route.operation
+    operation, url = route.operation, f"{origin}{route.path}"
+    body = operation.request_body.content
+    if route.method == "GET":
+        example = f"curl {url}"
+    elif JSON_TYPE in body:
+        example = f"curl {url} -H 'Content-Type: {JSON_TYPE}' -d @request.json"
+    else:
+        example = f"curl -T FILE {url}" if body else f"curl -X {route.method} {url}"
+
+    parameters = [
+        _field(
+            parameter.name,
+            f" ({parameter.place})",
+            parameter.required,
+            parameter.shape.model_copy(update={"description": parameter.description}),
+        )
+        for parameter in operation.parameters
+    ]
+    responses = (
+        el(
+            "p",
+            el("b", status),
+            f" {response.description}",
+            [" ", _content(response)] if response.content else None,
+            class_="note",
+        )
+        for status, response in operation.responses.items()
+    )
     return el(
         "section",
         el("h2", f"{route.method} {route.path}", id=operation.operation_id),
         el("p", operation.description),
-        el("pre", _example(f"{origin}{route.path}", route.method, operation)),
-        _fields(map(_parameter, operation.parameters)) if operation.parameters else None,
-        el("p", "Takes ", _content(operation.request_body)) if operation.request_body.content else None,
-        (_answer(status, answer) for status, answer in operation.responses.items()),
+        el("pre", example),
+        _fields(parameters) if parameters else None,
+        el("p", "Takes ", _content(operation.request_body)) if body else None,
+        responses,
     )
-
-
-def _example(url: str, method: str, operation: Operation) -> str:
-    body = operation.request_body.content
-    if method == "GET":
-        return f"curl {url}"
-    if JSON_TYPE in body:
-        return f"curl {url} -H 'Content-Type: {JSON_TYPE}' -d @request.json"
-    return f"curl -T FILE {url}" if body else f"curl -X {method} {url}"
-
-
-def _answer(status: str, answer: Payload) -> Html:
-    content = [" ", _content(answer)] if answer.content else None
-    return el("p", el("b", status), f" {answer.description}", content, class_="note")
 
 
 def _content(body: Payload) -> list[Words | str]:
@@ -178,7 +194,8 @@ def _content(body: Payload) -> list[Words | str]:
 
 def _schema(name: str, shape: JsonSchema) -> Html:
     fields = [
-        _field(field, "", field in shape.required, of) for field, of in (shape.properties or {}).items()
+        _field(field, "", field in shape.required, field_shape)
+        for field, field_shape in (shape.properties or {}).items()
     ]
     table = _fields(fields) if fields else el("p", _type(shape))
     return el("section", el("h3", name, id=name), el("p", shape.description), table)
@@ -187,11 +204,6 @@ def _schema(name: str, shape: JsonSchema) -> Html:
 def _fields(rows: Iterable[Html]) -> Html:
     headings = (el("th", heading) for heading in ("Name", "Type", "Default", "Meaning"))
     return el("div", el("table", el("tr", headings), rows), class_="wide")
-
-
-def _parameter(parameter: Parameter) -> Html:
-    shape = parameter.shape.model_copy(update={"description": parameter.description})
-    return _field(parameter.name, f" ({parameter.place})", parameter.required, shape)
 
 
 def _field(name: str, place: str, required: bool, shape: JsonSchema) -> Html:

@@ -18,7 +18,7 @@ from services.coordinator.event_stream import router as events
 from services.coordinator.fleet.routes import router as fleet
 from services.coordinator.health import router as health
 from services.coordinator.job_options import router as options
-from services.coordinator.jobs import list_and_show, pause_resume_cancel, rounds, submit
+from services.coordinator.jobs import list_and_show, pause_resume_cancel, submit
 from services.coordinator.keys import router as keys
 from services.coordinator.models import router as models
 from services.coordinator.owner_access import router as owners
@@ -32,13 +32,12 @@ from services.coordinator.sign_in.oidc import router as oidc
 from services.coordinator.sign_in.oidc_provider import Provider
 from services.coordinator.web import error_responses
 from services.coordinator.web.app_context import AppContext
+from services.coordinator.web.authenticator import set_default_scopes
 from services.coordinator.web.caller_dependencies import get_caller
-from services.coordinator.web.caller_scopes import settle
 from services.coordinator.web.cross_site import CrossSiteMiddleware
 from services.coordinator.web.error_responses import ErrorBody
-from services.coordinator.web.openapi_responses import Responses
-from services.coordinator.web.request_limits import RequestLimits
-from services.coordinator.web.stream_admission import StreamAdmission
+from services.coordinator.web.request_limits import RequestLimits, StreamAdmission
+from services.coordinator.web.response_types import Responses
 from services.dashboard.static_pages import add_page
 
 FAILURES: Final[Responses] = {
@@ -89,7 +88,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(RequestLimits, parts=parts)
     app.add_middleware(CrossSiteMiddleware, door=parts.door)
     app.add_middleware(StreamAdmission)
-    app.include_router(_api(), prefix=API)
+    # These routes require a caller; new routes go here, so that none is public.
+    api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
+    jobs = (module.router for module in (submit, list_and_show, pause_resume_cancel))
+    of_jobs = *jobs, reports, events, schedules, records
+    for router in (models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention):
+        set_default_scopes(router)
+        api.include_router(router)
+    app.include_router(api, prefix=API)
     app.include_router(health, responses=_only(503))
     app.include_router(health, prefix=API, responses=_only(503), include_in_schema=False)
     app.include_router(open_sessions, prefix=API, responses=_only(403, 503))
@@ -97,18 +103,6 @@ def create_app(settings: Settings) -> FastAPI:
     add_docs(app, f"{API}/openapi.json")
     add_page(app, {"name": "Mallorn", "version": VERSION, "docs": "/docs", "api": API})
     return app
-
-
-def _api() -> APIRouter:
-    """Return the routes that require a caller; new routes go here, so that none is public."""
-    api = APIRouter(dependencies=[Depends(get_caller)], responses=FAILURES)
-    jobs = (module.router for module in (submit, list_and_show, rounds, pause_resume_cancel))
-    of_jobs = *jobs, reports, events, schedules, records
-    nouns = models, *of_jobs, options, cost_models, fleet, keys, owners, sessions, audit, retention
-    for router in nouns:
-        settle(router)
-        api.include_router(router)
-    return api
 
 
 def _only(*statuses: int) -> Responses:

@@ -14,9 +14,9 @@ from mallorn.core.errors import MallornError
 from mallorn.core.log_setup import about
 from mallorn.core.values.access_control import ApiKey, AuditEntry
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import SAFE_METHODS, Caller
 from services.coordinator.web.caller_dependencies import CallerDep
-from services.coordinator.web.caller_scopes import SAFE_METHODS, Caller
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 
 log = logging.getLogger(__name__)
 MOST_CHARS: Final = 200

@@ -9,9 +9,9 @@ from mallorn.core.api_keys import Scope
 from mallorn.core.targets import parse_target
 from mallorn.core.values.cost_model_version import CostModelVersion
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import needs
 from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.caller_scopes import needs
-from services.coordinator.web.paging import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.response_types import MAX_BIG_INT, MAX_INT, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/costmodels", tags=["cost models"])
 IdPath = Annotated[int, Path(ge=1, le=MAX_BIG_INT, description="The version's id.")]

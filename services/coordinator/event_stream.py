@@ -21,8 +21,7 @@ from mallorn.core.values.event import EVENT, read_event
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.authenticator import AGAIN_SEC
 from services.coordinator.web.caller_dependencies import OwnerDep, shown
-from services.coordinator.web.openapi_responses import REF, described
-from services.coordinator.web.paging import MAX_INT
+from services.coordinator.web.response_types import MAX_INT, REF, described
 
 log = logging.getLogger(__name__)
 router = APIRouter(prefix="/jobs", tags=["jobs"])
@@ -61,46 +60,46 @@ async def job_events(
     return StreamingResponse(events, media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
 
 
-def news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
+def news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
     """Return the next events of a job. Raises NotFound, also for another owner's job."""
     # One snapshot: if the job has ended here, all its events are visible.
     with parts.database.session() as session:
         job = Jobs(session).get(job_id, owner)
-        events = Events(session).after(job_id, after, BATCH)
+        events = Events(session).after(job_id, last_event, BATCH)
         return events, job.state in FINAL and len(events) < BATCH
 
 
 async def stream(
-    parts: AppContext, owner: str, job_id: str, after: int, first: News, may_stay: Callable[[], bool]
+    parts: AppContext, owner: str, job_id: str, last_event: int, first: News, may_stay: Callable[[], bool]
 ) -> AsyncIterator[str]:
     """Yield server-sent events until the job, this process or the caller's access ends."""
-    (events, ended), last_check_sec = first, time.monotonic()
+    (events, is_last), last_check_sec = first, time.monotonic()
     with parts.pulse.following(job_id):
         while True:
             for event in events:
                 data = json.dumps(read_event(event.kind, event.payload).told())
                 # JSON contains no line break, which would end the event early.
                 yield f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
-                after = event.seq
-            if ended or parts.stopping.is_set():
+                last_event = event.seq
+            if is_last or parts.stopping.is_set():
                 return
             if time.monotonic() - last_check_sec >= AGAIN_SEC:
                 if not await run_in_threadpool(may_stay):
                     return
                 last_check_sec = time.monotonic()
-            if len(events) == BATCH or await parts.pulse.moved(job_id, after, HEARTBEAT_SEC):
-                events, ended = await _news(parts, owner, job_id, after)
+            if len(events) == BATCH or await parts.pulse.moved(job_id, last_event, HEARTBEAT_SEC):
+                events, is_last = await _shared_news(parts, owner, job_id, last_event)
             else:
                 events = []
                 # A comment, so that proxies keep the connection open.
                 yield ": still here\n\n"
 
 
-async def _news(parts: AppContext, owner: str, job_id: str, after: int) -> News:
+async def _shared_news(parts: AppContext, owner: str, job_id: str, last_event: int) -> News:
     """Return `news`, in one query for all streams at the same position."""
     try:
-        query = partial(run_in_threadpool, news, parts, owner, job_id, after)
-        result: News = await parts.pulse.together((owner, job_id, after), query)
+        query = partial(run_in_threadpool, news, parts, owner, job_id, last_event)
+        result: News = await parts.pulse.together((owner, job_id, last_event), query)
         return result
     except Unavailable as error:
         log.warning("the events of job %s wait for the database: %s", job_id, error.message)

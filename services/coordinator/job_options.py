@@ -1,16 +1,23 @@
 """Route that lists the options of a job."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field, JsonValue
 from pydantic.json_schema import JsonSchemaValue
 
 from mallorn.core.job_options import JobOptions, choices
-from services.coordinator.web.paging import ListOut
+from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/options", tags=["jobs"])
 Kind = Literal["choice", "integer", "number", "text", "texts", "shapes", "object"]
+#: The kind of an option by the type in its JSON schema.
+KINDS: Final[dict[str | None, Kind]] = {
+    "integer": "integer",
+    "number": "number",
+    "string": "text",
+    "array": "texts",
+}
 
 
 class OptionOut(BaseModel):
@@ -44,28 +51,21 @@ def list_options() -> ListOut[OptionOut]:
 def _option(name: str, schema: JsonSchemaValue, default: JsonValue) -> OptionOut:
     variants = schema.get("anyOf", [schema])
     shape = next(variant for variant in variants if variant.get("type") != "null")
+    names = choices(name)
+    if names:
+        kind: Kind = "choice"
+    elif shape.get("additionalProperties"):
+        kind = "shapes"
+    else:
+        kind = KINDS.get(shape.get("type"), "object")
     return OptionOut(
         name=name,
         words=schema["description"],
-        kind=_kind(name, shape),
-        choices=choices(name),
+        kind=kind,
+        choices=names,
         default=default,
         optional=len(variants) > 1,
         minimum=shape.get("minimum"),
         maximum=shape.get("maximum"),
         above=shape.get("exclusiveMinimum"),
     )
-
-
-def _kind(name: str, shape: JsonSchemaValue) -> Kind:
-    if choices(name):
-        return "choice"
-    if shape.get("additionalProperties"):
-        return "shapes"
-    kinds: dict[str | None, Kind] = {
-        "integer": "integer",
-        "number": "number",
-        "string": "text",
-        "array": "texts",
-    }
-    return kinds.get(shape.get("type"), "object")

@@ -13,9 +13,9 @@ from mallorn.core.storable_json import check_storable
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from services.coordinator.audit import note_key
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import needs
 from services.coordinator.web.caller_dependencies import CallerDep, shown
-from services.coordinator.web.caller_scopes import needs
-from services.coordinator.web.paging import ListOut
+from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 ANY: Final = needs(*Scope)
@@ -58,11 +58,11 @@ def list_keys(parts: PartsDep, caller: CallerDep) -> ListOut[ApiKey]:
 
 
 @router.post("", status_code=HTTPStatus.CREATED, openapi_extra=needs(Scope.ADMIN))
-def create_key(parts: PartsDep, caller: CallerDep, request: Request, wanted: KeyIn) -> NewApiKey:
+def create_key(parts: PartsDep, caller: CallerDep, request: Request, body: KeyIn) -> NewApiKey:
     """Create a key for any owner, noted in the audit log. Only this response shows the key."""
     with parts.database.transaction() as session:
-        scopes = tuple(scope for scope in Scope if scope in wanted.scopes)
-        key = ApiKeys(session).create(wanted.owner or caller.owner, wanted.name, scopes, wanted.days)
+        scopes = tuple(scope for scope in Scope if scope in body.scopes)
+        key = ApiKeys(session).create(body.owner or caller.owner, body.name, scopes, body.days)
     note_key(request, key)
     return key
 

@@ -16,9 +16,8 @@ from services import artifact_removal
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.artifact_store import Upload
 from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.openapi_responses import BYTES
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
 from services.coordinator.web.quotas import check_storage
+from services.coordinator.web.response_types import BYTES, CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(prefix="/models", tags=["models"])
 WRITE_BYTES: Final = 1 << 20

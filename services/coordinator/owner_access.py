@@ -11,9 +11,9 @@ from mallorn.core.errors import Conflict
 from mallorn.core.values.access_control import OwnerStatus
 from services.coordinator.keys import Word
 from services.coordinator.web.app_context import PartsDep
+from services.coordinator.web.authenticator import needs
 from services.coordinator.web.caller_dependencies import CallerDep
-from services.coordinator.web.caller_scopes import needs
-from services.coordinator.web.paging import ListOut
+from services.coordinator.web.response_types import ListOut
 
 router = APIRouter(prefix="/owners", tags=["keys"])
 
@@ -34,8 +34,8 @@ def list_owners(parts: PartsDep) -> ListOut[OwnerStatus]:
 
 
 @router.post("/{deed}", openapi_extra=needs(Scope.ADMIN))
-def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, wanted: OwnerIn) -> OwnerStatus:
+def treat_owner(parts: PartsDep, caller: CallerDep, deed: OwnerDeed, body: OwnerIn) -> OwnerStatus:
     """Sign out, ban (`put-out`: ends keys and jobs), readmit (`let-in`) or erase an owner."""
-    if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and wanted.owner == caller.owner:
+    if deed in (OwnerDeed.PUT_OUT, OwnerDeed.ERASE) and body.owner == caller.owner:
         raise Conflict("admins cannot ban or erase themselves", hint="ask another admin")
-    return access_control.apply_deed(parts.database, deed, wanted.owner)
+    return access_control.apply_deed(parts.database, deed, body.owner)

@@ -12,7 +12,7 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import DatasetStats, Record
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from services.coordinator.web.paging import CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.response_types import CursorQuery, LimitQuery, PageOut
 
 router = APIRouter(tags=["dataset"])
 

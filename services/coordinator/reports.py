@@ -13,12 +13,11 @@ from mallorn.core.values.job import JobStatus
 from mallorn.report.page import page
 from mallorn.report.report_data import FAILURES_READ, ReportData
 from mallorn.report.style_and_csp import SERVED
-from services.coordinator.jobs.list_and_show import get_job, list_tasks
-from services.coordinator.jobs.rounds import RoundOrder, list_rounds
+from services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
 from services.coordinator.records_and_stats import list_records
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import FewAtOnce, OwnerDep
-from services.coordinator.web.openapi_responses import TEXT, described
+from services.coordinator.web.response_types import TEXT, described
 
 router = APIRouter(prefix="/jobs", tags=["jobs"])
 HTML = described("text/html", "A self-contained page.", TEXT)
@@ -41,9 +40,9 @@ def job_report(parts: PartsDep, owner: OwnerDep, job_id: str) -> HTMLResponse:
 
 def _rounds(parts: AppContext, owner: str, job: JobStatus) -> Iterator[RoundStatus]:
     """Yield all rounds of a job, oldest first."""
-    cursor, more = None, True
-    while more:
+    cursor = None
+    while True:
         batch = list_rounds(parts, owner, job.id, None, RoundOrder.OLDEST, cursor, MAX_LIMIT)
         yield from batch.items
-        cursor = batch.next_cursor
-        more = cursor is not None
+        if (cursor := batch.next_cursor) is None:
+            return

@@ -13,8 +13,14 @@ from mallorn.core.targets import parse_target
 from mallorn.core.values.dataset import VerifiedSchedule, WholeSchedule
 from services.coordinator.web.app_context import PartsDep
 from services.coordinator.web.caller_dependencies import OwnerDep
-from services.coordinator.web.openapi_responses import BYTES, described
-from services.coordinator.web.paging import MAX_BIG_INT, CursorQuery, LimitQuery, PageOut
+from services.coordinator.web.response_types import (
+    BYTES,
+    MAX_BIG_INT,
+    CursorQuery,
+    LimitQuery,
+    PageOut,
+    described,
+)
 
 router = APIRouter(tags=["schedules"])
 MEDIA_TYPE: Final = "application/zip"

@@ -14,7 +14,7 @@ from mallorn.core.job_options import LARGEST_ROUND
 from mallorn.core.values.expected_gain import LOOK_AHEAD, WORTH, Outlook
 from services.planner.belief import Forecast
 from services.planner.eligible_tasks import SHARE_THAT_MATTERS
-from services.planner.learning_curve_points import STANDARD_SIZE, curve
+from services.planner.learning_curve_points import STANDARD_SIZE, curve_of
 from services.planner.planner_values import JobView, TaskView
 
 # Rounds after which a task's curve can be extrapolated.
@@ -63,16 +63,15 @@ def most_trials(job: JobView) -> int | None:
 
 def candidates(job: JobView) -> int:
     """Return the budget in candidates; for a time budget, what fits into the time left."""
-    if (most := most_trials(job)) is not None:
-        return most
+    if (limit := most_trials(job)) is not None:
+        return limit
     seconds = job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
     return job.spent + int(max(0.0, job.seconds_left or 0.0) * max(1, job.slots) / seconds)
 
 
 def seconds_per_trial(job: JobView, task: TaskView) -> float:
     """Return seconds per trial: of the task's rounds, else of the job's, else a default."""
-    measured = (task.seconds_per_trial, job.seconds_per_trial)
-    return next((seconds for seconds in measured if seconds), ASSUMED_SECONDS_PER_TRIAL)
+    return task.seconds_per_trial or job.seconds_per_trial or ASSUMED_SECONDS_PER_TRIAL
 
 
 class TrialBudget:
@@ -95,8 +94,8 @@ class TrialBudget:
     def allows(self, task: TaskView) -> int:
         """Return how many more candidates of a task may be planned."""
         job = self._job
-        most = most_trials(job)
-        left = LARGEST_ROUND if most is None else most - self._spent
+        limit = most_trials(job)
+        left = LARGEST_ROUND if limit is None else limit - self._spent
         if job.task_trials is not None:
             left = min(left, job.task_trials - task.trials - task.in_flight)
         if job.seconds_left is not None:
@@ -129,17 +128,17 @@ class ExpectedGain:
     size: int  # candidates per round
     limit_us: float | None = None  # lower bound of total_us; None unless known for all tasks
 
-    def gain(self, after: int = 0) -> float:
-        """Return the share of the total that LOOK_AHEAD trials win after `after` rounds."""
+    def gain(self, start: int = 0) -> float:
+        """Return the share of the total that LOOK_AHEAD trials win after `start` rounds."""
         rounds = LOOK_AHEAD / self.size
-        end = after + int(rounds)
-        won = sum(self.gains_us[after:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
-        return won / self.total_us if self.total_us else 0.0
+        end = start + int(rounds)
+        won_us = sum(self.gains_us[start:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
+        return won_us / self.total_us if self.total_us else 0.0
 
     def rounds_worth(self, least: float) -> int:
         """Return after how many rounds the next trials gain less than `least`."""
         rounds = range(len(self.gains_us))
-        return next((after for after in rounds if self.gain(after) < least), len(rounds))
+        return next((start for start in rounds if self.gain(start) < least), len(rounds))
 
     def outlook(self, trials: int) -> Outlook | None:
         """Return the outlook after `trials` more trials; None while no task has a time."""
@@ -147,56 +146,64 @@ class ExpectedGain:
             return None
         won_us = sum(self.gains_us[: trials // self.size])
         end_us = max(self.total_us - won_us, self.limit_us or 0.0)
-        now = {"now_us": self.total_us, "limit_us": self.limit_us}
-        return Outlook.model_validate(now | {"end_us": end_us, "gain": self.gain(), "trials": trials})
+        return Outlook.model_validate(
+            {
+                "now_us": self.total_us,
+                "limit_us": self.limit_us,
+                "end_us": end_us,
+                "gain": self.gain(),
+                "trials": trials,
+            }
+        )
 
 
-def pays(ahead: ExpectedGain) -> bool:
+def pays(expected: ExpectedGain) -> bool:
     """Return whether the next trials are expected to be worth their time."""
-    return ahead.gain() >= WORTH
+    return expected.gain() >= WORTH
 
 
-def had_fair_look(task: TaskView, ahead: Forecast, total_us: float) -> bool:
+def is_tried_enough(task: TaskView, forecast: Forecast, total_us: float) -> bool:
     """Return whether enough is known about a task to stop tuning it."""
     if task.best_us is None:
-        return task.weight * ahead.high_us < SHARE_THAT_MATTERS * total_us
+        return task.weight * forecast.high_us < SHARE_THAT_MATTERS * total_us
     if task.weight * task.best_us * MOST_TO_GAIN < WORTH * total_us:
         return True
     return len(task.points) >= FAIR_ROUNDS
 
 
-def expected_trials(job: JobView, ahead: ExpectedGain) -> int:
+def expected_trials(job: JobView, expected: ExpectedGain) -> int:
     """Return how many more trials a job with the budget `auto` is expected to get."""
-    return min(ahead.rounds_worth(WORTH) * ahead.size, max(0, ceiling(job) - job.spent))
+    return min(expected.rounds_worth(WORTH) * expected.size, max(0, ceiling(job) - job.spent))
 
 
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
     """Return the expected gain over all timed tasks; retired tasks gain nothing."""
-    timed = [task for task in tasks if task.best_us is not None]
-    rows = zip(tasks, forecasts, retired, strict=True)
+    timed_tasks = [task for task in tasks if task.best_us is not None]
     gains = [
-        _gains(task, ahead, size) for task, ahead, reason in rows if task.best_us is not None and not reason
+        _gains(task, forecast, size)
+        for task, forecast, reason in zip(tasks, forecasts, retired, strict=True)
+        if task.best_us is not None and not reason
     ]
     # A task's limit is at most its measured time.
-    limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed if task.limit_us]
+    limits = [min(task.limit_us, task.best_us or inf) * task.weight for task in timed_tasks if task.limit_us]
     return ExpectedGain(
-        total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed)),
+        total_us=sum(sorted(task.weight * (task.best_us or 0.0) for task in timed_tasks)),
         gains_us=tuple(islice(merge(*gains, reverse=True), HORIZON)),
         size=size,
-        limit_us=sum(sorted(limits)) if limits and len(limits) == len(timed) else None,
+        limit_us=sum(sorted(limits)) if limits and len(limits) == len(timed_tasks) else None,
     )
 
 
-def _gains(task: TaskView, ahead: Forecast, size: int) -> Iterator[float]:
+def _gains(task: TaskView, forecast: Forecast, size: int) -> Iterator[float]:
     """Yield the expected drop of the weighted total (us) for each further round of a task."""
-    observed = curve(task.points, task.known_us)
-    tried = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
+    observed = curve_of(task.points, task.known_us)
+    rounds = 1.0 + (observed.drought if observed else 0.0) * STANDARD_SIZE / size
     best_us, limit_us = task.best_us or 0.0, task.limit_us
     # A limit above the measured time is wrong, and is ignored.
     left_us = inf if limit_us is None or limit_us >= best_us else best_us - limit_us
     for extra in range(HORIZON):
-        gain_us = min(left_us, ahead.gain_us * tried / (tried + extra))
+        gain_us = min(left_us, forecast.gain_us * rounds / (rounds + extra))
         left_us -= gain_us
         yield task.weight * gain_us

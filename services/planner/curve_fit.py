@@ -64,7 +64,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One task's fitted parameters, and the prediction of its next round."""
+    """The fitted parameters of a task's curve, and the prediction of its next round."""
 
     outlook: NextBest
     drop: Figure
@@ -74,14 +74,14 @@ class Fit:
 
 
 @lru_cache(maxsize=2 * MEMO)
-def fit(seen: Curve, prior: CurvePrior) -> Fit:
+def fit(curve: Curve, prior: CurvePrior) -> Fit:
     """Return the exact posterior of a curve, and the prediction of its next round."""
-    weight = 0.5 ** (np.arange(len(seen.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
-    level = np.array(seen.log_us) - seen.log_us[0]
-    posterior = _posterior(weight, level, _fall(np.array(seen.before)), prior)
-    ahead = _fall(np.array([seen.ahead]))
+    weight = 0.5 ** (np.arange(len(curve.log_us) - 1, -1, -1) / HALF_LIFE_ROUNDS)
+    level = np.array(curve.log_us) - curve.log_us[0]
+    posterior = _posterior(weight, level, _fall(np.array(curve.before)), prior)
+    next_fall = _fall(np.array([curve.ahead]))
     return Fit(
-        outlook=_outlook(posterior, ahead, seen.log_us[0]),
+        outlook=_outlook(posterior, next_fall, curve.log_us[0]),
         drop=_figure(prior.drop_sd**2, posterior.share, posterior.drop, posterior.var_drop),
         log_noise=_figure(NOISE_SD**2, posterior.share, _LOG_NOISE),
         log_knot=_figure(KNOT_SD**2, posterior.share, _LOG_KNOT),

@@ -8,9 +8,8 @@ and by the job's total. A score is a share of the total per second.
 from collections.abc import Sequence
 from typing import Final
 
-from services.planner.decision_reasons import in_words, weighted_us
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, Policy, TaskChoice, unstarved
+from services.planner.policy import Arm, Policy, TaskChoice, in_words, unstarved, weighted_us
 
 # Weight of the gain's standard deviation in the bound.
 OPTIMISM: Final = 0.1

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from services.planner.belief import Forecast
-from services.planner.decision_reasons import figure, in_words, weighted_us
-from services.planner.learning_curve_points import NOISE, curve
+from services.planner.learning_curve_points import NOISE, curve_of
 from services.planner.planner_values import TaskView
-from services.planner.policy import Arm, TaskChoice
+from services.planner.policy import Arm, TaskChoice, figure, in_words, weighted_us
 
 # A task is skipped if its weighted latency is certainly a smaller share of the job's.
 SHARE_THAT_MATTERS: Final = 0.0005
@@ -36,9 +35,9 @@ def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
     """Choose the unvisited task with the largest weighted latency."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
-    why = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
+    reason = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
     figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
-    return TaskChoice(arm.task, 0.0, f"{why}: {in_words(arm)}", figures)
+    return TaskChoice(arm.task, 0.0, f"{reason}: {in_words(arm)}", figures)
 
 
 def searcher(task: TaskView) -> str | None:
@@ -55,8 +54,8 @@ def over(task: TaskView, task_trials: int | None) -> str:
     if task_trials is not None and task.trials >= task_trials:
         return f"its budget of {task_trials} trials is spent"
     if task.lost_rounds >= HOPELESS_ROUNDS:
-        why = "they lost every worker, or TVM refused the task"
-        return f"its last {task.lost_rounds} rounds were given up: {why}"
+        cause = "they lost every worker, or TVM refused the task"
+        return f"its last {task.lost_rounds} rounds were given up: {cause}"
     if task.best_us is None and task.failed_rounds >= HOPELESS_ROUNDS:
         return f"no valid result in {task.trials} trials; its default schedule is kept"
     return ""
@@ -64,7 +63,7 @@ def over(task: TaskView, task_trials: int | None) -> str:
 
 def resting(task: TaskView, forecast: Forecast) -> str:
     """Return why no gain is expected from a task's next round; empty if one is."""
-    fitted = curve(task.points, task.known_us)
+    fitted = curve_of(task.points, task.known_us)
     if fitted is None or len(fitted.log_us) < ROUNDS_TO_REST or fitted.drought < ROUNDS_TO_REST:
         return ""
     if forecast.promise >= SMALLEST_PROMISE:
@@ -75,7 +74,7 @@ def resting(task: TaskView, forecast: Forecast) -> str:
 
 def why_all_rest(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> str:
     """Return why a job ends early, with the largest remaining probability of a gain."""
-    best, name = max((ahead.promise, task.name) for task, ahead in zip(tasks, forecasts, strict=True))
+    best, name = max((forecast.promise, task.name) for task, forecast in zip(tasks, forecasts, strict=True))
     return (
         f"nothing is worth another round: no task has more than a {best:.1%} chance ({name}) "
         f"to get {NOISE:.0%} faster in its next one"

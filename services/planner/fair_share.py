@@ -43,12 +43,16 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
         owner: max((job.owner_pass for job in owned if job.owner_pass is not None), default=None)
         for owner, owned in of_owner.items()
     }
-    owners = _standings(passes, dict.fromkeys(passes, 1.0))
-    return tuple(
-        replace(job, owner_pass=owner_pass)
-        for owner, owner_pass in owners.items()
-        for job in _among_siblings(of_owner[owner])
-    )
+    in_order: list[JobShare] = []
+    for owner, owner_pass in _standings(passes, dict.fromkeys(passes, 1.0)).items():
+        by_id = {job.id: job for job in of_owner[owner]}
+        share_passes = {job.id: job.share_pass for job in by_id.values()}
+        standings = _standings(share_passes, {job.id: job.weight for job in by_id.values()})
+        in_order += [
+            replace(by_id[job_id], share_pass=share_pass, owner_pass=owner_pass)
+            for job_id, share_pass in standings.items()
+        ]
+    return tuple(in_order)
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
@@ -72,13 +76,6 @@ def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> d
         dealt[job_id] = dealt.get(job_id, 0) + 1
         shares[job_id] = charged([*shares.values()], job_id, USUAL_ROUND)
     return dealt
-
-
-def _among_siblings(jobs: Iterable[JobShare]) -> list[JobShare]:
-    by_id = {job.id: job for job in jobs}
-    passes = {job.id: job.share_pass for job in by_id.values()}
-    standings = _standings(passes, {job.id: job.weight for job in by_id.values()})
-    return [replace(by_id[job_id], share_pass=share) for job_id, share in standings.items()]
 
 
 def _standings(passes: Mapping[str, float | None], weights: Mapping[str, float]) -> dict[str, float]:

@@ -30,8 +30,8 @@ class FamilySeer(Policy):
             task = steepest([arm.task for arm in unstarved(arms)])
             return TaskChoice(task, gradient_us(task), in_words(task))
         task = steepest(siblings)
-        why = f"foresee round with its family's freshly trained model; {in_words(task)}"
-        return TaskChoice(task, gradient_us(task), why, size=foresee_size(sizes[task.index]))
+        words = f"foresee round with its family's freshly trained model; {in_words(task)}"
+        return TaskChoice(task, gradient_us(task), words, size=foresee_size(sizes[task.index]))
 
 
 def foresee_size(size: int) -> int:
@@ -50,17 +50,16 @@ def _due_siblings(tasks: Sequence[TaskView], size: int) -> Iterator[list[TaskVie
         small = sum(trials <= small_size for task in members for trials in _sizes(task))
         # Rounds in flight count, so that two devices do not plan the same one.
         small += sum(0 < task.in_flight <= small_size and bool(task.points) for task in members)
-        if len(members) > 1 and full > small and (newest := _last_measured(members, size)):
+        if len(members) == 1 or full <= small:
+            continue
+        # The gradient picked the member for the newest full round.
+        candidates = [task for task in members if _sizes(task) and _sizes(task)[-1] > small_size]
+        slopes = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in candidates}
+        newest = max(candidates, key=lambda task: (slopes[task.index], -task.index), default=None)
+        if newest is not None:
             yield [task for task in members if task is not newest]
 
 
 def _sizes(task: TaskView) -> list[int]:
     """Return the sizes of a task's rounds after its first."""
-    return [after.trials - before.trials for before, after in pairwise(task.points)]
-
-
-def _last_measured(members: Sequence[TaskView], size: int) -> TaskView | None:
-    """Return the member that the gradient picked for the newest full round, if any."""
-    tuned = [task for task in members if _sizes(task) and _sizes(task)[-1] > foresee_size(size)]
-    slopes = {task.index: gradient_us(replace(task, points=task.points[:-1])) for task in tuned}
-    return max(tuned, key=lambda task: (slopes[task.index], -task.index), default=None)
+    return [point.trials - previous.trials for previous, point in pairwise(task.points)]

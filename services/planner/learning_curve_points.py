@@ -43,16 +43,16 @@ def _draws(size: int) -> float:
 
 
 @lru_cache(maxsize=MEMO)
-def curve(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
+def curve_of(points: tuple[Point, ...], known_us: float | None) -> Curve | None:
     """Return a task's learning curve; None without a valid result."""
     first = 0.0  # trials before the first point; the size of a first round is unknown
     if known_us is not None:
         first = float(max(0, points[0].trials - STANDARD_SIZE) if points else WARM_TRIALS)
     pairs = [(first, log(known_us))] if known_us else []
     trials = (first, *(float(point.trials) for point in points))
-    for (before, after), point in zip(pairwise(trials), points, strict=True):
+    for (start, end), point in zip(pairwise(trials), points, strict=True):
         if point.best_us is not None:
-            pairs.append((before, log(point.best_us) + draws_shift(max(1, round(after - before)))))
+            pairs.append((start, log(point.best_us) + draws_shift(max(1, round(end - start)))))
     if not pairs:
         return None
     drought = (trials[-1] - last_gain(points, known_us, first)) / STANDARD_SIZE

@@ -15,13 +15,12 @@ from services.planner.budgets import (
     ceiling,
     expected_trials,
     first_size,
-    had_fair_look,
+    is_tried_enough,
     pays,
     prospects,
     round_size,
     seconds_per_trial,
 )
-from services.planner.decision_reasons import reason
 from services.planner.eligible_tasks import (
     first_visit,
     over,
@@ -32,7 +31,7 @@ from services.planner.eligible_tasks import (
     why_all_rest,
 )
 from services.planner.planner_values import JobPlan, JobView
-from services.planner.policy import Arm, Policy
+from services.planner.policy import Arm, Policy, reason
 
 BELIEF: Final = "power-law"
 
@@ -57,8 +56,8 @@ class _Decision:
         self._forecasts: list[Forecast] = self._belief.forecast(job.tasks, self._size)
         self._total_us = total_us(job.tasks, self._forecasts)
         self._retired = [
-            over(task, job.task_trials) or (resting(task, ahead) if self._policy.rests else "")
-            for task, ahead in zip(job.tasks, self._forecasts, strict=True)
+            over(task, job.task_trials) or (resting(task, forecast) if self._policy.rests else "")
+            for task, forecast in zip(job.tasks, self._forecasts, strict=True)
         ]
         self._prospects = prospects(job.tasks, self._forecasts, self._retired, self._size)
 
@@ -75,12 +74,12 @@ class _Decision:
 
     def outlook(self) -> Outlook | None:
         """Return the outlook; None until every task that matters has a time."""
-        untimed = [at for at, task in enumerate(self._job.tasks) if task.best_us is None]
-        if self._undertried([at for at in untimed if not self._retired[at]]):
+        untimed = [i for i, task in enumerate(self._job.tasks) if task.best_us is None]
+        if self._undertried([i for i in untimed if not self._retired[i]]):
             return None
-        job, ahead = self._job, self._prospects
-        trials = expected_trials(job, ahead) if job.auto else max(0, candidates(job) - job.spent)
-        return ahead.outlook(trials if ahead.gains_us else 0)
+        job, gain = self._job, self._prospects
+        trials = expected_trials(job, gain) if job.auto else max(0, candidates(job) - job.spent)
+        return gain.outlook(trials if gain.gains_us else 0)
 
     def why_finished(self) -> str:
         """Return why tuning is over; empty while it goes on or rounds are open."""
@@ -93,12 +92,16 @@ class _Decision:
             return f"the budget of {job.trials} trials is spent"
         if all(self._retired):
             return self._why_all_retired()
-        if job.auto and (why := self._why_no_more()):
-            return why
+        if job.auto and not self._tunable():
+            return self._gain_words()
+        if job.auto and job.spent >= ceiling(job):
+            return (
+                f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._gain_words()}"
+            )
         # Tasks blocked by another job's round count, because they may be tuned later.
         left = [task for task, rests in zip(self._tasks, self._retired, strict=True) if not rests]
-        no_time = job.seconds_left is not None and not any(self._budget.allows(task) for task in left)
-        return "the time budget is spent" if no_time else ""
+        has_no_time = job.seconds_left is not None and not any(self._budget.allows(task) for task in left)
+        return "the time budget is spent" if has_no_time else ""
 
     def _next_round(self, arms: dict[int, Arm], index: int) -> PlannedRound:
         # Differs for every round of a job, and is the same in every process.
@@ -108,24 +111,26 @@ class _Decision:
             choice = first_visit(first_visits)
         else:
             choice = self._policy.choose(list(arms.values()), self._tasks, seed)
-        at = next(at for at, arm in arms.items() if arm.task is choice.task)
+        position = next(i for i, arm in arms.items() if arm.task is choice.task)
         first = first_size(self._job, self._policy.first_visit)
-        size = min(first, arms[at].size) if first_visits else choice.size or arms[at].size
+        size = min(first, arms[position].size) if first_visits else choice.size or arms[position].size
         self._budget.book(choice.task, size)
-        self._tasks[at] = replace(choice.task, in_flight=size, blocked=True)
+        self._tasks[position] = replace(choice.task, in_flight=size, blocked=True)
         is_usual = size == self._size
         forecasts = self._forecasts if is_usual else self._belief.forecast(self._job.tasks, size)
-        why = reason(choice, forecasts[at], "first-pass" if first_visits else self._job.policy)
-        return PlannedRound(choice.task.id, index, size, seed, why, searcher(choice.task))
+        policy = "first-pass" if first_visits else self._job.policy
+        notes = reason(choice, forecasts[position], policy)
+        return PlannedRound(choice.task.id, index, size, seed, notes, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        free = [at for at in self._tunable() if not self._tasks[at].blocked]
+        """Return the tasks that may be tuned now, by their positions."""
+        free = [i for i in self._tunable() if not self._tasks[i].blocked]
         arms: dict[int, Arm] = {}
-        for at in free:
-            task = self._tasks[at]
+        for i in free:
+            task = self._tasks[i]
             size = min(round_size(self._job, task, len(free)), self._budget.allows(task))
             if size > 0:
-                arms[at] = Arm(task, self._forecasts[at], size, size * seconds_per_trial(self._job, task))
+                arms[i] = Arm(task, self._forecasts[i], size, size * seconds_per_trial(self._job, task))
         return arms
 
     def _tunable(self) -> list[int]:
@@ -133,32 +138,25 @@ class _Decision:
 
         With the budget `auto`, once no gain is worth its time, only undertried tasks get them.
         """
-        left = [at for at, words in enumerate(self._retired) if not words]
+        left = [i for i, words in enumerate(self._retired) if not words]
         return left if not self._job.auto or pays(self._prospects) else self._undertried(left)
 
     def _undertried(self, positions: list[int]) -> list[int]:
         """Return the positions of tasks with too few results to be left as they are."""
         tasks, total = self._job.tasks, self._total_us
-        return [at for at in positions if not had_fair_look(tasks[at], self._forecasts[at], total)]
-
-    def _why_no_more(self) -> str:
-        """Return why a job with the budget `auto` ends; empty while it goes on."""
-        if not self._tunable():
-            return self._gain_words()
-        if self._job.spent < ceiling(self._job):
-            return ""
-        return f"the {MOST_A_TASK} trials a task are spent that a job gets by itself; {self._gain_words()}"
+        return [i for i in positions if not is_tried_enough(tasks[i], self._forecasts[i], total)]
 
     def _gain_words(self) -> str:
-        ahead = self._prospects.outlook(0)
-        return ahead.words if ahead else "nothing was measured"
+        outlook = self._prospects.outlook(0)
+        return outlook.words if outlook else "nothing was measured"
 
     def _why_all_retired(self) -> str:
         if all(task.left_out for task in self._tasks):
             return "no task has a name that the job asks for"
-        rest = [at for at, task in enumerate(self._tasks) if not over(task, self._job.task_trials)]
-        if not rest:
+        resting_tasks = [i for i, task in enumerate(self._tasks) if not over(task, self._job.task_trials)]
+        if not resting_tasks:
             return "no task is left to tune"
         if self._job.auto:
             return self._gain_words()
-        return why_all_rest([self._tasks[at] for at in rest], [self._forecasts[at] for at in rest])
+        tasks = [self._tasks[i] for i in resting_tasks]
+        return why_all_rest(tasks, [self._forecasts[i] for i in resting_tasks])

@@ -10,7 +10,7 @@ from mallorn.core.values.expected_gain import Outlook
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One closed round of a workload on a target, of any job."""
+    """A closed round of a workload on a target, of any job."""
 
     trials: int  # measured on this workload before and in this round
     best_us: float | None  # of this round's own candidates; None when none was valid
@@ -54,7 +54,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job's state at the moment of a decision."""
+    """The state of a job at the moment of a decision."""
 
     id: str
     seed: int

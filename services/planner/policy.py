@@ -1,10 +1,14 @@
-"""The Policy interface: chooses the task that gets the next round."""
+"""The Policy interface, which chooses the task that gets the next round.
+
+The module also puts the reasons of a decision into figures and words, for the decision log.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
+from mallorn.core.values.decision_log import RoundForecast, RoundNotes
 from services.planner.belief import Forecast
 from services.planner.planner_values import TaskView
 
@@ -56,3 +60,38 @@ def unstarved(arms: Sequence[Arm]) -> Sequence[Arm]:
     """Return the arms more than STARVATION_ROUNDS rounds behind, or all if there are none."""
     most_rounds = max(arm.task.rounds for arm in arms)
     return [arm for arm in arms if most_rounds - arm.task.rounds > STARVATION_ROUNDS] or arms
+
+
+SMALLEST_US: Final = 0.01  # smaller times do not help a reader
+
+
+def reason(choice: TaskChoice, forecast: Forecast, policy: str) -> RoundNotes:
+    """Return the notes on why a round was planned, with its forecast."""
+    notes = {"policy": policy, "score": choice.score, "why": choice.why, "best_us": choice.task.best_us}
+    figures = {name: figure(getattr(forecast, name)) for name in RoundForecast.model_fields}
+    return RoundNotes.model_validate({**notes, "forecast": figures, **choice.figures})
+
+
+def in_words(arm: Arm) -> str:
+    """Describe the expected gain of an arm in words."""
+    task, forecast = arm.task, arm.forecast
+    if task.best_us is None:
+        return f"expects {_us(forecast.expected_us)} us x {task.weight} in {arm.seconds:.1f} s"
+    drop = f"expects {_us(forecast.gain_us)} us off {_us(task.best_us)} us x {task.weight}"
+    return f"{drop} in {arm.seconds:.1f} s"
+
+
+def weighted_us(task: TaskView, forecast: Forecast) -> float:
+    """Return a task's weighted latency: measured, or else expected."""
+    return task.weight * (forecast.expected_us if task.best_us is None else task.best_us)
+
+
+def figure(value: float) -> float:
+    """Round a number to six significant digits."""
+    return float(f"{value:.6g}")
+
+
+def _us(value: float) -> str:
+    if value < SMALLEST_US:
+        return f"under {SMALLEST_US}"
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

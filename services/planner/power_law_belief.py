@@ -5,17 +5,98 @@ For a task without a valid result, the time follows from its FLOPs and its sibli
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
 
 from services.planner.belief import Belief, Forecast
 from services.planner.curve_fit import REFERENCE, Array, CurvePrior, Figure, Fit, NextBest, fit
-from services.planner.learning_curve_points import Curve, curve, draws_shift
+from services.planner.learning_curve_points import NOISE, Curve, curve_of, draws_shift
 from services.planner.planner_values import TaskView
-from services.planner.student_t_forecast import StudentT, forecasts, lower_side
+
+TAIL: Final = 0.1  # probability outside each end of the interval
+# Rounds miss a curve more often than they beat it, so around a known curve the lower side is
+# this much narrower. Uncertainty of the curve itself, after few rounds, is symmetric.
+LOWER_SIDE: Final = 0.5
+LEAP_DROP: Final = 0.1  # share of the best latency that a leap (a gain off the curve) saves
+LARGEST_LOG: Final = 200.0
+SMALLEST: Final = 1e-12
+_NODES: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class StudentT:
+    """Student's t parameters, one entry per task; logarithms of microseconds."""
+
+    centre: Array
+    scale: Array
+    freedom: Array
+    lower: Array  # width of the lower side, relative to the upper one
+    best: Array  # the best latency so far
+    valid: Array  # the probability that the round brings a valid result at all
+    record: Array  # upper bound on the probability of a gain, from the drought
+    leap: Array  # the probability of a leap
+
+
+def forecasts(params: StudentT) -> list[Forecast]:
+    """Return the forecast of each task's next round."""
+    freedom, row = np.unique(np.round(params.freedom, 1), return_inverse=True)
+    ends: Array = stdtrit(freedom[:, None], np.array([TAIL, 0.5, 1 - TAIL]))
+    low, median, high = np.exp(_clipped(_log_us(params, ends[row]).T))
+    reach = (params.best + np.log1p(-NOISE) - params.centre) / params.scale
+    # Probability that a round on its curve gains more than noise.
+    beats = stdtr(params.freedom, np.where(reach < 0, reach / params.lower, reach))
+    factor = np.minimum(1.0, params.record / np.maximum(beats, SMALLEST))
+    weights = _rule()[1]
+    quantiles = np.stack([_quantiles(float(nu)) for nu in freedom])
+    # How far each quadrature node lies below the best, as a share of it: one row per task.
+    log_us = _clipped(_log_us(params, quantiles[row]))
+    drop = -np.expm1(np.minimum(log_us - params.best[:, None], 0.0))
+    mean = params.valid * _mix(factor * (drop @ weights), LEAP_DROP, params.leap)
+    square = params.valid * _mix(factor * (drop**2 @ weights), LEAP_DROP**2, params.leap)
+    promise = params.valid * _mix(np.minimum(beats, params.record), 1.0, params.leap)
+    best = np.exp(params.best)
+    sd = best * np.sqrt(np.maximum(square - mean**2, 0.0))
+    columns = (median, low, high, best * mean, sd, promise)
+    return [Forecast(*row) for row in np.stack(columns, axis=1).tolist()]
+
+
+def _log_us(params: StudentT, quantiles: Array) -> Array:
+    """Return log latencies at these quantiles of Student's t with the narrowed lower side."""
+    side = np.where(quantiles < 0, params.lower[:, None], 1.0)
+    return np.asarray(params.centre[:, None] + params.scale[:, None] * side * quantiles)
+
+
+def lower_side(rounds: int) -> float:
+    """Return the relative width of the lower side after this many rounds."""
+    return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
+
+
+def _mix(along: Array, leapt: float, leap: Array) -> Array:
+    """Return the mean over both cases: the round follows its curve, or leaps."""
+    return along + leap * (leapt - along)
+
+
+def _clipped(values: Array) -> Array:
+    return np.asarray(np.clip(values, -LARGEST_LOG, LARGEST_LOG))
+
+
+@lru_cache(maxsize=1)
+def _rule() -> tuple[Array, Array]:
+    """Return quadrature nodes and weights, dense in the lower tail, where gains are."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    unit = (nodes + 1) / 2
+    return unit**3, weights / 2 * 3 * unit**2
+
+
+@lru_cache(maxsize=4096)
+def _quantiles(freedom: float) -> Array:
+    return np.asarray(stdtrit(freedom, _rule()[0]))
+
 
 # A wider group's mean weighs as much as this many well-known tasks of the narrower group.
 SHRINKAGE: Final = 2.0
@@ -37,30 +118,42 @@ class SharedPriors:
         numbers = {name: number for number, name in enumerate(sorted(set(names)))}
         return cls(np.array([numbers[name] for name in names], dtype=np.int64), len(numbers))
 
-    def pool(self, value: Array, known: Array, reference: float, job_shrinkage: float = SHRINKAGE) -> Array:
-        """Return per task the mean over others: its family, then the job, then `reference`."""
-        job = _mean(value * known, known, reference, job_shrinkage, np.zeros(len(value), dtype=np.int64), 1)
-        return _mean(value * known, known, job, SHRINKAGE, self.family, self.count)
+    def pool(
+        self, value: Array, evidence: Array, reference: float, job_shrinkage: float = SHRINKAGE
+    ) -> Array:
+        """Return per task the mean over others: its family, then the job, then `reference`.
+
+        `evidence` weights each task's value: 0 if the data say nothing about it, at most 1.
+        """
+        total, one_group = value * evidence, np.zeros(len(value), dtype=np.int64)
+        job = _mean(total, evidence, reference, job_shrinkage, one_group, 1)
+        return _mean(total, evidence, job, SHRINKAGE, self.family, self.count)
 
 
 def _mean(
-    total: Array, known: Array, towards: Array | float, strength: float, group: NDArray[np.int64], count: int
+    total: Array,
+    evidence: Array,
+    prior: Array | float,
+    strength: float,
+    group: NDArray[np.int64],
+    count: int,
 ) -> Array:
-    others = np.bincount(group, total, count)[group] - total
-    weight = np.maximum(np.bincount(group, known, count)[group] - known, 0.0)
+    """Return per task the mean of its group's other tasks, shrunk to `prior`."""
+    rest = np.bincount(group, total, count)[group] - total
+    weight = np.maximum(np.bincount(group, evidence, count)[group] - evidence, 0.0)
     # Tiny weights would divide one rounding error by another.
-    weight, others = np.where(weight < 1e-9, 0.0, weight), np.where(weight < 1e-9, 0.0, others)
-    result: Array = (strength * np.asarray(towards) + others) / np.maximum(strength + weight, 1e-12)
-    return result if strength > 0 else np.where(weight > 0, result, towards)
+    weight, rest = np.where(weight < 1e-9, 0.0, weight), np.where(weight < 1e-9, 0.0, rest)
+    result: Array = (strength * np.asarray(prior) + rest) / np.maximum(strength + weight, 1e-12)
+    return result if strength > 0 else np.where(weight > 0, result, prior)
 
 
 def curve_priors(fits: Sequence[Fit | None], groups: SharedPriors) -> list[CurvePrior]:
     """Return the prior of each task's curve, computed from the other tasks' curves."""
 
-    def pool(figure: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:
-        figures = [Figure(0.0, 0.0) if fit is None else figure(fit) for fit in fits]
-        values = np.array([each.value**power for each in figures])
-        return groups.pool(values, np.array([each.known for each in figures]), reference)
+    def pool(figure_of: Callable[[Fit], Figure], reference: float, power: int = 1) -> Array:
+        figures = [Figure(0.0, 0.0) if fit is None else figure_of(fit) for fit in fits]
+        values = np.array([figure.value**power for figure in figures])
+        return groups.pool(values, np.array([figure.known for figure in figures]), reference)
 
     drop = pool(lambda fit: fit.drop, REFERENCE.drop)
     square = pool(lambda fit: fit.drop, REFERENCE.drop**2 + REFERENCE.drop_sd**2, power=2)
@@ -100,22 +193,22 @@ LEAPS: Final = 0.25
 def levels(tasks: Sequence[TaskView], groups: SharedPriors) -> tuple[Array, Array]:
     """Return mean and sd of each task's first-round log latency, from other tasks' results."""
     computes = np.array([task.flops >= FEW_FLOPS for task in tasks])
-    timed = np.array([float(task.best_us is not None) for task in tasks])
+    has_time = np.array([float(task.best_us is not None) for task in tasks])
     log_us = np.array([log(task.best_us) if task.best_us else 0.0 for task in tasks])
     work = np.array([log(task.flops) if task.flops >= FEW_FLOPS else 0.0 for task in tasks])
     rate = log_us - work
     per_flop = log(1e-3 / ASSUMED_GFLOPS)
-    mean, sd = _pooled(rate, timed * computes, per_flop, groups)
-    mover = float(log_us[timed > 0].mean()) + MOVER_OFFSET if timed.any() else log(MOVER_US)
-    mover_mean, mover_sd = _pooled(log_us, timed * ~computes, mover, groups)
+    mean, sd = _pooled(rate, has_time * computes, per_flop, groups)
+    mover = float(log_us[has_time > 0].mean()) + MOVER_OFFSET if has_time.any() else log(MOVER_US)
+    mover_mean, mover_sd = _pooled(log_us, has_time * ~computes, mover, groups)
     return np.where(computes, work + mean, mover_mean), np.where(computes, sd, mover_sd)
 
 
-def _pooled(value: Array, known: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
+def _pooled(value: Array, evidence: Array, reference: float, groups: SharedPriors) -> tuple[Array, Array]:
     # With any known value the reference is dropped: choices must not depend on the scale.
-    mean = groups.pool(value, known, reference, job_shrinkage=0.0)
-    squared_error = np.where(known > 0, (value - mean) ** 2, 0.0)
-    variance = groups.pool(squared_error, known, ASSUMED_SD**2)
+    mean = groups.pool(value, evidence, reference, job_shrinkage=0.0)
+    squared_error = np.where(evidence > 0, (value - mean) ** 2, 0.0)
+    variance = groups.pool(squared_error, evidence, ASSUMED_SD**2)
     return mean, np.maximum(np.sqrt(np.maximum(variance, 0.0)), SMALLEST_SD)
 
 
@@ -126,14 +219,14 @@ class PowerLaw(Belief):
         if not tasks:
             return []
         # A fixed order, because sums depend on it in the last digit.
-        order = sorted(range(len(tasks)), key=lambda at: (tasks[at].index, tasks[at].id))
-        known = forecasts(_predict([tasks[at] for at in order], size))
-        placed = dict(zip(order, known, strict=True))
-        return [placed[at] for at in range(len(tasks))]
+        order = sorted(range(len(tasks)), key=lambda i: (tasks[i].index, tasks[i].id))
+        in_order = forecasts(_predict([tasks[i] for i in order], size))
+        by_position = dict(zip(order, in_order, strict=True))
+        return [by_position[i] for i in range(len(tasks))]
 
 
 def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
-    curves = [curve(task.points, task.known_us) for task in tasks]
+    curves = [curve_of(task.points, task.known_us) for task in tasks]
     looks = _outlooks(tasks, curves)
     untuned = [look.centre + log(UNTUNED_FACTOR) for look in looks]
     best = [
@@ -143,25 +236,25 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
         centre=_column([look.centre for look in looks]) - draws_shift(size),
         scale=_column([look.scale for look in looks]),
         freedom=_column([look.freedom for look in looks]),
-        lower=_column([lower_side(len(seen.log_us) if seen else 0) for seen in curves]),
+        lower=_column([lower_side(len(curve.log_us) if curve else 0) for curve in curves]),
         best=_column(best),
         valid=_column([_valid_probability(task) for task in tasks]),
         # Probability that the next of exchangeable rounds is the best since the last gain.
-        record=_column([1.0 if seen is None else 1.0 / (1.0 + seen.drought) for seen in curves]),
+        record=_column([1.0 if curve is None else 1.0 / (1.0 + curve.drought) for curve in curves]),
         # It falls with the known rounds, and keeps a quiet task alive for a while.
-        leap=_column([0.0 if seen is None else LEAPS / (1 + len(seen.log_us)) for seen in curves]),
+        leap=_column([0.0 if curve is None else LEAPS / (1 + len(curve.log_us)) for curve in curves]),
     )
 
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
     """Predict each task's next round from its curve, or else from its siblings' level."""
     groups = SharedPriors.of([task.family for task in tasks])
-    own_fits = [None if seen is None else fit(seen, REFERENCE) for seen in curves]
+    own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
     priors = curve_priors(own_fits, groups)
-    fits = [None if seen is None else fit(seen, prior) for seen, prior in zip(curves, priors, strict=True)]
+    fits = [None if curve is None else fit(curve, prior) for curve, prior in zip(curves, priors, strict=True)]
     mean, sd = levels(tasks, groups)
     guesses = [NextBest(centre, scale, LEVEL_FREEDOM) for centre, scale in zip(mean, sd, strict=True)]
-    return [guess if known is None else known.outlook for guess, known in zip(guesses, fits, strict=True)]
+    return [guess if fit is None else fit.outlook for guess, fit in zip(guesses, fits, strict=True)]
 
 
 def _valid_probability(task: TaskView) -> float:

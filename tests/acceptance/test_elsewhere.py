@@ -14,7 +14,7 @@ from tests.fixtures.parts_by_hand import started_by_hand
 from tests.fixtures.service import JOB_SEC
 
 pytestmark = pytest.mark.long
-PARTS = (("serve",), ("control",), ("control", "--beat"), ("tracker",), ("worker",))
+PARTS = (("serve",), ("control",), ("tracker",), ("worker",))
 
 
 @pytest.fixture(scope="module")

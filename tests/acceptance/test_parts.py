@@ -17,7 +17,6 @@ KEYS = {"ada": "key-of-ada", "bob": "key-of-bob"}
 PARTS = (
     ("serve",),
     ("control",),
-    ("control", "--beat"),
     ("tracker",),
     ("device", "--target", "local", "--name", "scaled-out"),
     ("worker", "--name", "first"),

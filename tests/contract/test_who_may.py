@@ -10,7 +10,7 @@ import pytest
 
 from mallorn.core.api_keys import Scope
 from services.coordinator.app import create_app
-from services.coordinator.web.caller_scopes import SCOPES
+from services.coordinator.web.authenticator import SCOPES
 from tests.fixtures.coordinator import Coordinator, OwnedRows, Start
 from tests.fixtures.rows import MODEL
 

@@ -58,7 +58,7 @@ def test_processes_share_two_connections_and_leave_nothing_on_them(
 
 
 def test_a_whole_job_is_tuned_through_the_pooler(pooled: str, tmp_path: Path, networks: Path) -> None:
-    """Coordinator, control, beat, two workers and the supervisor, all on two connections."""
+    """Coordinator, control, two workers and the supervisor, all on two connections."""
     service = start_service(tmp_path, MALLORN_DATABASE_URL=pooled)
     try:
         job = service.client.tune(networks / "mlp.onnx", trials=16)

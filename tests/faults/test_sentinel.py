@@ -21,7 +21,7 @@ from benchmarks.broker.weather import ANSWER_SEC
 from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
 from mallorn.core.queues import CONTROL, PLAN
-from services.coordinator.web.waker import Waker
+from services.coordinator.web.app_context import Waker
 from stack.ports import free_port
 from stack.supervised_process import python_path
 from stack.valkey import valkey_command

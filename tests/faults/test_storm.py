@@ -28,7 +28,7 @@ def test_kills_lose_and_double_nothing_and_leave_nothing(networks: Path, tmp_pat
     assert damage(GENTLE, networks, tmp_path).blows > 0
 
 
-def test_two_controls_and_beats_on_a_postgres_that_is_restarted_lose_and_double_nothing(
+def test_two_controls_on_a_postgres_that_is_restarted_lose_and_double_nothing(
     networks: Path, tmp_path: Path
 ) -> None:
     assert damage(TWO_OF_EACH, networks, tmp_path).database_restarts > 0

@@ -20,7 +20,7 @@ from tests.fixtures.processes import STOP_SEC, end, family, gone, the_one
 from tests.fixtures.service import START_SEC
 from tests.fixtures.waiting import PATIENCE, wait_for
 
-PARTS = {"broker", "tracker", "coordinator", "control", "beat", "device", "importer", "worker-1"}
+PARTS = {"broker", "tracker", "coordinator", "control", "device", "importer", "worker-1"}
 
 
 @dataclass
@@ -108,7 +108,7 @@ def test_nobody_takes_the_folder_of_a_living_part_for_that_of_a_dead_one(stack: 
     assert list(left_by_the_dead(stack.data.scratch)) == []
 
 
-def test_beat_and_control_keep_the_loops_turning(stack: Up) -> None:
+def test_control_keeps_the_loops_turning(stack: Up) -> None:
     wait_for(lambda: ask(stack, "readyz").json()["control"] == "ok", "a turn of each loop")
 
 
@@ -117,7 +117,6 @@ def test_beat_and_control_keep_the_loops_turning(stack: Up) -> None:
     [
         (("serve",), ()),
         (("control",), ()),
-        (("--beat",), ()),
         (("worker", "importer"), ("numpy",)),
         (("worker", "slot1"), ("numpy",)),
         (("tracker",), ("numpy", "libtvm")),
@@ -160,7 +159,7 @@ def test_a_second_up_is_told_who_holds_the_directory_and_how_to_use_it(stack: Up
     assert stack.data.read_stack() is not None
 
 
-@pytest.mark.parametrize("words", [("tracker",), ("worker", "slot1"), ("serve",), ("--beat",)])
+@pytest.mark.parametrize("words", [("tracker",), ("worker", "slot1"), ("serve",), ("control",)])
 def test_a_killed_part_is_started_again(stack: Up, words: tuple[str, ...]) -> None:
     victim = stack.part("mallorn", *words)
     victim.kill()

@@ -13,7 +13,7 @@ from db.repositories.leases import Leases, LeaseToken
 from db.tables import LeaseRow
 from mallorn.core.errors import Unavailable
 from mallorn.core.outcomes import Outcome
-from services.control.planner_input import job_view
+from services.control.plan_job import job_view
 from tests.simulation import old_code
 from tests.simulation.benches import Check
 from workers.finish.numeric_check import NumericCheck

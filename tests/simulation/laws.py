@@ -185,7 +185,7 @@ def _nothing_raises(history: History) -> Iterator[str]:
 
 
 def _ticks_are_heard(history: History) -> Iterator[str]:
-    """Whatever the clocks of beat and of those who sweep and reap say."""
+    """Whatever the clocks of those who sweep and reap say."""
     for entry in history.of("expired"):
         yield f"{entry.who} does not do {entry.facts[0]}, as its time is over by another's clock"
 

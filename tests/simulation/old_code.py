@@ -14,14 +14,12 @@ from db.repositories.job_transitions import pause_job
 from db.repositories.jobs import Jobs
 from db.repositories.leases import MAX_LOSSES, Leases, LeaseToken
 from db.tables import LeaseRow
-from mallorn.core import queues
 from mallorn.core.artifact_uris import open_store
 from mallorn.core.errors import MallornError
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import RoundState, WorkKind
 from mallorn.core.values.fleet import DeviceInfo
 from services.control import plan_target
-from services.control.app import app
 from services.control.plan_job import plan_job
 from services.planner.fair_share import charged
 from workers.device.device_class import Endpoint
@@ -32,14 +30,9 @@ from workers.process.worker_health import Health
 EXPIRES_SEC: Final = 5.0
 
 
-@contextmanager
-def ticks_expire() -> Iterator[None]:
+def ticks_expire() -> AbstractContextManager[object]:
     """A tick is worth nothing after five seconds, by the wall clock of whoever takes it."""
-    with ExitStack() as stack:
-        for name in (queues.SWEEP, queues.REAP):
-            entry = app.conf.beat_schedule[name]
-            stack.enter_context(patch.dict(entry, {"options": {"expires": EXPIRES_SEC}}))
-        yield
+    return patch("tests.simulation.parts.EXPIRES_SEC", EXPIRES_SEC)
 
 
 def read_only_is_a_fault() -> AbstractContextManager[object]:
@@ -63,15 +56,20 @@ def store_is_a_fault() -> Iterator[None]:
 def turns_unguarded() -> AbstractContextManager[object]:
     """One job's turn that raises ends the planning step of its target."""
 
-    def look_at(self: Any, job_id: str, slots: int) -> None:
+    def plan_one(self: Any, job_id: str, slots: int) -> None:
         with self._database.transaction() as session:
             turn = plan_job(session, job_id, slots, self._devices, self._patience)
             paid = charged([*self._jobs.values()], job_id, turn.candidates)
             FairShares(session).take_turn(job_id, paid.share_pass, paid.owner_pass)
         self._jobs[job_id] = paid
-        self._record_turn(job_id, slots, turn)
+        self._messages += turn.messages
+        self._free -= turn.opened
+        if turn.over:
+            del self._jobs[job_id]
+        if turn.opened < slots:
+            self._able.discard(job_id)
 
-    return patch.object(plan_target._TargetStep, "_look_at", look_at)
+    return patch.object(plan_target._TargetStep, "_plan_one", plan_one)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The processes of a run: workers, control, beat, and who looks at it from outside."""
+"""The processes of a run: workers, control, and who looks at it from outside."""
 
 import itertools
 from collections.abc import Callable
@@ -12,7 +12,6 @@ from db.tables import Job, Task, Workload
 from mallorn.core import queues
 from mallorn.core.errors import MallornError, NotFound, Unavailable
 from services.control import celery_tasks as control_tasks
-from services.control.app import app
 from tests.simulation.benches import Benches
 from tests.simulation.broker import Broker, Message
 from tests.simulation.clockwork import wall
@@ -31,7 +30,8 @@ DOORS: Final[dict[str, Any]] = {
     queues.FINISH_JOB: worker_tasks.finish_job,
 }
 WORKERS: Final = 3
-BEAT_SEC: Final = 9.0
+TIMER_SEC: Final = 9.0
+EXPIRES_SEC: float | None = None  # after which messages of a timer were dropped
 LOOK_SEC: Final = 6.0
 TICKS: Final = (queues.SWEEP, queues.REAP)
 EVERYTHING: Final = 10_000  # rows of a run, and more
@@ -80,9 +80,7 @@ class Parts:
     def control(self, process: Process) -> None:
         process.runtime = self.database
         self.loom.spawn(process, lambda: self._serve(control=True))
-
-    def beat(self, process: Process) -> None:
-        self.loom.spawn(process, self._beat)
+        self.loom.spawn(process, self._send_ticks, "timer")
 
     def owner(self, who: Lives, process: Process) -> None:
         self.loom.spawn(process, who.live)
@@ -116,13 +114,11 @@ class Parts:
         except (Exception, SystemExit) as error:
             self.history.note("raised", name, *args, type(error).__name__, str(error)[:300])
 
-    def _beat(self) -> None:
+    def _send_ticks(self) -> None:
         while True:
-            for entry in app.conf.beat_schedule.values():
-                if entry["task"] in TICKS:
-                    expires_sec = entry.get("options", {}).get("expires")
-                    self.broker.send(entry["task"], *entry.get("args", ()), expires_sec=expires_sec)
-            self.loom.sleep(BEAT_SEC)
+            for task in TICKS:
+                self.broker.send(task, expires_sec=EXPIRES_SEC)
+            self.loom.sleep(TIMER_SEC)
 
     def _pry(self) -> None:
         """Read what anybody may take away, and compare it with what was brought for everybody."""

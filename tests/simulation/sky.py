@@ -15,7 +15,7 @@ from tests.simulation.storage import Answers, Storage
 from tests.simulation.store import Shelf
 from tests.simulation.weather import WHOEVER, Fault
 
-MORTALS: Final = 6  # of the processes: all but owners and strangers
+MORTALS: Final = 5  # of the processes: all but owners and strangers
 STRANGE: Final = "eve"  # what owners are called whose jobs end as they have to
 ELSEWHERE_SEC: Final = 300.0  # so far is the clock of another database, either way
 
@@ -76,7 +76,7 @@ class Sky:
         def restore() -> None:
             bring_back()
             history.went_back(mark)
-            self._parts.broker.send(queues.SWEEP)  # who restores starts beat anew
+            self._parts.broker.send(queues.SWEEP)  # who restores starts control anew
             for owner in self._owners:
                 owner.comes_back()
 

@@ -93,12 +93,11 @@ def simulate(storage: Storage, scenario: Scenario) -> Outcome:
 
 
 def _people(parts: Parts, random: Random) -> list[Owner]:
-    """Three workers, two controls, a beat, a stranger, and two owners with a job or two."""
+    """Three workers, two controls, a stranger, and two owners with a job or two."""
     for number in range(WORKERS):
         parts.start(f"worker{number}", parts.worker)
     for number in range(2):
         parts.start(f"control{number}", parts.control)
-    parts.start("beat", parts.beat)
     parts.start("stranger", parts.stranger)
     owners = []
     for name in OWNERS:

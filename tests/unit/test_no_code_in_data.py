@@ -14,7 +14,7 @@ from kombu.serialization import loads, prepare_accept_content
 
 from cli.terminal.explain_error import OURS
 from mallorn.core.celery_settings import celery_settings
-from tests.fixtures.command_line import TIMEOUT_SEC, clean_environment
+from tests.fixtures.command_line import TIMEOUT_SEC
 
 ROOT: Final = Path(__file__).parents[2]
 RULES: Final = "S102|S30[1-7]|S506|S60[245]|S614|TID251"
@@ -39,16 +39,6 @@ FORBIDDEN: Final = {
     "import os\nos.system('x')": "S605",
     "import subprocess\nsubprocess.run('x', shell=True)": "S602",
 }
-BEAT: Final = """
-import os, signal
-from celery.signals import before_task_publish
-from services.control.app import app
-from stack.run_celery import run_beat
-@before_task_publish.connect
-def stop(**_):
-    os.kill(os.getpid(), signal.SIGTERM)
-run_beat(app)
-"""
 
 
 def product() -> Iterator[Path]:
@@ -89,16 +79,3 @@ def test_a_message_that_is_no_json_is_not_read() -> None:
     assert loads(b"[]", "application/json", "utf-8", accept=accepted) == []
     with pytest.raises(ContentDisallowed):
         loads(b"cos\nsystem\n", "application/x-python-serialize", "binary", accept=accepted)
-
-
-def test_beat_keeps_its_times_in_no_file(tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", BEAT],
-        env=clean_environment(TMPDIR=str(tmp_path), PYTHONPATH=str(ROOT), MALLORN_REDIS_URL="memory://"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SEC,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert list(tmp_path.iterdir()) == []

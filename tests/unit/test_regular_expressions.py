@@ -62,7 +62,7 @@ OWN: Final = {
     "workers/tvm/allowed_programs.py: f'{_VARIABLE.pattern}|\"({words.pattern})\"'": (
         "alternatives of expressions that are tried by themselves"
     ),
-    "stack/network_mount.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
+    "stack/data_directory.py: b'\\\\\\\\([0-7]{3})'": "the kernel's list of mounts",
 }
 #: Whole pieces that cost most where an expression has more than single characters to stumble on.
 PIECES: Final = {

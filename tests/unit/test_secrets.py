@@ -70,7 +70,7 @@ OF_THE_DATABASE: Final = [
     ["owners", "erase", "ada", "--here", "--yes"],
 ]
 #: Parts with whole settings, and those that need it with what cannot be used.
-STARTED: Final = [(part, "PORT", "8000") for part in (*PARTS, "control --beat")] + [
+STARTED: Final = [(part, "PORT", "8000") for part in PARTS] + [
     (part, *broken) for part in ("serve", "worker", "control") for broken in (BROKEN[0], BROKEN[3], BROKEN[8])
 ]
 START_SEC: Final = 8.0

@@ -24,14 +24,15 @@ PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "stat
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
     """Return by job id the planner's last outlook; for a done job, from its report."""
-    state = {job.id: JobState(job.state) for job in jobs}
-    events, done = Events(session), [job for job in jobs if job.state == JobState.DONE]
-    ending = [job_id for job_id, where in state.items() if where is JobState.FINISHING]
-    others = [job_id for job_id, where in state.items() if where not in (JobState.DONE, JobState.FINISHING)]
+    reports = [(job.id, job.report) for job in jobs if job.state == JobState.DONE]
+    finishing_ids = [job.id for job in jobs if job.state == JobState.FINISHING]
+    other_ids = [job.id for job in jobs if job.state not in (JobState.DONE, JobState.FINISHING)]
+    ends = Events(session).newest_of(finishing_ids, FinishingEvent)
+    plans = Events(session).newest_of(other_ids, RoundPlannedEvent)
     return {
-        **{job.id: job.report.outlook for job in done if job.report is not None},
-        **{job_id: event.outlook for job_id, event in events.newest_of(ending, FinishingEvent).items()},
-        **{job_id: event.outlook for job_id, event in events.newest_of(others, RoundPlannedEvent).items()},
+        **{job_id: report.outlook for job_id, report in reports if report is not None},
+        **{job_id: event.outlook for job_id, event in ends.items()},
+        **{job_id: event.outlook for job_id, event in plans.items()},
     }
 
 
@@ -43,7 +44,20 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
     """Return the API values of many jobs, with a constant number of queries."""
     targets = Targets(session).texts(job.target_id for job in jobs)
     progress, outlooks = progress_of(session, jobs), outlooks_of(session, jobs)
-    return [_job_out(job, targets[job.target_id], progress[job.id], outlooks.get(job.id)) for job in jobs]
+    statuses = [
+        JobStatus.from_row(
+            job,
+            target=targets[job.target_id],
+            progress=progress_out(progress[job.id], one_shape=not (job.graph and job.graph.dynamic)),
+            suggest=job.suggest if job.state == JobState.FAILED else None,
+            outlook=outlooks.get(job.id),
+            verdict=None,
+            exported=job.export_uri is not None and job.export_deleted_at is None,
+            archived=job.archived_at is not None,
+        )
+        for job in jobs
+    ]
+    return [status.model_copy(update={"verdict": judge(status)}) for status in statuses]
 
 
 def shown_to(owner: str, job: JobStatus) -> JobStatus:
@@ -53,20 +67,6 @@ def shown_to(owner: str, job: JobStatus) -> JobStatus:
     progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)
     options = KeptOptions(private=job.options.private)
     return JobStatus(**job.model_dump(include=PUBLIC), name="private", options=options, progress=progress)
-
-
-def _job_out(job: Job, target: str, progress: Progress, outlook: Outlook | None) -> JobStatus:
-    status = JobStatus.from_row(
-        job,
-        target=target,
-        progress=progress_out(progress, one_shape=not (job.graph and job.graph.dynamic)),
-        suggest=job.suggest if job.state == JobState.FAILED else None,
-        outlook=outlook,
-        verdict=None,
-        exported=job.export_uri is not None and job.export_deleted_at is None,
-        archived=job.archived_at is not None,
-    )
-    return status.model_copy(update={"verdict": judge(status)})
 
 
 def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
@@ -90,21 +90,19 @@ def progress_out(progress: Progress, one_shape: bool) -> JobProgress:
 def task_out(task: TaskSummary, job_state: JobState, stock_us: float | None) -> TaskStatus:
     """Return one row of a task table like MetaSchedule's."""
     best_us = task.best_us
+    if task.in_flight:
+        state = TaskState.MEASURING
+    elif job_state.final:
+        state = TaskState.DONE
+    else:
+        state = TaskState.RETIRED if task.retired else TaskState.WAITING
     return TaskStatus.from_row(
         task,
         gflops=task.flops / best_us / 1e3 if best_us else None,
         latency_us=best_us,
         weighted_latency_us=best_us * task.weight if best_us is not None else None,
         stock_us=stock_us,
-        state=_task_state(task, job_state),
+        state=state,
         reason=task.retired,
         workload=task.workload_key,
     )
-
-
-def _task_state(task: TaskSummary, job_state: JobState) -> TaskState:
-    if task.in_flight:
-        return TaskState.MEASURING
-    if job_state.final:
-        return TaskState.DONE
-    return TaskState.RETIRED if task.retired else TaskState.WAITING

@@ -1,23 +1,26 @@
 """Routes that list and show jobs and their tasks."""
 
 import os
+from enum import StrEnum
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from sqlalchemy import make_url
 
+from db.repositories.decision_log import DecisionLog
 from db.repositories.jobs import ACTIVE, Jobs
 from db.repositories.tasks import Tasks
 from db.repositories.tuner_log_records import Stock
 from mallorn.core.api_keys import Scope
-from mallorn.core.errors import StorageFull
+from mallorn.core.errors import NotFound, StorageFull
 from mallorn.core.settings import Settings
 from mallorn.core.states import Cause, JobState
+from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from services.coordinator.jobs.job_views import job_out, jobs_out, shown_to, task_out
 from services.coordinator.web.app_context import AppContext, PartsDep
 from services.coordinator.web.caller_dependencies import CallerDep, JobOwnerDep, OwnerDep
-from services.coordinator.web.paging import CursorQuery, LimitQuery, ListOut, PageOut
+from services.coordinator.web.response_types import MAX_INT, CursorQuery, LimitQuery, ListOut, PageOut
 
 # With less free space, SQLite may fail to commit.
 LEAST_BYTES: Final = 256 * 1024
@@ -73,5 +76,41 @@ def list_tasks(parts: PartsDep, owner: OwnerDep, job_id: str) -> ListOut[TaskSta
     """List a job's tasks like MetaSchedule's task table; empty until the import ends."""
     with parts.database.session() as session:
         state = JobState(Jobs(session).get(job_id, owner).state)
-        found, stock_us = Tasks(session).summaries(job_id), Stock(session).best_us(job_id)
-        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in found])
+        stock_us = Stock(session).best_us(job_id)
+        tasks = Tasks(session).summaries(job_id)
+        return ListOut(items=[task_out(task, state, stock_us.get(task.id)) for task in tasks])
+
+
+class RoundOrder(StrEnum):
+    NEWEST = "newest"
+    OLDEST = "oldest"
+
+
+TaskQuery = Annotated[
+    int | None, Query(ge=0, le=MAX_INT, description="Only rounds of the task with this index.")
+]
+OrderQuery = Annotated[
+    RoundOrder, Query(description="`newest` or `oldest` first; use the same for all pages.")
+]
+
+
+@router.get("/{job_id}/rounds")
+def list_rounds(
+    parts: PartsDep,
+    owner: OwnerDep,
+    job_id: str,
+    task: TaskQuery = None,
+    order: OrderQuery = RoundOrder.NEWEST,
+    cursor: CursorQuery = None,
+    limit: LimitQuery = 50,
+) -> PageOut[RoundStatus]:
+    """List a job's rounds: why each was planned, its forecast and its results."""
+    with parts.database.session() as session:
+        Jobs(session).get(job_id, owner)
+        if task is not None and task not in {row.index for row in Tasks(session).list(job_id)}:
+            raise NotFound(f"job {job_id} has no task {task}", hint=f"mallorn tasks {job_id}")
+        oldest_first = order is RoundOrder.OLDEST
+        page = DecisionLog(session).list(
+            job_id, task_index=task, oldest_first=oldest_first, cursor=cursor, limit=limit
+        )
+    return PageOut(items=page.items, next_cursor=page.cursor)

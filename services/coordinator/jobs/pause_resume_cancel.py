@@ -40,9 +40,9 @@ Steered = type[PausedEvent] | type[ResumedEvent]
 @router.post("/{job_id}/cancel")
 def cancel_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str) -> JobStatus:
     """Cancel a job; its measurements stay. Admins may cancel any job."""
-    why = "by its owner" if owner == caller.owner else BY_ADMIN
+    reason = "by its owner" if owner == caller.owner else BY_ADMIN
     with parts.database.transaction() as session:
-        return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, why)))
+        return shown_to(caller.owner, job_out(session, cancel(session, job_id, owner, reason)))
 
 
 @router.post("/{job_id}/pause")
@@ -60,7 +60,7 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
     # Without more trials, a finish that failed or left a step out runs again.
     request = request or ResumeIn()
     with parts.database.transaction() as session:
-        _explain_refusal(Jobs(session).get(job_id, owner), request)
+        _check_resumable(Jobs(session).get(job_id, owner), request)
         Usage(session).hold(owner)
         job = Jobs(session).resume(job_id, owner, request.trials, auto=request.auto)
         check_work(session, parts.settings, owner)
@@ -69,19 +69,19 @@ def resume_job(parts: PartsDep, owner: OwnerDep, job_id: str, request: ResumeIn 
     return answer
 
 
-def _explain_refusal(job: Job, request: ResumeIn) -> None:
-    more = request.trials > 0 or (request.auto and not job.auto)
+def _check_resumable(job: Job, request: ResumeIn) -> None:
+    adds_trials = request.trials > 0 or (request.auto and not job.auto)
     mode = job.options.get("mode", SEARCH)
-    left = has_incomplete_finish(job)
-    if mode != SEARCH and (more or (job.state == JobState.DONE and not left)):
+    is_incomplete = has_incomplete_finish(job)
+    if mode != SEARCH and (adds_trials or (job.state == JobState.DONE and not is_incomplete)):
         refusal = f"job {job.id} is {mode}: it measures no candidates"
         raise Conflict(refusal, hint="mallorn tune MODEL   (a search reuses known schedules)")
-    if left or (more and has_reached_finish(job)):
+    if is_incomplete or (adds_trials and has_reached_finish(job)):
         return
-    if job.state == JobState.DONE and not more:
-        spent = "minutes" if job.trials is None else f"{job.trials} trials"
-        why = f"ended by itself: {job.tuning_ended}" if job.auto else f"has spent its {spent}"
-        raise Conflict(f"job {job.id} {why}", hint=f"mallorn resume {job.id} --trials 100")
+    if job.state == JobState.DONE and not adds_trials:
+        budget = "minutes" if job.trials is None else f"{job.trials} trials"
+        reason = f"ended by itself: {job.tuning_ended}" if job.auto else f"has spent its {budget}"
+        raise Conflict(f"job {job.id} {reason}", hint=f"mallorn resume {job.id} --trials 100")
     if job.state in (JobState.FAILED, JobState.CANCELLED):
         raise Conflict(
             f"job {job.id} has ended: {job.state}", hint="submit the model again; its results are reused"

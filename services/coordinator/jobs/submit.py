@@ -26,7 +26,7 @@ from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent
 from mallorn.core.values.fleet import WorkerInfo
 from mallorn.core.values.job import JobStatus
-from services.coordinator.fleet.device_and_worker_states import SILENT_SEC, gpu_target, local_target
+from services.coordinator.fleet.routes import SILENT_SEC, gpu_target, local_target
 from services.coordinator.jobs.job_request_bodies import JobIn
 from services.coordinator.jobs.job_views import job_out
 from services.coordinator.web.app_context import AppContext, PartsDep
@@ -71,12 +71,14 @@ def submit(
     """
     check_options(request.options)
     if request.options.recording:
-        allowed = parts.settings.recordings
-        recording_place(request.options, "" if allowed == ANY_RECORDING and parts.door.asks() else allowed)
+        recordings = parts.settings.recordings
+        is_ignored = recordings == ANY_RECORDING and parts.door.asks()
+        recording_place(request.options, "" if is_ignored else recordings)
     plugins = parts.settings.plugins
     # With API keys, the list entry that allows any class is ignored.
-    asks = ANY in plugins and parts.door.asks()
-    check_classes(request.options, [each for each in plugins if each != ANY] if asks else plugins)
+    if ANY in plugins and parts.door.asks():
+        plugins = [plugin for plugin in plugins if plugin != ANY]
+    check_classes(request.options, plugins)
     check_mode(request.options, request.trials, request.minutes)
     with parts.database.transaction() as session:
         Models(session).hold(request.model_id)
@@ -123,11 +125,12 @@ def check_cost_model(session: Session, name: str) -> None:
     """
     live = [worker for worker in Workers(session).list(SILENT_SEC) if not worker.info.stopped]
     tuning = [worker for worker in live if worker.info.tunes]
-    if missing := missing_libraries(name, [worker.info for worker in tuning]):
+    if libraries := missing_libraries(name, [worker.info for worker in tuning]):
         hosts = ", ".join(sorted({worker.id.rsplit("-", 2)[0] for worker in tuning}))
+        words = " and ".join(libraries)
         raise MissingPackage(
-            f"the cost model {name} needs {' and '.join(missing)}, which no worker has; they run on {hosts}",
-            hint=f"{install_line(extras_of(missing))}   (on a worker's host; then restart it)",
+            f"the cost model {name} needs {words}, which no worker has; they run on {hosts}",
+            hint=f"{install_line(extras_of(libraries))}   (on a worker's host; then restart it)",
         )
 
 
@@ -136,6 +139,7 @@ def missing_libraries(name: str, workers: Sequence[WorkerInfo]) -> list[str]:
     reported = [worker.cost_models for worker in workers if worker.cost_models is not None]
     if not reported or len(reported) < len(workers) or any(name in names for names in reported):
         return []
-    installed = {library for names in reported for each in names for library in libraries_of(each)}
-    needed = libraries_of(name)
-    return sorted(needed - installed or needed)
+    models = {model for names in reported for model in names}
+    installed = {library for model in models for library in libraries_of(model)}
+    required = libraries_of(name)
+    return sorted(required - installed or required)

@@ -25,9 +25,9 @@ class AllowList:
     @classmethod
     def of(cls, settings: Settings) -> "AllowList":
         """Read the settings. Raises InvalidRequest for an empty or malformed allow-list."""
-        allowed = [name.casefold() for name in settings.oidc_allowed]
-        domains = frozenset(name[1:] for name in allowed if name.startswith("@"))
-        people = frozenset(name for name in allowed if not name.startswith("@"))
+        names = [name.casefold() for name in settings.oidc_allowed]
+        domains = frozenset(name[1:] for name in names if name.startswith("@"))
+        people = frozenset(name for name in names if not name.startswith("@"))
         admins = frozenset(name.casefold() for name in settings.oidc_admins)
         groups = {name: _scopes(name, words) for name, words in settings.oidc_groups.items()}
         if not all(domains):

@@ -15,8 +15,8 @@ from mallorn.core.errors import MallornError, Unauthorized
 from mallorn.core.values.access_control import Session
 from services.coordinator.sign_in.oidc_provider import ProviderDep
 from services.coordinator.web.app_context import PartsDep, get_parts
+from services.coordinator.web.authenticator import Caller, needs
 from services.coordinator.web.caller_dependencies import COOKIE, CallerDep, cookie_name, shown
-from services.coordinator.web.caller_scopes import Caller, needs
 
 SIGNED_IN_SEC: Final = 12 * 3600.0
 router = APIRouter(prefix="/session", tags=["session"])
@@ -40,7 +40,11 @@ class OnThePage(APIRoute):
             except MallornError as error:
                 if "text/html" not in request.headers.get("Accept", ""):
                     raise
-                return _redirect(request, error)
+                # In a cookie, not in the URL: a forged link must not choose what the page says.
+                response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
+                reason = quote(error.message[:MOST_CHARS], safe="")
+                set_cookie(request, response, REFUSED_COOKIE, reason, TOLD_SEC)
+                return response
 
         return handle_or_redirect
 
@@ -69,13 +73,6 @@ def set_cookie(
     )
 
 
-def _redirect(request: Request, error: MallornError) -> Response:
-    # In a cookie, not in the URL: a forged link must not choose what the page says.
-    response = RedirectResponse(home(request), HTTPStatus.SEE_OTHER)
-    set_cookie(request, response, REFUSED_COOKIE, quote(error.message[:MOST_CHARS], safe=""), TOLD_SEC)
-    return response
-
-
 @open_router.get("")
 def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Session:
     """Show who this browser is signed in as, and whether this service requires API keys."""
@@ -83,8 +80,8 @@ def show_session(request: Request, parts: PartsDep, provider: ProviderDep) -> Se
         caller = parts.door.caller(None, *shown(request)[1:])
     except Unauthorized as error:
         name = provider.name if provider else None
-        refused = why_refused(request) if parts.door.asks() else f"{error.message}: {error.hint}"
-        return Session(keys=True, provider=name, refused=refused)
+        reason = why_refused(request) if parts.door.asks() else f"{error.message}: {error.hint}"
+        return Session(keys=True, provider=name, refused=reason)
     return _session(caller, parts.door.asks())
 
 

@@ -18,7 +18,7 @@ from mallorn.core.errors import MallornError, Unauthorized, Unavailable
 from mallorn.core.install_command import need
 from mallorn.core.settings import Settings
 from services.coordinator.sign_in.allow_list import EMAIL, AllowList
-from services.coordinator.web.rate_limit import RateLimit
+from services.coordinator.web.quotas import RateLimit
 
 KEPT_SEC: Final = 3600.0
 AGAIN_SEC: Final = 10.0
@@ -91,14 +91,14 @@ class Provider:
     """The configured provider; its metadata and keys are fetched when a user signs in."""
 
     def __init__(
-        self, issuer: str, client_id: str, client_secret: str, claim: str, allowed: AllowList
+        self, issuer: str, client_id: str, client_secret: str, claim: str, allow_list: AllowList
     ) -> None:
         """Configure the provider; `claim` is the claim that names the owner."""
         self.issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._client_secret = client_secret
         self._claim = claim
-        self._allowed = allowed
+        self._allow_list = allow_list
         self.visits = RateLimit(VISITS_PER_MINUTE)
         self._description = ProviderMetadata(self._fetch_discovery)
         self._keys = ProviderMetadata(lambda: self._ask("GET", self._description.read().jwks_uri, KeySet))
@@ -108,8 +108,13 @@ class Provider:
         """Return the provider, or None without an issuer. Raises as `AllowList.of`."""
         if not settings.oidc_issuer:
             return None
-        secret, allowed = settings.oidc_client_secret.get_secret_value(), AllowList.of(settings)
-        return cls(settings.oidc_issuer, settings.oidc_client_id, secret, settings.oidc_claim, allowed)
+        return cls(
+            settings.oidc_issuer,
+            settings.oidc_client_id,
+            settings.oidc_client_secret.get_secret_value(),
+            settings.oidc_claim,
+            AllowList.of(settings),
+        )
 
     @property
     def name(self) -> str:
@@ -147,7 +152,7 @@ class Provider:
             raise Refused(f"{self.name} sent no claim `{self._claim}`", hint="set MALLORN_OIDC_CLAIM")
         if self._claim == EMAIL and claims.get("email_verified") is not True:
             raise Refused(f"{self.name} has not verified the address {owner}", hint="verify it there")
-        if not (scopes := self._allowed.scopes(owner, claims)):
+        if not (scopes := self._allow_list.scopes(owner, claims)):
             raise Refused(f"{owner} is not on the allow-list", hint="ask an admin to add you")
         return owner, scopes
 
@@ -193,11 +198,16 @@ class Provider:
             response = httpx.request(method, url, timeout=TIMEOUT_SEC, **arguments)
             body = response.json()
             if response.is_error or not isinstance(body, dict):
-                why = body if isinstance(body, str) else _why(body)
-                raise Refused(f"{self.name} refused: {why}")
+                fields = body if isinstance(body, dict) else {}
+                words = fields.get("error_description") or fields.get("error") or "it gave no reason"
+                reason = body if isinstance(body, str) else str(words)[:200]
+                raise Refused(f"{self.name} refused: {reason}")
             return kind.model_validate(body)
         except (httpx.HTTPError, ValueError, RecursionError) as error:
-            problem = _first_problem(error) if isinstance(error, ValidationError) else error
+            problem: object = error
+            if isinstance(error, ValidationError):  # field and message, but without the value
+                first = error.errors(include_input=False)[0]
+                problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             raise Unavailable(
                 f"{self.name} does not answer as an identity provider: {problem}", hint=f"curl {url}"
             ) from error
@@ -209,14 +219,3 @@ def get_provider(request: Request) -> Provider | None:
 
 
 ProviderDep = Annotated[Provider | None, Depends(get_provider)]
-
-
-def _first_problem(error: ValidationError) -> str:
-    """Describe a validation error by field and message, but without the value."""
-    first = error.errors(include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-
-
-def _why(body: Any) -> str:
-    fields = body if isinstance(body, dict) else {}
-    return str(fields.get("error_description") or fields.get("error") or "it gave no reason")[:200]

@@ -59,9 +59,9 @@ class Store:
             for path, info in sorted(fs.find(root, detail=True).items()):
                 member = zipfile.ZipInfo(path.removeprefix(root).lstrip("/"), time.localtime()[:6])
                 member.compress_type, member.file_size = zipfile.ZIP_DEFLATED, info["size"]
-                with fs.open(path, "rb") as stored, archive.open(member, "w") as file:
+                with fs.open(path, "rb") as source, archive.open(member, "w") as file:
                     yield buffer.take()
-                    while chunk := stored.read(CHUNK_BYTES):
+                    while chunk := source.read(CHUNK_BYTES):
                         file.write(chunk)
                         yield buffer.take()
         yield buffer.take()

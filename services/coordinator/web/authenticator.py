@@ -1,23 +1,81 @@
-"""Authenticates callers by a key from the environment or SQL, or by a browser session."""
+"""Authenticates callers by a key or a browser session, and checks the scopes that routes need.
+
+A key is in the environment or in SQL. A route with a safe method needs the scope `read`, any
+other `submit`. Routes that change shared things declare `openapi_extra=needs(Scope.ADMIN)`,
+which adds the scope to the OpenAPI document.
+"""
 
 import hmac
 import math
 import os
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from socket import socket
-from typing import Final
+from typing import Any, Final
 
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
 from sqlalchemy.orm import Session
 
 from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from db.session import Database, read_clock
-from mallorn.core.api_keys import digest_of
-from mallorn.core.errors import Unauthorized, Unavailable
+from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, digest_of
+from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.socket_users import peer_uid, user_name
-from services.coordinator.web.caller_scopes import LOCAL, Caller
+
+SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SCOPES: Final = "x-scopes"  # key in the OpenAPI document
+LOCAL_OWNER: Final = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An authenticated owner, with the key and its scopes."""
+
+    owner: str
+    key_id: str = ""  # as `mallorn keys` lists it; empty without a stored key
+    scopes: tuple[Scope, ...] = ALL_SCOPES
+
+    @property
+    def sees(self) -> str | None:
+        """The owner whose keys and audit entries the caller may see; None: all owners."""
+        return None if allows(self.scopes, Scope.ADMIN) else self.owner
+
+    def check(self, scopes: tuple[Scope, ...]) -> None:
+        """Raise Forbidden unless one of these scopes is among the caller's."""
+        if not any(allows(self.scopes, scope) for scope in scopes):
+            raise self._refusal(" or ".join(scopes), scopes[0])
+
+    def check_all(self, scopes: tuple[Scope, ...]) -> None:
+        """Raise Forbidden unless all of these scopes are among the caller's."""
+        if lacking := [scope for scope in scopes if not allows(self.scopes, scope)]:
+            raise self._refusal(" and ".join(lacking), lacking[0])
+
+    def _refusal(self, required: str, first: Scope) -> Forbidden:
+        return Forbidden(
+            f"this key has the scopes {', '.join(self.scopes)}, but this needs {required}",
+            hint=f"ask an admin for a new key: mallorn keys create NAME --scope {first}",
+        )
+
+
+LOCAL: Final = Caller(LOCAL_OWNER)
+
+
+def needs(*scopes: Scope) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route that needs one of these scopes."""
+    return {SCOPES: [str(scope) for scope in scopes]}
+
+
+def set_default_scopes(router: APIRouter) -> None:
+    """Set the default scope of every route that does not declare its own."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)  # noqa: S101 - these routers hold nothing else
+        default = Scope.READ if SAFE_METHODS.issuperset(route.methods or ()) else Scope.SUBMIT
+        route.openapi_extra = needs(default) | (route.openapi_extra or {})
+
 
 AGAIN_SEC: Final = 5.0
 MOST_KNOWN: Final = 10_000
@@ -71,18 +129,28 @@ class Authenticator:
                 return LOCAL
             raise _foreign_user_error(peer.uid)
         with self._database.session() as session:
-            if key is None:
-                caller = self._with_cookie(session, cookie)
-            else:
+            caller: Caller | None = None
+            if key is not None:
                 caller = self._by_digest(session, digest_of(key))
+            elif (sign_in := SignIns(session).of(cookie) if cookie else None) is not None:
+                if sign_in.key_digest is None:
+                    caller = Caller(sign_in.owner, scopes=sign_in.scopes)
+                else:
+                    caller = self._by_digest(session, sign_in.key_digest)
             if caller is not None and Owners(session).is_banned(caller.owner):
                 raise Unauthorized(f"{caller.owner} was put out of this service", hint=LET_IN)
-        if caller is not None:
-            self._note_use(caller.key_id)
-            return caller
-        if key is None:
+        if caller is None and key is None:
             raise Unauthorized(hint="set MALLORN_API_KEY or --api-key")
-        raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+        if caller is None:
+            raise Unauthorized("this API key is not known here", hint="check MALLORN_API_KEY")
+
+        key_id, now_sec = caller.key_id, time.monotonic()
+        if key_id and now_sec - self._use_noted_sec.get(key_id, -math.inf) >= USED_SEC:
+            self._use_noted_sec[key_id] = now_sec
+            # A failure to record the use must not refuse the caller.
+            with suppress(Unavailable), self._database.transaction() as session:
+                ApiKeys(session).record_use(key_id)
+        return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
         """Return whether these credentials are still valid, checked once per AGAIN_SEC."""
@@ -100,20 +168,12 @@ class Authenticator:
         self._admitted_sec[key, cookie] = now_sec
         return True
 
-    def _with_cookie(self, session: Session, cookie: str | None) -> Caller | None:
-        sign_in = SignIns(session).of(cookie) if cookie else None
-        if sign_in is None:
-            return None
-        if sign_in.key_digest is None:
-            return Caller(sign_in.owner, scopes=sign_in.scopes)
-        return self._by_digest(session, sign_in.key_digest)
-
     def _by_digest(self, session: Session, digest: str) -> Caller | None:
         # Compare every entry in constant time, so that the response time reveals nothing.
         owners = [
             name
-            for name, expected in self._keys.items()
-            if hmac.compare_digest(digest.encode(), expected.encode())
+            for name, key_digest in self._keys.items()
+            if hmac.compare_digest(digest.encode(), key_digest.encode())
         ]
         if owners:
             return Caller(owners[0])
@@ -126,15 +186,6 @@ class Authenticator:
         if key.expires_at is not None and key.expires_at <= read_clock(session):
             raise Unauthorized(f"the API key {key.id} has expired", hint=ANOTHER)
         return Caller(key.owner, key.id, key.scopes)
-
-    def _note_use(self, key_id: str) -> None:
-        now_sec = time.monotonic()
-        if not key_id or now_sec - self._use_noted_sec.get(key_id, -math.inf) < USED_SEC:
-            return
-        self._use_noted_sec[key_id] = now_sec
-        # A failure to record the use must not refuse the caller.
-        with suppress(Unavailable), self._database.transaction() as session:
-            ApiKeys(session).record_use(key_id)
 
 
 def _foreign_user_error(uid: int | None) -> Unauthorized:

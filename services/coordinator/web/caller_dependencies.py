@@ -12,8 +12,7 @@ from db.repositories.jobs import Jobs
 from mallorn.core.api_keys import Scope
 from mallorn.core.errors import NotFound
 from services.coordinator.web.app_context import AppContext, PartsDep
-from services.coordinator.web.authenticator import LocalPeer
-from services.coordinator.web.caller_scopes import SCOPES, Caller
+from services.coordinator.web.authenticator import SCOPES, Caller, LocalPeer
 
 COOKIE: Final = "mallorn_session"
 PEER: Final = "peer"  # key in a request's state for the connection's LocalPeer

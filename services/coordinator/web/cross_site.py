@@ -17,8 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import Forbidden, InvalidRequest, MallornError, Unavailable
 from mallorn.core.storable_json import told
-from services.coordinator.web.authenticator import Authenticator
-from services.coordinator.web.caller_scopes import SAFE_METHODS
+from services.coordinator.web.authenticator import SAFE_METHODS, Authenticator
 from services.coordinator.web.error_responses import error_body
 
 HEADERS: Final = {
@@ -42,12 +41,24 @@ class CrossSiteMiddleware:
         refusal, app = await self._refusal(scope), self._app
         if refusal is not None:
             app = cast(ASGIApp, JSONResponse(error_body(refusal), refusal.status_code))
-        await app(scope, receive, _with_headers(send))
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await app(scope, receive, send_with_headers)
 
     async def _refusal(self, scope: Scope) -> MallornError | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
-        if not names_loopback(host) and not await self._requires_key():
+        requires_key = False  # also if the database does not answer
+        if not names_loopback(host):
+            with suppress(Unavailable):
+                requires_key = await run_in_threadpool(self._door.asks)
+        if not names_loopback(host) and not requires_key:
             return Forbidden(
                 f"without API keys, only loopback host names are accepted, not {told(host)!r}",
                 hint="use http://127.0.0.1, or on its host: mallorn keys create NAME --here",
@@ -60,12 +71,6 @@ class CrossSiteMiddleware:
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return InvalidRequest("the URL contains a NUL character", hint="see /docs")
         return None
-
-    async def _requires_key(self) -> bool:
-        """Return whether a key is required; False if the database does not answer."""
-        with suppress(Unavailable):
-            return await run_in_threadpool(self._door.asks)
-        return False
 
 
 def names_loopback(host: str) -> bool:
@@ -84,14 +89,3 @@ def is_cross_site(headers: Headers, host: str) -> bool:
         return site not in ("same-origin", "none")
     origin = headers.get("origin")
     return origin is not None and urlsplit(origin).netloc != host
-
-
-def _with_headers(send: Send) -> Send:
-    async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-        await send(message)
-
-    return send_with_headers

@@ -1,7 +1,6 @@
 """Error responses: `{"error": class name, "detail": message, "hint": what to do next}`."""
 
 import logging
-from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Final
 
@@ -82,7 +81,9 @@ def _on_invalid(request: Request, error: Exception) -> Response:
     words = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
     if len(problems) > MOST_PROBLEMS:
         words.append(f"and {len(problems) - MOST_PROBLEMS:,} more")
-    hint = _valid_names(problems[:MOST_PROBLEMS])
+    unknown = next((p for p in problems[:MOST_PROBLEMS] if p["type"] == "extra_forbidden"), None)
+    parent = NAMED_FIELDS.get(str(unknown["loc"][-2])) if unknown else None
+    hint = f"known: {', '.join(sorted(parent.model_fields))}" if parent else "see /docs"
     return _respond(request, InvalidRequest("; ".join(words), hint=hint))
 
 
@@ -99,14 +100,6 @@ def _problem(problem: ErrorDetails) -> str:
 def _clause(sentence: str) -> str:
     """Return the sentence with a lower-case first letter, for use after a colon."""
     return f"{sentence[:1].lower()}{sentence[1:]}"
-
-
-def _valid_names(problems: Sequence[ErrorDetails]) -> str:
-    for problem in problems:
-        if problem["type"] == "extra_forbidden":
-            parent = NAMED_FIELDS.get(str(problem["loc"][-2]))
-            return f"known: {', '.join(sorted(parent.model_fields))}" if parent else "see /docs"
-    return "see /docs"
 
 
 def _on_http_error(request: Request, error: Exception) -> Response:

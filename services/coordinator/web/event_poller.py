@@ -47,15 +47,15 @@ class EventPoller:
             if not self._followed[job_id]:
                 del self._followed[job_id]
 
-    async def moved(self, job_id: str, after: int, within_sec: float = 0.0) -> bool:
+    async def moved(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
         """Wait up to `within_sec` for news of a job; return whether there is any."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
-        if self._may_have(job_id, after):
+        if self._may_have(job_id, last_event):
             return True
         with anyio.move_on_after(within_sec):
             await self._moves.setdefault(job_id, anyio.Event()).wait()
-        return self._may_have(job_id, after)
+        return self._may_have(job_id, last_event)
 
     async def together(self, key: Hashable, read: Callable[[], Awaitable[Any]]) -> Any:
         """Return the result of `read`; concurrent calls with the same key share one call."""
@@ -64,13 +64,23 @@ class EventPoller:
             reading.add_done_callback(lambda _: self._reading.pop(key))
         return await asyncio.shield(self._reading[key])
 
-    def _may_have(self, job_id: str, after: int) -> bool:
+    def _may_have(self, job_id: str, last_event: int) -> bool:
         mark = self._marks.get(job_id, UNKNOWN)  # unknown until the next poll
-        return mark is None or mark[0] > after or mark[1] in FINAL
+        return mark is None or mark[0] > last_event or mark[1] in FINAL
 
     async def _poll(self) -> None:
         while self._followed:
-            marks = await self._ask()
+            marks = self._marks
+            try:
+                marks = await run_in_threadpool(self._read_marks, list(self._followed))
+                self.trouble = ""
+            except Unavailable as error:
+                self.trouble = error.message
+                count = len(self._followed)
+                log.warning("the events of %s jobs wait for the database: %s", count, error.message)
+            except Exception as error:  # streams would break, reconnect and break again
+                self.trouble = f"{type(error).__name__}: {error}"
+                tell("event streams get no new events", error)
             for job_id in [*self._moves]:
                 if self._stopping.is_set() or marks.get(job_id) != self._marks.get(job_id, UNKNOWN):
                     self._moves.pop(job_id).set()
@@ -78,19 +88,6 @@ class EventPoller:
             await anyio.sleep(FRESH_SEC)
         self._marks = {}
 
-    async def _ask(self) -> dict[str, Mark]:
-        try:
-            marks = await run_in_threadpool(self._look, list(self._followed))
-            self.trouble = ""
-            return marks
-        except Unavailable as error:
-            self.trouble = error.message
-            log.warning("the events of %s jobs wait for the database: %s", len(self._followed), error.message)
-        except Exception as error:  # streams would break, reconnect and break again
-            self.trouble = f"{type(error).__name__}: {error}"
-            tell("event streams get no new events", error)
-        return self._marks
-
-    def _look(self, job_ids: Sequence[str]) -> dict[str, Mark]:
+    def _read_marks(self, job_ids: Sequence[str]) -> dict[str, Mark]:
         with self._database.session() as session:
             return dict.fromkeys(job_ids) | Jobs(session).marks(job_ids)

@@ -1,7 +1,9 @@
-"""Quotas of an owner, as far as the settings define them."""
+"""Limits of an owner: quotas that the settings define, concurrent slow requests, and a rate limit."""
 
+import math
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Final
@@ -51,19 +53,19 @@ class ArrivingBytes:
     @contextmanager
     def upload(self, owner: str) -> Iterator[Callable[[int], None]]:
         """Yield a function to call with the upload's current size; it raises TooMany."""
-        counted = 0
+        counted_bytes = 0
 
         def grow(size_bytes: int) -> None:
-            nonlocal counted
-            more = max(0, size_bytes - counted)
-            _check_bytes(owner, self._most_bytes, self._arriving[owner] + more)
-            self._arriving[owner] += more
-            counted += more
+            nonlocal counted_bytes
+            new_bytes = max(0, size_bytes - counted_bytes)
+            _check_bytes(owner, self._most_bytes, self._arriving[owner] + new_bytes)
+            self._arriving[owner] += new_bytes
+            counted_bytes += new_bytes
 
         try:
             yield grow
         finally:
-            self._arriving[owner] -= counted
+            self._arriving[owner] -= counted_bytes
             self._arriving += Counter()  # drops owners with a count of 0
 
 
@@ -100,3 +102,36 @@ def _check_bytes(owner: str, quota: int, total: int) -> None:
             hint="mallorn models rm MODEL",
             retry_sec=AGAIN_SEC,
         )
+
+
+# Above this number the least recently used bucket is dropped, as addresses are unlimited.
+MOST_BUCKETS: Final = 10_000
+
+
+class RateLimit:
+    """Token buckets by caller; no limit if `per_minute` is 0."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = per_minute
+        self._clock = clock
+        self._lock = Lock()
+        self._left: dict[Hashable, tuple[float, float]] = {}  # (requests left, time)
+
+    def take(self, caller: Hashable, name: str) -> None:
+        """Count a request of `caller` (`name` in errors). Raises TooMany with a retry delay."""
+        if not self._most:
+            return
+        with self._lock:
+            now_sec = self._clock()
+            left, since_sec = self._left.pop(caller, (float(self._most), now_sec))
+            left = min(float(self._most), left + (now_sec - since_sec) * self._most / 60)
+            self._left[caller] = left - 1 if left >= 1 else left, now_sec
+            if len(self._left) > MOST_BUCKETS:
+                del self._left[next(iter(self._left))]
+        if left < 1:
+            wait_sec = math.ceil((1 - left) * 60 / self._most)
+            raise TooMany(
+                f"{name} may make {self._most} requests a minute",
+                hint=f"retry in {wait_sec} s",
+                retry_sec=wait_sec,
+            )

@@ -1,11 +1,14 @@
-"""Limits a request before it is parsed: URL, headers, and the body's size and duration.
+"""Limits a request before it is parsed, and the number of event streams that start at once.
 
-A body is read only after its sender was authenticated and passed the rate limit.
+Limited are the URL, the headers, and the body's size and duration. A body is read only after
+its sender was authenticated and passed the rate limit.
 """
 
 import math
+import random
 import re
 import time
+from asyncio import Semaphore
 from typing import Final, cast
 
 import anyio
@@ -15,7 +18,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow
+from mallorn.core.errors import HeadTooLarge, MallornError, TooLarge, TooSlow, Unavailable
 from mallorn.core.version import API
 from services.coordinator.web.app_context import AppContext
 from services.coordinator.web.caller_dependencies import admit
@@ -44,7 +47,11 @@ class RequestLimits:
         scope["headers"] = _without_foreign_cookies(scope["headers"])
         body, app = _LimitedBody(scope, receive, send, self._parts), self._app
         try:
-            _check_head(scope)
+            if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
+                raise HeadTooLarge(f"the URL exceeds {LONGEST_ADDRESS:,} bytes", hint="shorten the query")
+            if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
+                message = f"the headers are larger than {LARGEST_HEADERS:,} bytes"
+                raise HeadTooLarge(message, hint="delete this site's cookies")
             body.check_size(body.announced_bytes)
         except MallornError as error:
             app = cast(ASGIApp, JSONResponse(error_body(error), error.status_code))
@@ -119,11 +126,43 @@ def _without_foreign_cookies(headers: Headers) -> Headers:
     ]
 
 
-def _check_head(scope: Scope) -> None:
-    """Raise HeadTooLarge for a URL or headers that are expensive even to parse."""
-    if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
-        raise HeadTooLarge(f"the URL exceeds {LONGEST_ADDRESS:,} bytes", hint="shorten the query")
-    if sum(len(name) + len(value) for name, value in scope["headers"]) > LARGEST_HEADERS:
-        raise HeadTooLarge(
-            f"the headers are larger than {LARGEST_HEADERS:,} bytes", hint="delete this site's cookies"
-        )
+AT_ONCE: Final = 8  # of the 40 threads that serve all requests
+MOST_WAITING: Final = 4_000  # some ten seconds of waiting; clients give up after thirty
+RETRY_SEC: Final = 5, 30
+
+
+class StreamAdmission:
+    """Middleware that queues new event streams, without a thread or database connection."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._slots = Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].endswith("/events"):
+            await self._app(scope, receive, send)
+            return
+        if self._waiting >= MOST_WAITING:
+            error = Unavailable("too many event streams are waiting", hint="retry a little later")
+            headers = {"Retry-After": str(random.randint(*RETRY_SEC))}  # noqa: S311 - to spread
+            refusal = cast(ASGIApp, JSONResponse(error_body(error), error.status_code, headers))
+            await refusal(scope, receive, send)
+            return
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        slots_to_release = [self._slots]
+
+        async def release_and_send(message: Message) -> None:
+            while slots_to_release:  # the stream has started: its slot is free for the next one
+                slots_to_release.pop().release()
+            await send(message)
+
+        try:
+            await self._app(scope, receive, release_and_send)
+        finally:
+            while slots_to_release:
+                slots_to_release.pop().release()

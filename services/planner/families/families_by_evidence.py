@@ -13,8 +13,6 @@ WELL_RANKED: Final = 0.75  # share of a batch's pairs in order, above which a mo
 ROUNDS: Final = 2  # consecutive rounds of evidence that a change needs
 PREFIX_CHARS: Final = 8
 
-Shares = Mapping[tuple[str, str], Sequence[float]]  # (batches' family, model's family)
-
 
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
     """Return placements for members ranked badly while other members were ranked well.
@@ -24,7 +22,7 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
     families = defaultdict[str, list[Member]](list)
     for member in members:
         families[member.family].append(member)
-    placed: dict[int, Placement] = {}
+    placements: dict[int, Placement] = {}
     for family in families.values():
         newest = [share for member in family for share in _own_shares(member)[-1:]]
         if max(newest, default=0.0) < BADLY_RANKED:
@@ -33,13 +31,13 @@ def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
             last = _own_shares(member)[-ROUNDS:]
             is_misjudged = len(last) == ROUNDS and max(last) < BADLY_RANKED
             if is_misjudged and (name := _split_family(member, family)):
-                placed[member.id] = Placement(
+                placements[member.id] = Placement(
                     name,
                     f"split off from {member.family}, whose model had "
                     f"{' and '.join(f'{share:.2f}' for share in last)} of the pairs of its last batches "
                     f"in order, below {BADLY_RANKED:.2f}",
                 )
-    return placed
+    return placements
 
 
 def _own_shares(member: Member) -> list[float]:
@@ -52,7 +50,7 @@ def _split_family(member: Member, family: Sequence[Member]) -> str:
     """Return the family of a member's structure, or its own; empty if it has that."""
     of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
     own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
-    is_mixed = any((other.op, other.structure) != (member.op, member.structure) for other in family)
+    is_mixed = len({(relative.op, relative.structure) for relative in family}) > 1
     names = [of_structure, own_family] if is_mixed else [own_family]
     return next((name for name in names if name != member.family), "")
 
@@ -64,28 +62,24 @@ def operator_family(op: str) -> str:
 
 def merges(members: Sequence[Member]) -> Mapping[int, Placement]:
     """Return placements for the first family to merge into another; the first name stays."""
-    shares = _shares(members)
-    for stays, goes in combinations(sorted({member.family for member in members}), 2):
-        last = [*shares.get((stays, goes), ())[-ROUNDS:], *shares.get((goes, stays), ())[-ROUNDS:]]
-        if len(last) == 2 * ROUNDS and min(last) > WELL_RANKED:
-            why = (
-                f"came with {goes}, which merged: each one's model had at least {min(last):.2f} of the "
-                f"pairs of the other's last batches in order, above {WELL_RANKED:.2f}"
-            )
-            place = Placement(stays, why)
-            return {member.id: place for member in members if member.family == goes}
-    return {}
-
-
-def _shares(members: Sequence[Member]) -> Shares:
-    """Return the shares by which families' models ranked other families' batches, in order."""
+    # The shares by which families' models ranked other families' batches, in order.
     shares: dict[tuple[str, str], list[float]] = {}
     pairs = [(ranking, member) for member in members for ranking in member.rankings]
     for ranking, member in sorted(pairs, key=lambda pair: pair[0].round):
         if ranking.model == member.family:
-            for other, share in ranking.others.items():
-                shares.setdefault((member.family, other), []).append(share)
-    return shares
+            for name, share in ranking.others.items():
+                shares.setdefault((member.family, name), []).append(share)
+
+    for stays, goes in combinations(sorted({member.family for member in members}), 2):
+        last = [*shares.get((stays, goes), ())[-ROUNDS:], *shares.get((goes, stays), ())[-ROUNDS:]]
+        if len(last) == 2 * ROUNDS and min(last) > WELL_RANKED:
+            reason = (
+                f"came with {goes}, which merged: each one's model had at least {min(last):.2f} of the "
+                f"pairs of the other's last batches in order, above {WELL_RANKED:.2f}"
+            )
+            place = Placement(stays, reason)
+            return {member.id: place for member in members if member.family == goes}
+    return {}
 
 
 REVISIONS: Final[Sequence[Callable[[Sequence[Member]], Mapping[int, Placement]]]] = (splits, merges)
@@ -103,39 +97,46 @@ class ByEvidence(Families):
 
     def group(self, members: Sequence[Member]) -> Mapping[int, Placement]:
         # Sorted by key, not by id: the result must be the same in every database.
-        before = sorted(members, key=lambda member: member.key)
-        placed = [member for member in before if member.family]
-        after = _apply(before, {each.id: _first_place(each, placed) for each in before if not each.family})
-        while moved := next(filter(None, (revise(after) for revise in REVISIONS)), None):
-            after = _apply(after, moved)
+        old = sorted(members, key=lambda member: member.key)
+        old_members = [member for member in old if member.family]
+        placements = {member.id: _first_placement(member, old_members) for member in old if not member.family}
+        new = _apply(old, placements)
+        while moves := next(filter(None, (revise(new) for revise in REVISIONS)), None):
+            new = _apply(new, moves)
         # A member that left and came back has not moved.
         return {
-            was.id: Placement(now.family, was.why if now.family == was.family else now.why)
-            for was, now in zip(before, after, strict=True)
+            member.id: Placement(
+                new_member.family, member.why if new_member.family == member.family else new_member.why
+            )
+            for member, new_member in zip(old, new, strict=True)
         }
 
 
-def _apply(members: Sequence[Member], moved: Mapping[int, Placement]) -> Sequence[Member]:
+def _apply(members: Sequence[Member], placements: Mapping[int, Placement]) -> Sequence[Member]:
+    """Return the members with these placements; a moved member starts without evidence."""
     return [
-        replace(member, family=to.family, why=to.why, rankings=()) if (to := moved.get(member.id)) else member
+        replace(member, family=placement.family, why=placement.why, rankings=())
+        if (placement := placements.get(member.id))
+        else member
         for member in members
     ]
 
 
-def _first_place(member: Member, placed: Sequence[Member]) -> Placement:
-    """Return the family of placed workloads of the same structure, or else operator."""
-    operator = [other for other in placed if other.op == member.op]
-    alike = [other.family for other in operator if other.structure == member.structure]
+def _first_placement(member: Member, old_members: Sequence[Member]) -> Placement:
+    """Return the family of other workloads of the same structure, or else operator."""
+    of_operator = [old for old in old_members if old.op == member.op]
+    alike = [old.family for old in of_operator if old.structure == member.structure]
     if alike:
-        return Placement(_most(alike), f"joins workloads of its operator, {member.op}, and of its structure")
+        words = f"joins workloads of its operator, {member.op}, and of its structure"
+        return Placement(_most_frequent(alike), words)
     start = operator_family(member.op)
     # Split-off families keep to their structure; other names come from merges.
-    merged = [other.family for other in operator if not other.family.startswith(f"{start}/")]
-    if merged:
-        return Placement(_most(merged), f"joins workloads of its operator, {member.op}")
+    families = [old.family for old in of_operator if not old.family.startswith(f"{start}/")]
+    if families:
+        return Placement(_most_frequent(families), f"joins workloads of its operator, {member.op}")
     return Placement(start, f"starts with its operator, {member.op}")
 
 
-def _most(names: Sequence[str]) -> str:
+def _most_frequent(names: Sequence[str]) -> str:
     counts = Counter(names)
     return min(counts, key=lambda name: (-counts[name], name))

@@ -21,21 +21,21 @@ class FixedFamilies(Families):
 
 
 class NoFamilies(FixedFamilies):
-    """One family per workload, as in Ansor with one model per task."""
+    """Makes a family per workload, as in Ansor with one model per task."""
 
     def place(self, member: Member) -> Placement:
         return Placement(f"none:{member.key}", "shares nothing with other workloads")
 
 
 class ByOperator(FixedFamilies):
-    """One family per anchor operator."""
+    """Makes a family per anchor operator."""
 
     def place(self, member: Member) -> Placement:
         return Placement(f"operator:{member.op}", f"its anchor operator is {member.op}")
 
 
 class ByStructure(FixedFamilies):
-    """One family per loop structure: the same operators in the same nests, other sizes."""
+    """Makes a family per loop structure: the same operators in the same nests, other sizes."""
 
     def place(self, member: Member) -> Placement:
         return Placement(

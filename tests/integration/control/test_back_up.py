@@ -1,4 +1,4 @@
-"""Control copies its SQLite database when beat asks, and says why where it cannot."""
+"""Control copies its SQLite database when its timer asks, and says why where it cannot."""
 
 import logging
 from pathlib import Path
@@ -25,9 +25,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "mallorn.db"
 
 
-def test_beat_asks_control_to_look_more_than_once_a_day() -> None:
-    (entry,) = [each for each in app.conf.beat_schedule.values() if each["task"] == queues.BACK_UP]
-    assert entry["schedule"] < backups.DAY_SEC
+def test_the_timer_asks_control_to_look_more_than_once_a_day() -> None:
+    assert queues.TICKS[queues.BACK_UP] < backups.DAY_SEC
     assert queues.BACK_UP in app.tasks
     assert queues.ROUTES[queues.BACK_UP] == {"queue": queues.CONTROL}
 

@@ -21,9 +21,8 @@ from mallorn.core.values.event import FinishingEvent, RoundPlannedEvent
 from mallorn.core.values.machine import assumed
 from services.control import plan_job as turn
 from services.control import plan_target as planning
+from services.control.periodic_tasks import STALE_SEC, reap, sweep
 from services.control.plan_target import plan_target
-from services.control.reap_leases import reap
-from services.control.resend_messages import STALE_SEC, sweep
 
 
 def kinds(workshop, job):

@@ -15,7 +15,7 @@ from mallorn.core import queues
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState, WorkKind
 from mallorn.core.values.fleet import WorkerInfo
-from services.control.resend_messages import SENT_PER_HAND, STALE_SEC, sweep
+from services.control.periodic_tasks import SENT_PER_HAND, STALE_SEC, sweep
 from tests.fixtures.workshop import MODEL, Workshop
 
 MANY = 10_000

@@ -9,7 +9,7 @@ from db.repositories.tasks import TaskHistories
 from db.tables import Round
 from mallorn.core.job_options import JobOptions
 from mallorn.core.states import JobState
-from services.control.planner_input import job_view
+from services.control.plan_job import job_view
 
 
 def view(yard, job_id):

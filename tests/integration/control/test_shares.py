@@ -22,8 +22,8 @@ from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import Cause, JobState
 from mallorn.core.targets import parse_target
 from services.control import plan_target as planning
+from services.control.periodic_tasks import LOOKS_PER_TARGET, sweep
 from services.control.plan_target import plan_target
-from services.control.resend_messages import LOOKS_PER_TARGET, sweep
 from services.control.wait_for_device import WaitLimit
 from tests.fixtures.workshop import QUICK
 

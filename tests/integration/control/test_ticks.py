@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from celery import Celery
 from sqlalchemy import event, update
 
 from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
@@ -17,8 +16,7 @@ from mallorn.core.errors import Unavailable
 from mallorn.core.surviving_loop import Turn
 from services.control import app as control
 from services.control import celery_tasks as tasks
-from services.control.reap_leases import reap
-from services.control.resend_messages import sweep
+from services.control.periodic_tasks import reap, sweep
 from tests.fixtures.workshop import Workshop
 
 MINUTES = 300.0
@@ -151,7 +149,7 @@ def test_a_part_of_a_turn_that_raises_costs_itself_alone_and_is_told_once(
 ) -> None:
     job = workshop.job()
     monkeypatch.setattr("mallorn.core.surviving_loop._logged_sec", {})
-    monkeypatch.setattr("services.control.resend_messages.Rounds.withdraw", _raise(error))
+    monkeypatch.setattr("services.control.periodic_tasks.Rounds.withdraw", _raise(error))
     turn = Turn()
     for _ in range(3):
         assert (queues.PLAN, job) in sweep(workshop.database, turn)
@@ -201,25 +199,29 @@ def test_a_turn_that_did_not_do_all_counts_as_none(
     assert ages()[queues.REAP] < 60.0
 
 
-def test_beat_goes_by_no_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    app = Celery("beat", broker="memory://")
-    app.conf.beat_schedule = {name: {"task": name, "schedule": sec} for name, sec in (("a", 5.0), ("b", 9.0))}
-    beat = control.MonotonicBeat(app)
+def test_the_timer_goes_by_no_wall_clock_and_survives_a_broker_that_is_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "TICKS", {"a": 5.0, "b": 9.0})
     sent: list[str] = []
-    monkeypatch.setattr(beat, "apply_entry", lambda entry, producer: sent.append(entry.name))
-    clock = [0.0]
+
+    def send(name: str) -> None:
+        sent.append(name)
+        raise Unavailable("the broker does not answer")
+
+    monkeypatch.setattr(control, "send", send)
+    clock, times = [0.0], iter((1.0, 5.0, 9.0, 10.0, 18.0))
+
+    def sleep(seconds: float) -> None:
+        assert seconds <= 1.0
+        clock[0] = next(times)
+
     monkeypatch.setattr("services.control.app.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("services.control.app.time.sleep", sleep)
     monkeypatch.setattr("time.time", lambda: 1e9 - 3600 * clock[0])  # set back by an hour each second
-    for clock[0] in (0.0, 1.0, 5.0, 9.0, 10.0, 18.0):
-        assert beat.tick() <= 1.0
+    with pytest.raises(StopIteration):
+        control.send_periodic_tasks()
     assert [sent.count(name) for name in ("a", "b")] == [4, 3]
-
-
-def test_messages_of_beat_never_expire() -> None:
-    from services.control.app import app
-
-    assert {each["task"] for each in app.conf.beat_schedule.values()} == set(queues.TICKS)
-    assert not [each for each in app.conf.beat_schedule.values() if each.get("options")]
 
 
 def _raise(error: Exception, when: Callable[[Any], bool] = lambda _: True) -> Callable[..., Any]:

@@ -18,8 +18,8 @@ from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
 from mallorn.core.targets import parse_target
 from mallorn.core.values.event import OtherEvent
-from services.control import delete_expired
-from services.control.delete_expired import tidy
+from services.control import periodic_tasks
+from services.control.periodic_tasks import tidy
 from tests.fixtures.rows import MODEL, Rows, new_job
 
 LONG_AGO_SEC = 30 * 86400
@@ -142,7 +142,7 @@ def test_files_of_a_deleted_export_go_if_the_coordinator_died_before(kept: Kept)
 
 
 def test_only_so_many_go_at_a_time(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delete_expired, "AT_A_TIME", 1)
+    monkeypatch.setattr(periodic_tasks, "AT_A_TIME", 1)
     other = kept.rows.write(lambda session: kept.rows.add_job(session, "ada", ("w0",)))
     kept.rows.write(lambda session: Jobs(session).move(other, list(JobState), JobState.FAILED))
     kept.rows.write(lambda session: session.execute(update(Job).values(finished_at=1.0)))

@@ -11,7 +11,7 @@ from celery import Celery
 
 from mallorn.core import queues
 from mallorn.core.errors import Unavailable
-from services.coordinator.web.waker import Waker
+from services.coordinator.web.app_context import Waker
 from stack.readiness_probes import redis_answers
 from stack.valkey import socket_url, valkey_command
 from tests.fixtures.coordinator import Start

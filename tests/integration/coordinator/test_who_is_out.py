@@ -27,7 +27,7 @@ from services.coordinator.sign_in import oidc
 from services.coordinator.sign_in.browser_sessions import SIGNED_IN_SEC
 from services.coordinator.sign_in.oidc_provider import Provider
 from services.coordinator.web.caller_dependencies import COOKIE
-from services.coordinator.web.rate_limit import RateLimit
+from services.coordinator.web.quotas import RateLimit
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.database import POSTGRES_LONG
 

@@ -26,7 +26,7 @@ from mallorn.core.log_setup import JsonLines
 from mallorn.core.outcomes import Outcome
 from mallorn.core.states import JobState, RoundState
 from mallorn.core.values.fleet import WorkerInfo
-from services.coordinator.fleet.device_and_worker_states import state_of_worker
+from services.coordinator.fleet.routes import state_of_worker
 from workers import celery_tasks as tasks
 from workers.process.lease_renewal import LeaseKeeper
 from workers.round.batch_commits import BATCH, Commits

@@ -13,7 +13,7 @@ from db.repositories.jobs import Jobs
 from mallorn.core.artifact_uris import reaching
 from mallorn.core.states import JobState
 from mallorn.core.values.manifest import DATABASE, RECORDS
-from services.control.delete_expired import tidy
+from services.control.periodic_tasks import tidy
 from tests.fixtures.finishing import export_of
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish

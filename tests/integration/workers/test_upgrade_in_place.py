@@ -14,7 +14,7 @@ from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, RoundState, WorkKind
 from mallorn.core.values.decided_task import DecidedTask
 from mallorn.core.values.fleet import WorkerInfo
-from services.control.planner_input import job_view
+from services.control.plan_job import job_view
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found
 from workers.finish.run import finish

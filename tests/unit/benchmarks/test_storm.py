@@ -13,7 +13,6 @@ PYTHON = ("/venv/bin/python", "-P", "-m")
     [
         ((*PYTHON, "mallorn", "serve"), "coordinator"),
         ((*PYTHON, "mallorn", "control"), "control"),
-        ((*PYTHON, "mallorn", "control", "--beat"), "beat"),
         ((*PYTHON, "mallorn", "device", "--target", "local"), "device"),
         ((*PYTHON, "mallorn", "worker", "--name", "slot1"), "worker"),
         ((*PYTHON, "mallorn", "worker", "--name", "importer"), "importer"),

@@ -13,7 +13,7 @@ from db.repositories.jobs import Jobs
 from db.session import Database
 from db.tables import Tick
 from mallorn.core import queues
-from services.coordinator.web.waker import Waker
+from services.coordinator.web.app_context import Waker
 from tests.fixtures.coordinator import Coordinator, Start
 
 pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

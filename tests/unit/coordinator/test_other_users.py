@@ -10,7 +10,7 @@ import pytest
 
 from mallorn.core.states import JobState
 from services.coordinator.app import create_app
-from services.coordinator.web.caller_scopes import SCOPES
+from services.coordinator.web.authenticator import SCOPES
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.users import NOBODY, SOMEBODY, as_user, only_root
 

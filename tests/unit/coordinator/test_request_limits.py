@@ -16,8 +16,7 @@ from mallorn.core.errors import TooMany
 from mallorn.core.log_setup import LONGEST, JsonLines, TextLines
 from services.coordinator import health, serve
 from services.coordinator.web import quotas, request_limits
-from services.coordinator.web.quotas import FewAtOnce
-from services.coordinator.web.rate_limit import MOST_BUCKETS, RateLimit
+from services.coordinator.web.quotas import MOST_BUCKETS, FewAtOnce, RateLimit
 from services.coordinator.web.request_limits import LARGEST_BODY, LARGEST_HEADERS, LONGEST_ADDRESS
 from tests.fixtures.coordinator import Coordinator, Start
 from tests.fixtures.waiting import PATIENCE, wait_for

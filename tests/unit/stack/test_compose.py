@@ -34,7 +34,7 @@ def test_every_command_line_is_one_the_cli_parses(name: str) -> None:
 
 def test_the_parts_are_those_of_the_embedded_stack() -> None:
     assert set(SERVICES) >= {
-        *("postgres", "redis", "migrate", "coordinator", "control", "beat", "worker", "tracker", "device")
+        *("postgres", "redis", "migrate", "coordinator", "control", "worker", "tracker", "device")
     }
 
 

@@ -19,8 +19,8 @@ from mallorn.core.stand_in_measurers import measured_target
 from mallorn.core.states import JobState
 from mallorn.core.targets import Target, parse_target
 from mallorn.core.values.fleet import DeviceInfo
-from stack import devices_on_demand
-from stack.devices_on_demand import DeviceScout, OnDemand
+from stack import run_stack
+from stack.run_stack import DeviceDemand, DevicesOnDemand
 
 OLDER = parse_target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})
 FOREIGN = parse_target({"kind": "cuda", "arch": "sm_80"})
@@ -67,65 +67,65 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 @pytest.fixture
-def scout(place: Place, monkeypatch: pytest.MonkeyPatch) -> DeviceScout:
+def demand(place: Place, monkeypatch: pytest.MonkeyPatch) -> DeviceDemand:
     settings = Settings(database_url=place.database.url, tracker="127.0.0.1:4711")
-    found = DeviceScout(settings, place.why_not)
+    found = DeviceDemand(settings, place.why_not)
     monkeypatch.setattr(found, "_fleet", SimpleNamespace(devices=lambda: place.devices))
     return found
 
 
-def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, scout: DeviceScout) -> None:
-    scout.look()
-    assert not scout.wanted
+def test_a_target_with_a_job_and_without_a_device_is_wanted(place: Place, demand: DeviceDemand) -> None:
+    demand.update()
+    assert not demand.targets
     place.job(OLDER)
-    scout.look()
-    assert scout.wanted == {OLDER}
+    demand.update()
+    assert demand.targets == {OLDER}
 
 
-def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, scout: DeviceScout) -> None:
+def test_a_device_of_ours_does_not_count_as_somebody_elses(place: Place, demand: DeviceDemand) -> None:
     place.job(OLDER)
-    scout.look()
+    demand.update()
     place.serve(OLDER)
-    scout.look()
-    assert scout.wanted == {OLDER}
+    demand.update()
+    assert demand.targets == {OLDER}
 
 
-def test_what_another_device_serves_needs_none_of_ours(place: Place, scout: DeviceScout) -> None:
+def test_what_another_device_serves_needs_none_of_ours(place: Place, demand: DeviceDemand) -> None:
     place.serve(OLDER)
     place.job(OLDER)
-    scout.look()
-    assert not scout.wanted
+    demand.update()
+    assert not demand.targets
 
 
 def test_the_device_of_this_host_gets_no_rival_while_it_starts_again(
-    place: Place, scout: DeviceScout
+    place: Place, demand: DeviceDemand
 ) -> None:
     place.serve(OLDER, is_local=True)
     place.job(OLDER)
-    scout.look()
+    demand.update()
     place.devices.clear()
-    scout.look()
-    assert not scout.wanted
+    demand.update()
+    assert not demand.targets
 
 
 def test_a_device_ends_some_time_after_its_last_job(
-    place: Place, scout: DeviceScout, monkeypatch: pytest.MonkeyPatch
+    place: Place, demand: DeviceDemand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = place.job(OLDER)
-    scout.look()
+    demand.update()
     place.end(job)
-    scout.look()
-    assert scout.wanted == {OLDER}
-    monkeypatch.setattr(devices_on_demand, "UNUSED_SEC", 0.0)
-    scout.look()
-    assert not scout.wanted
+    demand.update()
+    assert demand.targets == {OLDER}
+    monkeypatch.setattr(run_stack, "UNUSED_SEC", 0.0)
+    demand.update()
+    assert not demand.targets
 
 
-def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout: DeviceScout) -> None:
+def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, demand: DeviceDemand) -> None:
     job = place.job(FOREIGN)
     for _ in range(2):
-        scout.look()
-    assert not scout.wanted
+        demand.update()
+    assert not demand.targets
     what, command = place.reason(job).split("\n")
     assert what == f"waits for a device for {FOREIGN}: this machine cannot run it, it has no cuda device"
     assert " --tracker THIS_MACHINE:9190" in command
@@ -133,12 +133,12 @@ def test_a_job_that_no_device_here_can_serve_is_told_at_once(place: Place, scout
     assert place.asked == [FOREIGN]  # once: TVM has to be loaded for an answer
 
 
-def test_a_paused_job_wants_nothing(place: Place, scout: DeviceScout) -> None:
+def test_a_paused_job_wants_nothing(place: Place, demand: DeviceDemand) -> None:
     job = place.job(OLDER)
     with place.database.transaction() as session:
         assert Jobs(session).pause(job, None).state == JobState.PAUSED
-    scout.look()
-    assert not scout.wanted
+    demand.update()
+    assert not demand.targets
 
 
 def test_the_supervisor_starts_what_is_wanted_once_and_ends_what_is_not() -> None:
@@ -147,14 +147,14 @@ def test_the_supervisor_starts_what_is_wanted_once_and_ends_what_is_not() -> Non
         add=lambda spec: did.append(("add", spec.name)), remove=lambda name: did.append(("remove", name))
     )
     spec_of: Any = lambda target: SimpleNamespace(name=f"device-{target.key}")  # noqa: E731
-    devices = OnDemand(supervisor, spec_of, lambda _words: None)
+    devices = DevicesOnDemand(supervisor, spec_of, lambda _words: None)
     for wanted in ([], [OLDER], [OLDER], []):
         devices.adjust(wanted)
     assert did == [("add", f"device-{OLDER.key}"), ("remove", f"device-{OLDER.key}")]
 
 
-def test_a_job_that_no_device_measures_wants_none(place: Place, scout: DeviceScout) -> None:
+def test_a_job_that_no_device_measures_wants_none(place: Place, demand: DeviceDemand) -> None:
     place.job(measured_target(OLDER, "simulated"))
-    scout.look()
-    assert scout.wanted == frozenset()
+    demand.update()
+    assert demand.targets == frozenset()
     assert place.asked == []

@@ -27,7 +27,7 @@ def test_port_zero_takes_a_free_one() -> None:
 
 def test_a_port_that_was_given_away_is_not_given_again() -> None:
     given = {port for port in range(2**16) if port % 3}
-    assert free_port(besides=given) % 3 == 0
+    assert free_port(excluded=given) % 3 == 0
 
 
 def test_an_address_of_another_machine_is_refused() -> None:

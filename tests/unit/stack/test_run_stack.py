@@ -32,7 +32,7 @@ def main(words):
 
 data = DataDir(Path(sys.argv[1]))
 port = free_port()
-layout = StackLayout(data, "127.0.0.1", port, f"127.0.0.1:{free_port(besides=(port,))}", 1)
+layout = StackLayout(data, "127.0.0.1", port, f"127.0.0.1:{free_port(excluded=(port,))}", 1)
 with data.locked():
     run(layout, Settings(data_dir=data.path, shipped=False), True, print, main)
 """
@@ -83,6 +83,6 @@ def test_what_is_imported_for_forks_starts_no_thread_and_makes_no_celery_app() -
     shared = "for each in (COORDINATOR_MODULE, *CELERY_MODULES): import_module(each)"
     names = "from stack.run_stack import COORDINATOR_MODULE, CELERY_MODULES"
     statement = f"import sys\nfrom importlib import import_module\n{names}\n{shared}\nimport db.migrate"
-    assert imported(f"{statement}\nfrom stack.forked_part import can_fork", "can_fork()") == "True"
+    assert imported(f"{statement}\nfrom stack.supervised_process import can_fork", "can_fork()") == "True"
     apps = "{'workers.app', 'services.control.app', 'numpy'} & sys.modules.keys()"
     assert imported(statement, f"sorted({apps})") == "[]"

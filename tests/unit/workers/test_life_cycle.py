@@ -21,8 +21,7 @@ from mallorn.core.errors import Conflict, NoDevice
 from mallorn.core.registry import REGISTRY
 from mallorn.core.states import JobState, RoundState, WorkKind
 from searchers.space import Candidate
-from services.control.reap_leases import reap
-from services.control.resend_messages import STALE_SEC, sweep
+from services.control.periodic_tasks import STALE_SEC, reap, sweep
 from tests.fixtures.stored import open_rounds, rounds_of
 from tests.fixtures.workshop import Workshop
 from workers.round.batch_commits import Commits

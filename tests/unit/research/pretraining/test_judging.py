@@ -12,8 +12,7 @@ from mallorn.core.errors import InvalidRequest
 from research.pretraining.evaluate_splits import SPLITS, figures, folds, mean
 from research.pretraining.feature_rows import rows_for
 from research.pretraining.from_parquet import read_training_data
-from research.pretraining.training_arrays import Rows, rows_of, thinned
-from research.pretraining.training_data import TaskData
+from research.pretraining.training_data import Rows, TaskData, rows_of, thinned
 from tests.unit.research.pretraining.made_up import SHAPES, task_data, training_data
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from research.replay.recorded_space import RecordedSpace
 from research.replay.recorded_tasks_from_dataset import fitted
+from research.replay.search_arenas import RecordedSpace
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
 from tests.unit.research.replay.made_up import made_up

@@ -8,14 +8,14 @@ import pytest
 from benchmarks.lab.synthetic_arena import SyntheticArena
 from benchmarks.search_replay import even_trials
 from mallorn.core.registry import REGISTRY, resolve
-from research.replay.play_search import play
-from research.replay.recorded_space import RecordedSpace
 from research.replay.search_arenas import (
     LooseSpace,
     RecordedArena,
     RecordedProposals,
+    RecordedSpace,
     ShownSpace,
     WideSpace,
+    play,
     propose_recorded,
 )
 from searchers.base import Proposal, Searcher, Trial

@@ -1,11 +1,23 @@
-"""Pages and lists of the API, and the largest integers that database columns can hold."""
+"""Types of responses (pages and lists), their OpenAPI descriptions, and the limits of integers."""
 
-from typing import Annotated, Final, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
 from fastapi import Query
 from pydantic import BaseModel
 
 from db.paging import MAX_LIMIT
+
+Schema = dict[str, object]  # JSON schema
+Responses = dict[int | str, dict[str, Any]]  # by status
+REF: Final = "#/components/schemas/{model}"
+TEXT: Final[Schema] = {"type": "string"}
+BYTES: Final[Schema] = {"type": "string", "format": "binary"}
+
+
+def described(media_type: str, words: str, schema: Schema) -> Responses:
+    """Return the description of a 200 response with a body of this type."""
+    return {200: {"description": words, "content": {media_type: {"schema": schema}}}}
+
 
 MAX_INT: Final = 2**31 - 1  # also the largest seed of TVM
 MAX_BIG_INT: Final = 2**63 - 1

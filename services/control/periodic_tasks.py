@@ -1,17 +1,83 @@
-"""Deletes data older than the retention settings allow, in small batches."""
+"""The periodic work of control.
+
+It resends lost messages, takes back the work of dead workers, and deletes expired data.
+"""
 
 from contextlib import suppress
 from typing import Final
 
 from db.repositories.access_control import Audit
+from db.repositories.claim_and_release_work import WorkItems
+from db.repositories.control_loop_ticks import GAP_SEC, LoopTicks
 from db.repositories.dataset_statistics import Counts
+from db.repositories.fair_shares import FairShares
 from db.repositories.job_removal import Removals
-from db.repositories.workers import Workers
+from db.repositories.leases import Leases
+from db.repositories.rounds import Rounds
+from db.repositories.workers import FRESH_SEC, Workers
 from db.session import Database
+from mallorn.core import queues
 from mallorn.core.errors import Conflict, NotFound
 from mallorn.core.settings import Settings
+from mallorn.core.states import WorkKind
 from mallorn.core.surviving_loop import Turn
 from services.artifact_removal import delete_model, remove_batches, remove_export
+from services.control.wake_messages import TASKS, Message, message_of
+
+# Longer than a round waits in a healthy queue, and short enough for waiting users.
+STALE_SEC = 20.0
+# Planning a job costs milliseconds, so a sweep plans only the next few jobs of each target.
+LOOKS_PER_TARGET = 4
+# More than a worker takes until the next sweep, bounded so that messages do not pile up.
+SENT_PER_HAND = 4
+
+
+def sweep(database: Database, turn: Turn | None = None) -> list[Message]:
+    """Return messages for stale work and for jobs to plan; withdraw unneeded rounds."""
+    turn, messages = turn or Turn(), list[Message]()
+    with turn.part("could not resend lost messages"), database.transaction() as session:
+        worker_count = len(Workers(session).list(FRESH_SEC))
+        waiting = Leases(session).waiting(STALE_SEC, SENT_PER_HAND * max(1, worker_count))
+        Leases(session).mark_sent(waiting)
+        messages += map(message_of, waiting)
+    with turn.part("could not look for jobs to plan"), database.session() as session:
+        messages += [(queues.PLAN, job_id) for job_id in FairShares(session).due(LOOKS_PER_TARGET)]
+    with turn.part("unneeded rounds are not withdrawn"), database.transaction() as session:
+        Rounds(session).withdraw()
+    return messages
+
+
+def reap(
+    database: Database,
+    turn: Turn | None = None,
+    lease_sec: float = Settings.model_fields["lease_sec"].default,
+) -> list[Message]:
+    """Free work with expired leases, or give it up after ten lost workers; return messages.
+
+    After a gap without turns, or after a step of the clock, leases may have expired that live
+    workers could not renew: the first turns only give them time to renew.
+    """
+    turn = turn or Turn()
+    if turn.steady_sec < min(lease_sec / 3, GAP_SEC):  # the second turn counts, however rare
+        with database.transaction() as session:
+            LoopTicks(session).pull_back(lease_sec)
+        return []
+    with database.session() as session:
+        jobs = Leases(session).silent_jobs()
+    messages: list[Message] = []
+    for job_id in jobs:
+        if not turn.away:
+            with turn.part("could not reclaim lost work"), database.transaction() as session:
+                losses = WorkItems(session).expire(job_id)
+                freed = [loss.hold.item for loss in losses if not loss.is_given_up]
+                retries = [item for item in freed if item.kind in TASKS]
+                Leases(session).mark_sent(retries)
+                messages += map(message_of, retries)
+                given_up = [loss for loss in losses if loss.is_given_up]
+                poisoned = [loss.job_id for loss in given_up if loss.hold.item.kind is WorkKind.ROUND]
+                messages += [(queues.PLAN, job_id) for job_id in poisoned]
+    return messages
+
 
 # Small batches, so that no writer waits for a long deletion; the next follows in a minute.
 AT_A_TIME: Final = 20
