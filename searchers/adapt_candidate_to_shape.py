@@ -39,25 +39,25 @@ def _outline(sketch: Sketch) -> tuple[tuple[ChoiceKind, int], ...]:
     return tuple((choice.kind, choice.width) for choice in sketch.choices)
 
 
-def _adapted(taken: tuple[int, ...], old_choice: Choice, new_choice: Choice) -> list[int]:
+def _adapted(factors: tuple[int, ...], old_choice: Choice, new_choice: Choice) -> list[int]:
     if new_choice.kind is ChoiceKind.TILE:
-        return _tiles(taken, new_choice)
-    (value,) = taken
+        return _tiles(factors, new_choice)
+    (value,) = factors
     if new_choice.kind is ChoiceKind.CATEGORICAL and old_choice.labels and new_choice.labels:
         gaps = [abs(label - old_choice.labels[value]) for label in new_choice.labels]
         value = gaps.index(min(gaps))
     if value in new_choice.values:
         return [value]
-    return [min(new_choice.values, key=lambda each: (abs(each - value), each))]
+    return [min(new_choice.values, key=lambda allowed_value: (abs(allowed_value - value), allowed_value))]
 
 
-def _tiles(taken: tuple[int, ...], choice: Choice) -> list[int]:
-    if TileRule(choice).well_formed(np.array([taken], dtype=np.int32)).all():
-        return list(taken)
+def _tiles(factors: tuple[int, ...], choice: Choice) -> list[int]:
+    if TileRule(choice).well_formed(np.array([factors], dtype=np.int32)).all():
+        return list(factors)
     possible = _possible(replace(choice, suggested=()))
     # Inner levels have larger weights, because their loops run more often.
     weights = np.arange(choice.width, dtype=np.float64)
-    distances = np.abs(np.log2(possible) - np.log2(np.array(taken, dtype=np.float64))) @ weights
+    distances = np.abs(np.log2(possible) - np.log2(np.array(factors, dtype=np.float64))) @ weights
     return [int(factor) for factor in possible[int(np.argmin(distances))]]
 
 

@@ -31,14 +31,14 @@ class ScoredPool:
         candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
-    def beside(self, other: "ScoredPool") -> "ScoredPool":
+    def beside(self, second: "ScoredPool") -> "ScoredPool":
         """Return a pool with the lines of both pools, this pool's first."""
         mean, std = (
-            np.concatenate([getattr(pool.prediction, name) for pool in (self, other)])
+            np.concatenate([getattr(pool.prediction, name) for pool in (self, second)])
             for name in ("mean", "std")
         )
-        features = np.concatenate([self.features, other.features])
-        return ScoredPool([*self.candidates, *other.candidates], features, Prediction(mean, std))
+        features = np.concatenate([self.features, second.features])
+        return ScoredPool([*self.candidates, *second.candidates], features, Prediction(mean, std))
 
     def without(self, lines: Indices) -> "ScoredPool":
         """Return the pool without these lines."""

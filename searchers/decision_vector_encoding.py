@@ -66,8 +66,8 @@ class ListGene:
         return np.asarray(rows == self._values, dtype=np.float64)
 
     def decode(self, points: Points) -> Rows:
-        chosen: Rows = self._values[points.argmax(axis=1)]
-        return chosen[:, None]
+        values: Rows = self._values[points.argmax(axis=1)]
+        return values[:, None]
 
     def project(self, points: Points) -> Points:
         return _onto_simplex(points, 1)
@@ -132,10 +132,10 @@ def whole_parts(points: Points, total: int) -> Rows:
     """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
     floors = np.floor(shares + 1e-9)
-    missing = total - floors.sum(axis=1, keepdims=True)
+    shortfall = total - floors.sum(axis=1, keepdims=True)
     by_remainder = np.argsort(floors - shares, axis=1, kind="stable")
     rank = np.argsort(by_remainder, axis=1, kind="stable")
-    return np.asarray(floors + (rank < missing), dtype=np.int32)
+    return np.asarray(floors + (rank < shortfall), dtype=np.int32)
 
 
 def _onto_simplex(points: Points, total: int) -> Points:

@@ -26,10 +26,10 @@ class TopK(BatchSampler):
         self.optimism = optimism
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        ranked = np.argsort(-pool.promise(self.optimism), kind="stable")
+        order = np.argsort(-pool.promise(self.optimism), kind="stable")
         explored = rng.binomial(min(count, len(pool)), self.epsilon)
-        best, rest = np.split(ranked, [max(0, min(count, len(pool)) - explored)])
-        return np.concatenate([best, rng.permutation(rest)[:explored]]).astype(np.int64)
+        best, remaining = np.split(order, [max(0, min(count, len(pool)) - explored)])
+        return np.concatenate([best, rng.permutation(remaining)[:explored]]).astype(np.int64)
 
 
 class Contextual(BatchSampler):
@@ -67,33 +67,42 @@ class PooledSearcher(BatchSearcher):
     """
 
     @abstractmethod
-    def pool(self, asked: Request) -> dict[Candidate, str]:
+    def pool(self, request: Request) -> dict[Candidate, str]:
         """Return the candidates to score with their origins; it may include measured ones."""
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        origins = self.pool(asked)
-        scored = score(asked.space, asked.model, sieve.fresh(origins))
-        chosen = self._sampled(penalise_failures(asked.space, asked.history, scored, asked.rng), asked, sieve)
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        origins = self.pool(request)
+        fresh_pool = score(request.space, request.model, candidate_filter.fresh(origins))
+        candidates = self._sampled(
+            penalise_failures(request.space, request.history, fresh_pool, request.rng),
+            request,
+            candidate_filter,
+        )
         # Proposals get the model's own predictions, without penalties.
-        created = score(asked.space, asked.model, [each for each in chosen if each not in origins])
-        both = scored.beside(created)
-        expected = dict(zip(both.candidates, both.prediction.mean.tolist(), strict=True))
-        return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
+        created = score(
+            request.space, request.model, [candidate for candidate in candidates if candidate not in origins]
+        )
+        all_scored = fresh_pool.beside(created)
+        predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
+        return [
+            Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))
+            for candidate in candidates
+        ]
 
-    def _sampled(self, pool: ScoredPool, request: Request, sieve: Filter) -> list[Candidate]:
+    def _sampled(self, pool: ScoredPool, request: Request, candidate_filter: Filter) -> list[Candidate]:
         sampler = self.sampler or TopK()
-        chosen: list[Candidate] = []
+        candidates: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
-            measured = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
-            composed = sampler.compose(request.space, pool, measured, request.count, request.rng)
-            chosen = sieve.valid(composed)[: request.count]
+            measured_pool = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
+            composed = sampler.compose(request.space, pool, measured_pool, request.count, request.rng)
+            candidates = candidate_filter.valid(composed)[: request.count]
             checked = set(composed)
-            pool = pool.without(np.flatnonzero([each in checked for each in pool.candidates]))
-        while len(chosen) < request.count and len(pool):
-            lines = sampler.choose(pool, request.count - len(chosen), request.rng)
-            chosen += sieve.valid([pool.candidates[index] for index in lines])
+            pool = pool.without(np.flatnonzero([candidate in checked for candidate in pool.candidates]))
+        while len(candidates) < request.count and len(pool):
+            lines = sampler.choose(pool, request.count - len(candidates), request.rng)
+            candidates += candidate_filter.valid([pool.candidates[index] for index in lines])
             pool = pool.without(lines)
-        return chosen
+        return candidates
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:

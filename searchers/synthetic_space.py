@@ -105,10 +105,10 @@ class SyntheticSpace(DecisionSpace):
     def _everything(self) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
         limit, pairs = 64, zip(self.shape, (4, 4, 2), strict=True)
         outer, inner, depth = (tilings(extent, ways) for extent, ways in pairs)
-        rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
+        others_grid = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
         inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
-        index = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
-        tail = np.hstack([inner[index[0]], depth[index[1]], rest[index[2]]])
+        index = np.indices((len(inner), len(depth), len(others_grid))).reshape(3, -1)
+        tail = np.hstack([inner[index[0]], depth[index[1]], others_grid[index[2]]])
         for head in outer[outer[:, -1] <= limit]:
             rows = np.hstack([np.tile(head, (len(tail), 1)), tail])
             for rfactor in (False, True):
@@ -126,8 +126,8 @@ class SyntheticSpace(DecisionSpace):
         # Writing results late causes memory traffic; writing them in small blocks, loop
         # overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
-        written = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
-        slowdown *= _unrolling(body, unroll) * written
+        write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
+        slowdown *= _unrolling(body, unroll) * write_cost
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)

@@ -26,9 +26,9 @@ NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' varian
 LEAST_VARIANCE: Final = 1e-9
 
 
-def matern(points: Points, others: Points, length: float) -> Points:
+def matern(points: Points, other_points: Points, length: float) -> Points:
     """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
-    distance = np.sqrt(3.0 * squared_distances(points, others)) / length
+    distance = np.sqrt(3.0 * squared_distances(points, other_points)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
 
@@ -84,11 +84,11 @@ class Beliefs:
         """Standard deviations in the units of the targets."""
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
-    def believe(self, at: int) -> None:
+    def believe(self, line: int) -> None:
         """Condition on one point's mean as its value: deviations near the point shrink."""
-        similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
-        residual = similar - self._rows[:, at] @ self._rows
-        row = residual / np.sqrt(self._variance[at] + self._process.noise)
+        similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
+        residual = similar - self._rows[:, line] @ self._rows
+        row = residual / np.sqrt(self._variance[line] + self._process.noise)
         self._rows = np.vstack([self._rows, row])
         self._variance = np.maximum(LEAST_VARIANCE, self._variance - row**2)
 
@@ -137,36 +137,36 @@ class BayesianOptimisation(BatchSearcher):
     kept: int = 2048
     elite: int = 48
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        timed = [trial for trial in asked.history if trial.time_us is not None]
-        if len(timed) < FEWEST:
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        trials = [trial for trial in request.history if trial.time_us is not None]
+        if len(trials) < FEWEST:
             return []
-        space, rng = asked.space, asked.rng
-        elite = fastest(asked.history, self.elite).candidates
+        space, rng = request.space, request.rng
+        elite = fastest(request.history, self.elite).candidates
         half = self.considered // 2
         parents = [elite[index] for index in rng.integers(len(elite), size=half)]
         mutants = space.mutate_all(rng, parents)
         far_mutants = space.mutate_all(rng, mutants[: half // 2])
         strangers = space.sample(rng, half - len(far_mutants))
-        pool = score(space, asked.model, sieve.fresh([*mutants, *far_mutants, *strangers]))
-        pool = penalise_failures(space, asked.history, pool, rng)
+        pool = score(space, request.model, candidate_filter.fresh([*mutants, *far_mutants, *strangers]))
+        pool = penalise_failures(space, request.history, pool, rng)
         order = rng.permutation(len(pool))
-        ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
-        pool = pool.without(ranked[self.kept :])
-        return self._by_acquisition(asked, timed, pool, sieve) if len(pool) else []
+        order_by_score = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
+        pool = pool.without(order_by_score[self.kept :])
+        return self._by_acquisition(request, trials, pool, candidate_filter) if len(pool) else []
 
     def _by_acquisition(
-        self, asked: Request, timed: Sequence[Trial], pool: ScoredPool, sieve: Filter
+        self, request: Request, trials: Sequence[Trial], pool: ScoredPool, candidate_filter: Filter
     ) -> list[Proposal]:
-        rows = spread(timed, ROWS)
-        features = asked.space.features([trial.candidate for trial in rows])
+        rows = spread(trials, ROWS)
+        features = request.space.features([trial.candidate for trial in rows])
         points = scaled(np.vstack([features, pool.features]))
         targets = np.log([_time_us(trial) for trial in rows])
         process = GaussianProcess.fit(points[: len(rows)], targets)
         beliefs = process.beliefs(points[len(rows) :])
-        shares = credit(asked.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
-        turns = asked.rng.choice(tuple(ACQUISITIONS), size=4 * asked.count, p=shares / shares.sum())
-        return _batch(beliefs, targets, pool.candidates, turns.tolist(), sieve, asked.count)
+        shares = credit(request.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
+        turns = request.rng.choice(tuple(ACQUISITIONS), size=4 * request.count, p=shares / shares.sum())
+        return _batch(beliefs, targets, pool.candidates, turns.tolist(), candidate_filter, request.count)
 
 
 def _batch(
@@ -174,18 +174,18 @@ def _batch(
     targets: Column,
     candidates: Sequence[Candidate],
     turns: Sequence[str],
-    sieve: Filter,
+    candidate_filter: Filter,
     count: int,
 ) -> list[Proposal]:
     """Pick candidates and check that they are valid, until the batch is full."""
     picks = _picks(beliefs, targets, turns)
     batch: list[Proposal] = []
-    while picked := list(islice(picks, count - len(batch))):
-        valid = set(sieve.valid(candidates[row] for row, _ in picked))
+    while chosen_picks := list(islice(picks, count - len(batch))):
+        valid = set(candidate_filter.valid(candidates[row] for row, _ in chosen_picks))
         gain = targets.min() - beliefs.mean
         batch += [
             Proposal(candidates[row], float(gain[row]), name)
-            for row, name in picked
+            for row, name in chosen_picks
             if candidates[row] in valid
         ]
     return batch
@@ -207,20 +207,20 @@ def _picks(beliefs: Beliefs, targets: Column, turns: Sequence[str]) -> Iterator[
 def contextual_variance(std: Column, targets: Column) -> float:
     """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
-    ahead = float(np.exp(targets.min() - targets.mean()))
-    return min(1.0, sure * ahead)
+    lead = float(np.exp(targets.min() - targets.mean()))
+    return min(1.0, sure * lead)
 
 
-def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
+def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
     """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
-    if len(timed) <= count:
-        return list(timed)
+    if len(trials) <= count:
+        return list(trials)
     third = count // 3
-    order = sorted(range(len(timed)), key=lambda at: _time_us(timed[at]))
-    kept = set(order[:third]) | set(range(len(timed) - third, len(timed)))
-    others = [at for at in range(len(timed)) if at not in kept]
-    picked = np.linspace(0, len(others) - 1, count - len(kept)).round().astype(int)
-    return [timed[at] for at in sorted(kept | {others[at] for at in picked})]
+    order = sorted(range(len(trials)), key=lambda line: _time_us(trials[line]))
+    selected_lines = set(order[:third]) | set(range(len(trials) - third, len(trials)))
+    other_points = [line for line in range(len(trials)) if line not in selected_lines]
+    picks = np.linspace(0, len(other_points) - 1, count - len(selected_lines)).round().astype(int)
+    return [trials[line] for line in sorted(selected_lines | {other_points[line] for line in picks})]
 
 
 def _time_us(trial: Trial) -> float:

@@ -76,10 +76,10 @@ class EsState:
         """Return random well-formed candidates."""
         even = LEAST_SHARE / len(self.shares)
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
-        drawn: list[Candidate] = []
+        candidates: list[Candidate] = []
         for genes, gaussian, size in zip(self.genes, self.gaussians, sizes, strict=True):
-            drawn += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
-        return drawn
+            candidates += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
+        return candidates
 
     def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "EsState":
         """Return the state moved towards the winners; `weights` must sum to 1."""
@@ -110,10 +110,10 @@ def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: floa
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
     """Return the points of each sketch's candidates, with their indices in `candidates`."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
-    lines = [places.get(each.sketch.key, []) for each in genes]
+    lines = [places.get(sketch_genes.sketch.key, []) for sketch_genes in genes]
     return [
-        (each.encode(decision_rows(each.sketch, candidates, indices)), indices)
-        for each, indices in zip(genes, lines, strict=True)
+        (sketch_genes.encode(decision_rows(sketch_genes.sketch, candidates, indices)), indices)
+        for sketch_genes, indices in zip(genes, lines, strict=True)
     ]
 
 
@@ -142,22 +142,22 @@ class EvolutionStrategy(PooledSearcher):
     optimism: float = 0.5
     learning: bool = True
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        strategy = self._fitted(space, asked.history, rng)
-        if asked.model is None:
-            drawn = strategy.draw(rng, 2 * asked.count)
-            pool = dict.fromkeys((drawn[index] for index in rng.permutation(len(drawn))), STRATEGY)
-            return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        strategy = self._fitted(space, request.history, rng)
+        if request.model is None:
+            candidates = strategy.draw(rng, 2 * request.count)
+            pool = dict.fromkeys((candidates[index] for index in rng.permutation(len(candidates))), STRATEGY)
+            return pool | dict.fromkeys(space.sample(rng, request.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
-        lowered = VIEWS[asked.model.view].lowered
+        lowered = VIEWS[request.model.view].lowered
         offspring = self.compiled // self.generations if lowered else self.offspring
         parents = max(2, round(self.parent_share * offspring))
         for _ in range(self.generations):
-            drawn = list(dict.fromkeys(strategy.draw(rng, offspring)))
-            pool.update(dict.fromkeys(drawn, STRATEGY))
-            promise = score(space, asked.model, drawn).promise(self.optimism)
-            winners = [drawn[index] for index in np.argsort(-promise, kind="stable")[:parents]]
+            candidates = list(dict.fromkeys(strategy.draw(rng, offspring)))
+            pool.update(dict.fromkeys(candidates, STRATEGY))
+            promise = score(space, request.model, candidates).promise(self.optimism)
+            winners = [candidates[index] for index in np.argsort(-promise, kind="stable")[:parents]]
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool

@@ -41,11 +41,13 @@ class StepGains:
 class Directions:
     """Measured steps of every sketch, for predicting the gain of new steps."""
 
-    def __init__(self, space: Space, measured: TimedCandidates) -> None:
+    def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
         self._steps = {
-            key: _steps(self._points(measured.candidates, key, lines), measured.slowdown[lines])
-            for key, lines in places_by_sketch([each.sketch for each in measured.candidates]).items()
+            key: _steps(self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines])
+            for key, lines in places_by_sketch(
+                [candidate.sketch for candidate in best_trials.candidates]
+            ).items()
             if len(lines) > 1
         }
 
@@ -96,15 +98,15 @@ class Guided(PooledSearcher):
     noise: float = 0.05
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
+    def pool(self, request: Request) -> dict[Candidate, str]:
         """Return all candidates that the walkers rated, the best first."""
-        space, model, rng = asked.space, asked.model, asked.rng
-        measured = fastest(asked.history, self.remembered)
-        directions = Directions(space, measured)
-        positions, values = self._starts(space, measured, rng)
+        space, model, rng = request.space, request.model, request.rng
+        best_trials = fastest(request.history, self.remembered)
+        directions = Directions(space, best_trials)
+        positions, values = self._starts(space, best_trials, rng)
         rated: dict[Candidate, float] = {}
         for _ in range(self.steps if model else self.blind_steps):
-            origin = [each for each in positions for _ in range(self.neighbours)]
+            origin = [position for position in positions for _ in range(self.neighbours)]
             neighbours = space.mutate_all(rng, origin)
             prior = losses(space, [*origin, *neighbours])
             hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
@@ -113,24 +115,29 @@ class Guided(PooledSearcher):
             # Each walker takes the best of its neighbours; noise breaks ties.
             noisy = value + self.noise * rng.gumbel(size=len(value))
             best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
-            chosen = np.arange(len(best)) * self.neighbours + best
-            positions, values = [neighbours[line] for line in chosen], value[chosen]
+            best_lines = np.arange(len(best)) * self.neighbours + best
+            positions, values = [neighbours[line] for line in best_lines], value[best_lines]
         best_first = sorted(rated, key=lambda candidate: -rated[candidate])
-        return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
+        return dict.fromkeys(best_first if model else best_first[: 2 * request.count], WALK)
 
     def _value(
-        self, space: Space, model: CostModel | None, nearby: list[Candidate], values: Column, hints: Column
+        self,
+        space: Space,
+        model: CostModel | None,
+        neighbours: list[Candidate],
+        values: Column,
+        hints: Column,
     ) -> Column:
         """Return the expected log speed of each neighbour, relative to the best measured."""
         if model is None:
             return values + hints
-        return score(space, model, nearby).promise(self.optimism) + self.hint * hints
+        return score(space, model, neighbours).promise(self.optimism) + self.hint * hints
 
     def _starts(
-        self, space: Space, measured: TimedCandidates, rng: np.random.Generator
+        self, space: Space, best_trials: TimedCandidates, rng: np.random.Generator
     ) -> tuple[list[Candidate], Column]:
         """Return the walkers' starts and values: the best measured, defaults, random ones."""
-        best = measured.candidates[: self.walkers * 3 // 4]
-        others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        values = -losses(space, others) - float(measured.slowdown.mean() if measured else 0.0)
-        return [*best, *others], np.concatenate([-measured.slowdown[: len(best)], values])
+        best = best_trials.candidates[: self.walkers * 3 // 4]
+        fillers = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
+        values = -losses(space, fillers) - float(best_trials.slowdown.mean() if best_trials else 0.0)
+        return [*best, *fillers], np.concatenate([-best_trials.slowdown[: len(best)], values])

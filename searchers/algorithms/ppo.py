@@ -45,9 +45,9 @@ class Experience(NamedTuple):
 class Actor:
     """A policy (probabilities of down, stay and up per knob) and a critic (value of a state)."""
 
-    def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
-        self._policy = DenseNetwork(known, HIDDEN, 3 * knobs, rate, rng)
-        self._critic = DenseNetwork(known, HIDDEN, 1, rate, rng)
+    def __init__(self, rows: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
+        self._policy = DenseNetwork(rows, HIDDEN, 3 * knobs, rate, rng)
+        self._critic = DenseNetwork(rows, HIDDEN, 1, rate, rng)
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
@@ -86,8 +86,8 @@ class Actor:
         self._critic.learn(part.state, lambda outputs: (outputs - target) / len(target))
 
     def _logs(self, outputs: Array) -> Array:
-        raised = outputs.reshape(len(outputs), -1, 3) + self._calm
-        return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
+        logits = outputs.reshape(len(outputs), -1, 3) + self._calm
+        return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
         """Return the gradient of the clipped objective per knob, with an entropy bonus."""
@@ -129,22 +129,22 @@ class Trajectory:
         self._chances.append(chance)
         moves = moves_of(self.here.sketch)
         rows = self.here.rows
-        for (down, up), chosen in zip(moves.knobs, action.T, strict=True):
-            rows = moves.apply(rows, np.array([down, STAY, up])[chosen])
+        for (down, up_move), options in zip(moves.knobs, action.T, strict=True):
+            rows = moves.apply(rows, np.array([down, STAY, up_move])[options])
         return rows
 
-    def arrive(self, there: ScoredRows) -> None:
+    def arrive(self, arrival: ScoredRows) -> None:
         """Append the scored rows that the last decision led to."""
-        self._seen.append(there)
+        self._seen.append(arrival)
 
     def experience(self, discount: float, trace: float) -> Experience:
         """Return all steps of all walkers, with normalised advantages."""
-        promise = np.stack([sight.promise for sight in self._seen])
-        values = np.stack([self.actor.value(sight.features) for sight in self._seen])
+        promise = np.stack([scored_rows.promise for scored_rows in self._seen])
+        values = np.stack([self.actor.value(scored_rows.features) for scored_rows in self._seen])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
         normalised = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
         return Experience(
-            np.concatenate([sight.features for sight in self._seen[:-1]]),
+            np.concatenate([scored_rows.features for scored_rows in self._seen[:-1]]),
             np.concatenate(self._actions),
             np.concatenate(self._chances),
             normalised.reshape(-1),
@@ -155,11 +155,11 @@ class Trajectory:
 def advantages(rewards: Array, values: Array, discount: float, trace: float) -> Array:
     """Return generalised advantage estimates (steps x walkers); `values` has one more step."""
     surprise = rewards + discount * values[1:] - values[:-1]
-    ahead = np.zeros_like(surprise)
+    advantage = np.zeros_like(surprise)
     for index in reversed(range(len(surprise))):
-        later = ahead[index + 1] if index + 1 < len(surprise) else 0.0
-        ahead[index] = surprise[index] + discount * trace * later
-    return ahead
+        next_advantage = advantage[index + 1] if index + 1 < len(surprise) else 0.0
+        advantage[index] = surprise[index] + discount * trace * next_advantage
+    return advantage
 
 
 STEP = "step"
@@ -185,16 +185,18 @@ class Ppo(StatefulLearner):
     entropy: float = 0.01
 
     def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> None:
-        actors = {sight.sketch.key: self._actor(sight, lessons, rng) for sight in scout.memory()}
-        for _ in range(max(1, (self.considered - len(scout)) // (self.walkers * self.horizon))):
+        actors = {
+            scored_rows.sketch.key: self._actor(scored_rows, lessons, rng) for scored_rows in scorer.memory()
+        }
+        for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
-                Trajectory(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)
+                Trajectory(actors[s.sketch.key], s) for s in scorer.starts(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
                 views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-                for trail, arrival in zip(trails, scout.look(views, STEP), strict=True):
+                for trail, arrival in zip(trails, scorer.score_rows(views, STEP), strict=True):
                     trail.arrive(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
@@ -202,8 +204,8 @@ class Ppo(StatefulLearner):
         for sketch, actor in actors.items():
             lessons.keep(sketch, actor.lesson())
 
-    def _actor(self, sight: ScoredRows, lessons: LearnedParameters, rng: np.random.Generator) -> Actor:
-        actor = Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
-        if lesson := lessons.of(sight.sketch.key):
+    def _actor(self, scored_rows: ScoredRows, lessons: LearnedParameters, rng: np.random.Generator) -> Actor:
+        actor = Actor(scored_rows.features, len(moves_of(scored_rows.sketch).knobs), self.rate, rng)
+        if lesson := lessons.of(scored_rows.sketch.key):
             actor.go_on(lesson)
         return actor

@@ -36,9 +36,9 @@ class DecisionPolicy:
             for sketch, preferred in zip(sketches, rows, strict=True)
         ]
 
-    def lesson(self, at: int) -> Lesson:
+    def lesson(self, index: int) -> Lesson:
         """Return the probability of each option of a sketch's knobs."""
-        tables = self._tables[at]
+        tables = self._tables[index]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
@@ -76,35 +76,38 @@ class Reinforce(StatefulLearner):
     entropy: float = 0.02
 
     def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> None:
         policies = []
         for _ in range(self.policies):
-            liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
-            policies.append(DecisionPolicy(scout.space.sketches, liked, lessons, self.rate))
-        count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
+            liked = {
+                scored_rows.sketch.key: scored_rows.rows
+                for scored_rows in scorer.starts(self.elite, self.greed, rng)
+            }
+            policies.append(DecisionPolicy(scorer.space.sketches, liked, lessons, self.rate))
+        count = max(1, (self.considered - len(scorer)) // (self.updates * self.policies))
         for _ in range(self.updates):
             draws = [policy.draw(rng, count) for policy in policies]
-            priced = zip(policies, draws, _scores_of(scout, draws), strict=True)
-            for policy, drawn, promises in priced if self.learning else ():
-                policy.learn(drawn, promises, self.entropy)
-        for index, sketch in enumerate(scout.space.sketches):
+            priced = zip(policies, draws, _scores_of(scorer, draws), strict=True)
+            for policy, policy_draws, promises in priced if self.learning else ():
+                policy.learn(policy_draws, promises, self.entropy)
+        for index, sketch in enumerate(scorer.space.sketches):
             chances = [policy.lesson(index)["chances"] for policy in policies]
             lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
-def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobDistributions:
+def _tables(sketch: Sketch, liked: Rows, parameters: Lesson | None, rate: float) -> KnobDistributions:
     knobs = knobs_of(sketch)
     logits = counted(knobs, liked, np.ones(len(liked)))
-    if learned is not None and fits(learned, {"chances": logits.shape}):
-        total = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
+    if parameters is not None and fits(parameters, {"chances": logits.shape}):
+        total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
         logits = np.log(np.maximum(total / 2, LEAST))
     return KnobDistributions(knobs, logits, rate)
 
 
-def _scores_of(scout: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
+def _scores_of(scorer: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
     """Return the scores of every policy's draw, from one call of the model."""
-    sketches = scout.space.sketches
-    views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
-    promises = [sight.promise for sight in scout.look(views, POLICY)]
+    sketches = scorer.space.sketches
+    views = [(s, draw.rows) for policy_draws in draws for s, draw in zip(sketches, policy_draws, strict=True)]
+    promises = [scored_rows.promise for scored_rows in scorer.score_rows(views, POLICY)]
     return [promises[start : start + len(sketches)] for start in range(0, len(promises), len(sketches))]

@@ -30,27 +30,27 @@ class Annealing(PooledSearcher):
     halving_trials: int = 64
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        temperature = self.temperature(len(asked.history))
-        if asked.model is None:
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        temperature = self.temperature(len(request.history))
+        if request.model is None:
             # One step from half of the starts, two from the others.
-            space, rng = asked.space, asked.rng
-            starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
-            once = space.mutate_all(rng, starts)
-            twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
-            strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            space, rng = request.space, request.rng
+            starts = fastest(request.history, self.remembered).draw(rng, 2 * request.count, temperature)
+            first_mutants = space.mutate_all(rng, starts)
+            twice = [*first_mutants[::2], *space.mutate_all(rng, first_mutants[1::2])]
+            strangers = dict.fromkeys(space.sample(rng, request.count), RANDOM)
             return dict.fromkeys((twice[line] for line in rng.permutation(len(twice))), ANNEALING) | strangers
-        positions = self._starts(asked, temperature)
-        space, model, rng = asked.space, asked.model, asked.rng
+        positions = self._starts(request, temperature)
+        space, model, rng = request.space, request.model, request.rng
         visited = dict.fromkeys(positions, ANNEALING)
         promise = score(space, model, positions).promise(self.optimism)
         for step in range(self.steps):
             heat = temperature * (1 - step / self.steps)
             mutants = space.mutate_all(rng, positions)
             visited.update(dict.fromkeys(mutants, ANNEALING))
-            expected = score(space, model, mutants).promise(self.optimism)
-            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
-            promise = np.where(accepts, expected, promise)
+            mutant_promise = score(space, model, mutants).promise(self.optimism)
+            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (mutant_promise - promise) / heat))
+            promise = np.where(accepts, mutant_promise, promise)
             positions = [new if go else old for old, new, go in zip(positions, mutants, accepts, strict=True)]
         return visited
 

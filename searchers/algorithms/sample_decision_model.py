@@ -33,36 +33,40 @@ class Generator(Learner):
     greed: float = 4.0
     learning: bool = True
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        sketches = scout.space.sketches
-        each = max(8, self.drawn // len(sketches))
-        scout.look(
-            [(sketch, self._draws(ordered(sketch), scout, each, rng)) for sketch in sketches], GENERATED
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        sketches = scorer.space.sketches
+        count = max(8, self.drawn // len(sketches))
+        scorer.score_rows(
+            [(sketch, self._draws(ordered(sketch), scorer, count, rng)) for sketch in sketches], GENERATED
         )
-        left = max(0, self.considered - len(scout))
+        left = max(0, self.considered - len(scorer))
         for _ in range(self.generations):
-            starts = scout.starts(left // self.generations, self.greed, rng)
-            parents = [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]
-            scout.look_at(scout.space.mutate_all(rng, parents), BRED)
+            starts = scorer.starts(left // self.generations, self.greed, rng)
+            parents = [
+                count
+                for scored_rows in starts
+                for count in scored_rows.sketch.candidates(scored_rows.rows.tolist())
+            ]
+            scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
-    def _draws(self, knobs: KnobOrder, scout: Scorer, count: int, rng: np.random.Generator) -> Rows:
+    def _draws(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
         """Return complete rows; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
-        for decided, knob in enumerate(knobs.order):
+        for step, knob in enumerate(knobs.order):
             legal = knobs.knobs.legal(knob, rows)
-            logits = sharpness * self._liking(knobs, decided + 1, rows, legal, scout)
+            logits = sharpness * self._liking(knobs, step + 1, rows, legal, scorer)
             knobs.knobs.set(knob, rows, pick(rng, logits, legal))
         return rows
 
-    def _liking(self, knobs: KnobOrder, decided: int, rows: Rows, legal: Mask, scout: Scorer) -> Column:
+    def _liking(self, knobs: KnobOrder, step: int, rows: Rows, legal: Mask, scorer: Scorer) -> Column:
         """Return the logit of each legal option of the next decision; 0 for illegal ones."""
         liking = np.zeros(legal.shape)
-        if self.learning and isinstance(scout.model, ProposesDecisions):
+        if self.learning and isinstance(scorer.model, ProposesDecisions):
             line, place = np.nonzero(legal)
-            tried = rows[line]
-            knobs.knobs.set(knobs.order[decided - 1], tried, place)
-            candidates = knobs.sketch.candidates(tried.tolist())
-            open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
-            liking[line, place] = scout.model.liking(open_rows)
+            options = rows[line]
+            knobs.knobs.set(knobs.order[step - 1], options, place)
+            candidates = knobs.sketch.candidates(options.tolist())
+            open_rows = prefixes(scorer.space.features(candidates), knobs.step(step))
+            liking[line, place] = scorer.model.liking(open_rows)
         return liking

@@ -24,13 +24,13 @@ class DenseNetwork:
     """
 
     def __init__(
-        self, rows: Rows, hidden: Sequence[int], outputs: int, rate: float, rng: np.random.Generator
+        self, rows: Rows, hidden_sizes: Sequence[int], outputs: int, rate: float, rng: np.random.Generator
     ) -> None:
         spread = rows.std(axis=0)
         self._columns = np.flatnonzero(spread > KEPT)
         self._centre = rows[:, self._columns].mean(axis=0, dtype=np.float64)
         self._scale = 1 / spread[self._columns]
-        sizes = [len(self._columns), *hidden, outputs]
+        sizes = [len(self._columns), *hidden_sizes, outputs]
         self._weights = [rng.normal(0, np.sqrt(2 / max(1, a)), size=(a, b)) for a, b in pairwise(sizes)]
         self._weights[-1] *= 0.1  # starts near zero
         self._biases = [np.zeros(size) for size in sizes[1:]]
@@ -46,11 +46,11 @@ class DenseNetwork:
 
     def go_on(self, lesson: Lesson) -> None:
         """Load parameters from a lesson; ignore it if its shape differs."""
-        used = len(lesson.get("columns", ()))
-        sizes = [used, *(len(bias) for bias in self._biases)]
+        width = len(lesson.get("columns", ()))
+        sizes = [width, *(len(bias) for bias in self._biases)]
         weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
         biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
-        scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
+        scales = dict.fromkeys(("columns", "centre", "scale"), (width,))
         if not fits(lesson, {**scales, **weights, **biases}):
             return
         columns = lesson["columns"].astype(np.int64)

@@ -41,15 +41,15 @@ class KernelRegression(CostModel):
         centre: Array = rows.mean(axis=0)
         spread: Array = rows.std(axis=0)
         scale: Array = np.where(spread > KEPT, 1 / np.maximum(spread, KEPT), 0.0)
-        known, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
-        squared = _squared_distances(known, known)
+        training_rows, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
+        squared = _squared_distances(training_rows, training_rows)
         typical = np.median(squared[squared > 0]) if (squared > 0).any() else 1.0
         fits = [
             _Fit(squared, labels - mean, typical * length**2, noise)
             for length, noise in itertools.product(LENGTHS, NOISES)
         ]
         best = min(fits, key=lambda fit: fit.error)
-        self._state = {"centre": centre, "scale": scale, "known": known, "mean": np.array(mean)}
+        self._state = {"centre": centre, "scale": scale, "known": training_rows, "mean": np.array(mean)}
         self._state |= {"length": np.array(best.length), "weights": best.weights}
         self._state["variance"] = np.array(best.variance)
 
@@ -60,9 +60,11 @@ class KernelRegression(CostModel):
             return Prediction(alike, alike + 1)
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
-        near = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
-        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest row were known
-        score = np.einsum("nk,k->n", near, s["weights"]) + s["mean"]
+        similarity = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
+        spread = np.sqrt(
+            s["variance"] * (1 - similarity.max(axis=1) ** 2)
+        )  # as if only the nearest row were known
+        score = np.einsum("nk,k->n", similarity, s["weights"]) + s["mean"]
         return Prediction(score.astype(np.float32), spread.astype(np.float32))
 
     def save(self) -> bytes:
@@ -73,8 +75,8 @@ class KernelRegression(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> "KernelRegression":
         model = cls()
-        with np.load(BytesIO(blob), allow_pickle=False) as stored:
-            model._state = dict(stored)
+        with np.load(BytesIO(blob), allow_pickle=False) as arrays:
+            model._state = dict(arrays)
         return model
 
 
@@ -115,8 +117,8 @@ def sample_of(history: Sequence[Trial]) -> HistorySample:
     label = labels([trial.latency_us for trial in history], group, outcomes)
     useful = np.flatnonzero(informative(outcomes))
     sampled = useful[bounded_sample(label[useful], MOST, seed=len(history))]
-    ranked = sampled[np.argsort(-label[sampled], kind="stable")]
-    return HistorySample([history[index].candidate for index in ranked], label[ranked])
+    order = sampled[np.argsort(-label[sampled], kind="stable")]
+    return HistorySample([history[index].candidate for index in order], label[order])
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,25 +133,25 @@ class Learner(PooledSearcher):
     optimism: float = 0.5
 
     @abstractmethod
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        """Score about `considered` candidates with the scout, moving towards better ones."""
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        """Score about `considered` candidates with the scorer, moving towards better ones."""
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        if asked.model is None:
-            asked = replace(asked, model=stand_in(asked.space, sample_of(asked.history)))
-        return super().choose(asked, sieve)
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        if request.model is None:
+            request = replace(request, model=stand_in(request.space, sample_of(request.history)))
+        return super().choose(request, candidate_filter)
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        if asked.model is None:
-            return dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-        sample = sample_of(asked.history)
-        scout = Scorer(space, asked.model, optimism=self.optimism)
-        scout.look_at(sample.candidates, MEASURED)
-        scout.look_at(space.defaults(), DEFAULT)
-        scout.look_at(space.sample(rng, self.considered // 8), RANDOM)
-        self.explore(scout, sample, rng)
-        return scout.pool()
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        if request.model is None:
+            return dict.fromkeys(space.sample(rng, request.count), RANDOM)
+        sample = sample_of(request.history)
+        scorer = Scorer(space, request.model, optimism=self.optimism)
+        scorer.score_candidates(sample.candidates, MEASURED)
+        scorer.score_candidates(space.defaults(), DEFAULT)
+        scorer.score_candidates(space.sample(rng, self.considered // 8), RANDOM)
+        self.explore(scorer, sample, rng)
+        return scorer.pool()
 
 
 def stand_in(space: Space, sample: HistorySample) -> CostModel | None:

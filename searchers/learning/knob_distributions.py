@@ -52,8 +52,8 @@ class KnobDistributions:
 
 def softmax(logits: Column, legal: Mask) -> Column:
     """Return the softmax over the last axis, with 0 for illegal options."""
-    raised = np.where(legal, logits, -np.inf)
-    powers = np.exp(raised - raised.max(axis=-1, keepdims=True))
+    legal_logits = np.where(legal, logits, -np.inf)
+    powers = np.exp(legal_logits - legal_logits.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 

@@ -63,26 +63,28 @@ class Knobs:
         """Return undecided rows, with each tile's full extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
-    def legal(self, at: int, rows: Rows) -> Mask:
+    def legal(self, index: int, rows: Rows) -> Mask:
         """Return a mask of the legal options of knob `at`, given the knobs set before."""
-        if not self.knobs[at].extent:
-            return np.tile(self.exists[at], (len(rows), 1))
-        knob = self.knobs[at]
-        divides = rows[:, knob.rest, None] % self._options[at] == 0
+        if not self.knobs[index].extent:
+            return np.tile(self.exists[index], (len(rows), 1))
+        knob = self.knobs[index]
+        divides = rows[:, knob.rest, None] % self._options[index] == 0
         inner = rows[:, knob.column + 1 : knob.column + 1 + knob.inside].prod(axis=1, keepdims=True)
-        return np.asarray(divides & (inner * self._options[at] % knob.multiple == 0) & self.exists[at])
+        return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
-    def set(self, at: int, rows: Rows, place: Indices) -> None:
+    def set(self, index: int, rows: Rows, place: Indices) -> None:
         """Set knob `at` of every row to an option index, in place."""
-        knob, value = self.knobs[at], self._options[at, place]
+        knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
         """Return the option index of each knob; the next lower option for other values."""
-        found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
-        return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
+        places = [
+            np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
+        ]
+        return np.maximum(0, np.array(places, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
 def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
@@ -135,22 +137,22 @@ class KnobOrder:
     def __len__(self) -> int:
         return len(self.order)
 
-    def step(self, decided: int) -> int:
+    def step(self, count: int) -> int:
         """Return the decision step up to which rows are decided if `decided` knobs are set."""
-        return self._before[decided]
+        return self._before[count]
 
 
 def _steps(sketch: Sketch) -> list[int]:
     """Return for each column of a decision vector its decision step in the view `decisions`."""
-    where = layout(sketch)
+    groups = layout(sketch)
     columns = np.zeros(sketch.width, dtype=np.int64)
-    for tiles, column in ((where.spatial, spatial_column), (where.reduction, reduction_column)):
+    for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
         for axis, tile in enumerate(reversed(tiles)):
             for level, index in enumerate(reversed(range(tile.start, tile.stop))):
                 columns[index] = column(axis, level)
-    for position, (index, _) in enumerate(where.listed):
+    for position, (index, _) in enumerate(groups.listed):
         columns[index] = listed_column(position)
-    for position, index in enumerate(where.locations):
+    for position, index in enumerate(groups.locations):
         columns[index] = place_column(position)
     steps: list[int] = STEP[columns].tolist()
     return steps

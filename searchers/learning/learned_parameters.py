@@ -19,9 +19,9 @@ SPARE: Final = 1 << 16  # bytes for names and headers
 class LearnedParameters:
     """Parameters by sketch; `packed` drops the last sketches if they exceed the size limit."""
 
-    def __init__(self, kind: str, known: Mapping[str, Lesson] | None = None) -> None:
+    def __init__(self, kind: str, parameters: Mapping[str, Lesson] | None = None) -> None:
         self._kind = kind
-        self._known = dict(known or {})
+        self._known = dict(parameters or {})
 
     @classmethod
     def read(cls, kind: str, state: bytes | None) -> "LearnedParameters":

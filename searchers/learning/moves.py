@@ -35,24 +35,24 @@ class Moves:
     """All directions of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
-        placed = [(choice, columns.start) for columns, choice in sketch.places]
+        starts = [(choice, columns.start) for columns, choice in sketch.places]
         self._inner = [
             (slice(start + choice.inner_multiple[0], start + choice.width), choice.inner_multiple[1])
-            for choice, start in placed
+            for choice, start in starts
             if choice.inner_multiple
         ]
         begins = [columns.start for columns, _ in self._inner]
-        self.directions = [d for choice, start in placed for d in _directions(choice, start, begins)]
+        self.directions = [d for choice, start in starts for d in _directions(choice, start, begins)]
         fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge, d.left] for d in self.directions]
         table = np.array(fields, dtype=np.int64).reshape(-1, 7)
         self._source, self._target, self._factor, self._limit, self._step, self._edge, self._left = table.T
-        self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
+        self._lists = {start: support(c) for c, start in starts if c.kind is not ChoiceKind.TILE}
         # Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list.
-        outermost = {start for _, start in placed}
-        index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
+        outermost = {start for _, start in starts}
+        index = {(d.source, d.target, d.factor, d.step): number for number, d in enumerate(self.directions)}
         pairs = [
-            (at, index[d.target, d.source, d.factor, -d.step])
-            for at, d in enumerate(self.directions)
+            (number, index[d.target, d.source, d.factor, -d.step])
+            for number, d in enumerate(self.directions)
             if d.step < 0 or (d.step == 0 and d.target in outermost)
         ]
         self.knobs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
@@ -65,11 +65,11 @@ class Moves:
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
-    def apply(self, rows: Rows, chosen: Indices) -> Rows:
+    def apply(self, rows: Rows, directions: Indices) -> Rows:
         """Move each row in its chosen direction, unless that is STAY or illegal."""
         moved = rows.copy()
-        line = np.flatnonzero(chosen != STAY)
-        way = chosen[line]
+        line = np.flatnonzero(directions != STAY)
+        way = directions[line]
         spare = self._spare(rows)[line, self._left[way]]
         may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], spare, way)
         line, way = line[may], way[may]
@@ -87,8 +87,8 @@ class Moves:
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
     def _may(self, sources: Rows, targets: Rows, spare: Indices, way: Indices) -> Mask:
-        grown = targets.astype(np.int64) * self._factor[way]
-        fits = (sources % self._factor[way] == 0) & (grown <= self._limit[way])
+        products = targets.astype(np.int64) * self._factor[way]
+        fits = (sources % self._factor[way] == 0) & (products <= self._limit[way])
         fits &= spare % self._factor[way] == 0
         return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
 
@@ -108,8 +108,8 @@ def moves_of(sketch: Sketch) -> Moves:
 def support(choice: Choice) -> NDArray[np.int32]:
     """Return the values of a list that have a positive weight, ascending."""
     weights = choice.weights or (1.0,) * len(choice.values)
-    drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
-    return np.array(sorted(drawn), dtype=np.int32)
+    values = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
+    return np.array(sorted(values), dtype=np.int32)
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:

@@ -23,8 +23,10 @@ class Transitions(NamedTuple):
     legal: Mask
 
     def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
-        at = rng.integers(len(self.way), size=count)
-        return Transitions(self.state[at], self.way[at], self.reward[at], self.after[at], self.legal[at])
+        lines = rng.integers(len(self.way), size=count)
+        return Transitions(
+            self.state[lines], self.way[lines], self.reward[lines], self.after[lines], self.legal[lines]
+        )
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:
@@ -42,8 +44,8 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
-    taken = np.flatnonzero((end >= 0) & (end != start))
-    start, end, way = start[taken], end[taken], way[taken]
+    pairs = np.flatnonzero((end >= 0) & (end != start))
+    start, end, way = start[pairs], end[pairs], way[pairs]
     gain = reward(speed[end] - speed[start])
     return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
 

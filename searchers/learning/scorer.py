@@ -45,58 +45,60 @@ class Scorer:
     def __len__(self) -> int:
         return len(self._origins)
 
-    def look(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
+    def score_rows(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
         """Score rows of several sketches with one call of the model; one result per view."""
-        candidates = [each for sketch, rows in views for each in sketch.candidates(rows.tolist())]
+        candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
-        sights, end = [], 0
+        results, end = [], 0
         for sketch, rows in views:
             lines = slice(end, end := end + len(rows))
-            sights.append(ScoredRows(sketch, rows, pool.features[lines], promise[lines]))
-            self._remember(sights[-1], candidates[lines], origin)
-        return sights
+            results.append(ScoredRows(sketch, rows, pool.features[lines], promise[lines]))
+            self._remember(results[-1], candidates[lines], origin)
+        return results
 
-    def _remember(self, sight: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
+    def _remember(self, scored_rows: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
         new = {c: index for index, c in enumerate(candidates) if c not in self._origins}
         self._origins |= dict.fromkeys(new, origin)
-        remembered = self._seen.setdefault(sight.sketch.key, [])
-        remembered.append(sight.at(np.array(list(new.values()), dtype=np.int64)))
+        remembered = self._seen.setdefault(scored_rows.sketch.key, [])
+        remembered.append(scored_rows.at(np.array(list(new.values()), dtype=np.int64)))
 
-    def look_at(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
+    def score_candidates(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
         """Score candidates of any sketch; return one result per sketch."""
         places = places_by_sketch([candidate.sketch for candidate in candidates])
         present = [sketch for sketch in self.space.sketches if sketch.key in places]
         views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in present]
-        return self.look(views, origin) if views else []
+        return self.score_rows(views, origin) if views else []
 
     def memory(self) -> list[ScoredRows]:
         """Return all candidates scored so far, each once; one result per sketch."""
         memory = []
         for sketch in self.space.sketches:
-            if sights := self._seen.get(sketch.key):
-                columns = [(sight.rows, sight.features, sight.promise) for sight in sights]
+            if results := self._seen.get(sketch.key):
+                columns = [
+                    (scored_rows.rows, scored_rows.features, scored_rows.promise) for scored_rows in results
+                ]
                 memory.append(ScoredRows(sketch, *map(np.concatenate, zip(*columns, strict=True))))
         return memory
 
     def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
         """Draw scored candidates with weights exp(-greed * relative loss of speed)."""
         memory = self.memory()
-        promise = np.concatenate([sight.promise for sight in memory])
+        promise = np.concatenate([scored_rows.promise for scored_rows in memory])
         loss = np.expm1(np.minimum(20.0, promise.max() - promise))
         weight = np.exp(-greed * loss)
-        drawn = rng.choice(len(promise), size=count, p=weight / weight.sum())
-        return list(_split(memory, np.sort(drawn)))
+        lines = rng.choice(len(promise), size=count, p=weight / weight.sum())
+        return list(_split(memory, np.sort(lines)))
 
     def pool(self) -> dict[Candidate, str]:
         """Return every scored candidate with its origin."""
         return dict(self._origins)
 
 
-def _split(memory: Sequence[ScoredRows], drawn: Indices) -> Iterable[ScoredRows]:
+def _split(memory: Sequence[ScoredRows], drawn_lines: Indices) -> Iterable[ScoredRows]:
     begin = 0
-    for sight in memory:
-        lines = drawn[(drawn >= begin) & (drawn < begin + len(sight))] - begin
-        begin += len(sight)
+    for scored_rows in memory:
+        lines = drawn_lines[(drawn_lines >= begin) & (drawn_lines < begin + len(scored_rows))] - begin
+        begin += len(scored_rows)
         if len(lines):
-            yield sight.at(lines)
+            yield scored_rows.at(lines)

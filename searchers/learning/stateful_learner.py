@@ -33,12 +33,12 @@ class StatefulLearner(StatefulSearcher, Learner):
 
     @abstractmethod
     def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
     ) -> None:
         """Explore like `explore`, starting from these lessons, and update them."""
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        self.study(self._lessons, scout, sample, rng)
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        self.study(self._lessons, scorer, sample, rng)
 
     def propose_from(
         self,

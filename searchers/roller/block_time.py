@@ -112,9 +112,9 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
         moved += (2 if access is loops.nest.write else 1) * size * np.array(loops.fetches(access))
     next_rates = [*(cache.gbytes_per_sec for cache in machine.caches[1:]), _memory(machine)]
     fits = [np.argmax(footprint <= cache.bytes * FILLED, axis=0) for cache in machine.caches]
-    filled = [np.take_along_axis(moved, cut[None], axis=0)[0] for cut in fits]
-    filled[-1] = np.where(fits[-1] == 0, 0, filled[-1])
-    return np.array([size / rate / 1e3 for size, rate in zip(filled, next_rates, strict=True)])
+    traffic = [np.take_along_axis(moved, cut[None], axis=0)[0] for cut in fits]
+    traffic[-1] = np.where(fits[-1] == 0, 0, traffic[-1])
+    return np.array([size / rate / 1e3 for size, rate in zip(traffic, next_rates, strict=True)])
 
 
 def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
@@ -124,8 +124,8 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
     """
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
-    near = size <= machine.caches[0].bytes * FILLED
-    times = np.where(near, 1.0, FILL) if home else FILL * (machine.lanes if across else 1)
+    is_near = size <= machine.caches[0].bytes * FILLED
+    times = np.where(is_near, 1.0, FILL) if home else FILL * (machine.lanes if across else 1)
     return np.asarray(times * size * loops.outside[cut] / _reading(size, machine) / 1e3)
 
 

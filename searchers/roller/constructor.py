@@ -42,8 +42,8 @@ def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: flo
     """
     inner = _registers(nest, machine, limits)
     time = computing_us(Loops(nest, inner), machine, unroll)
-    kept = inner[np.argsort(time, kind="stable")[:_KEPT]]
-    rows = np.concatenate([_chunks(machine, row, len(limits) - _reductions(nest)) for row in kept])
+    fastest = inner[np.argsort(time, kind="stable")[:_KEPT]]
+    rows = np.concatenate([_chunks(machine, row, len(limits) - _reductions(nest)) for row in fastest])
     return rows if len(rows) <= _MOST_BUILT else rows[:: -(-len(rows) // _MOST_BUILT)]
 
 
@@ -54,15 +54,15 @@ def _reductions(nest: Nest) -> int:
 def _registers(nest: Nest, machine: Machine, limits: Sequence[int]) -> Rows:
     """Return tiles that fill vectors and keep accumulators in registers."""
     count = len(nest.axes) - _reductions(nest)
-    spatial, reduced = nest.extents[:count], nest.extents[count:]
+    spatial, reductions = nest.extents[:count], nest.extents[count:]
     rows = [
         _pairs(extent, min(limit, _MOST_ROWS)) for extent, limit in zip(spatial[:-1], limits, strict=False)
     ]
     across = _combinations([*rows, _vectors(spatial[-1], machine.lanes, limits[count - 1])])
     across = across[_fits(across, machine)]
-    depth = _combinations([_singles(e, limit) for e, limit in zip(reduced, limits[count:], strict=True)])
+    depth = _combinations([_singles(e, limit) for e, limit in zip(reductions, limits[count:], strict=True)])
     depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
-    return _rows(spatial, reduced, across, depth)
+    return _rows(spatial, reductions, across, depth)
 
 
 def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
@@ -74,14 +74,14 @@ def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
     return np.asarray((sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2))
 
 
-def _rows(spatial: Sequence[int], reduced: Sequence[int], across: Table, depth: Table) -> Rows:
+def _rows(spatial: Sequence[int], reductions: Sequence[int], across: Table, depth: Table) -> Rows:
     """Return every combination of register tile and depth, as rows of factors of all levels."""
     pairs, steps = (grid.ravel() for grid in np.indices((len(across), len(depth))))
     columns: list[Table] = []
     for axis, extent in enumerate(spatial):
         repetitions, inner = across[pairs, axis].T
         columns += [np.ones_like(inner), extent // (repetitions * inner), repetitions, inner]
-    for axis, extent in enumerate(reduced):
+    for axis, extent in enumerate(reductions):
         inner = depth[steps, axis, 0]
         columns += [extent // inner, inner]
     return np.stack(columns, axis=1).astype(np.int32)
@@ -108,9 +108,9 @@ def _combinations(options: Sequence[Table]) -> Table:
     return np.stack([table[index] for table, index in zip(options, grid, strict=True)], axis=1)
 
 
-def _pairs(extent: int, most: int) -> Table:
+def _pairs(extent: int, limit: int) -> Table:
     """Return pairs of repetitions in the next outer level and innermost factor."""
-    inner = [factor for factor in divisors(extent) if factor <= most]
+    inner = [factor for factor in divisors(extent) if factor <= limit]
     return np.array([(times, f) for f in inner for times in divisors(extent // f) if times <= _MOST_AGAIN])
 
 
@@ -122,8 +122,8 @@ def _vectors(extent: int, lanes: int, limit: int) -> Table:
     return np.array([(times, f) for f in good.tolist() for times in divisors(extent // f) if times <= 4])
 
 
-def _singles(extent: int, most: int) -> Table:
-    return np.array([(factor,) for factor in divisors(extent) if factor <= most])
+def _singles(extent: int, limit: int) -> Table:
+    return np.array([(factor,) for factor in divisors(extent) if factor <= limit])
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
@@ -153,24 +153,24 @@ class Tiled:
         self.moving = moving_us(self.loops, machine)
         # Number each row's chunks, repetitions, register tile, depth and vector width.
         starts = np.array([columns.start for columns in _columns(block)])
-        spatial, reduced = starts[: len(block.spatial)], starts[len(block.spatial) :]
+        spatial, reductions = starts[: len(block.spatial)], starts[len(block.spatial) :]
         groups = [tiles[:, spatial + level] for level in (0, 2, 3)] + [
-            tiles[:, reduced + 1],
+            tiles[:, reductions + 1],
             tiles[:, spatial[-1:] + 3],
         ]
-        named = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
-        self.aspects = np.column_stack(named).astype(np.int64)
+        group_numbers = [np.unique(group, axis=0, return_inverse=True)[1].reshape(-1) for group in groups]
+        self.aspects = np.column_stack(group_numbers).astype(np.int64)
         self._machine = machine
         self._working: dict[float, Column] = {}
 
     def working(self, unroll: Column) -> Column:
         """Return the computing time of each row with the given unroll limit."""
-        found = np.zeros(len(unroll))
+        guesses = np.zeros(len(unroll))
         for value in np.unique(unroll).tolist():
             if value not in self._working:
                 self._working[value] = computing_us(self.loops, self._machine, value)
-            found = np.where(unroll == value, self._working[value], found)
-        return found
+            guesses = np.where(unroll == value, self._working[value], guesses)
+        return guesses
 
 
 class Constructor:
@@ -206,11 +206,11 @@ class Constructor:
 
     def _guess_on_gpu(self, sketch: Sketch) -> Guesses:
         """Make guesses with the GPU model; a sketch without choices gets the time FIXED_US."""
-        found = gpu_guesses(sketch, self._nests, self._machine)
-        if found is None:
+        guesses = gpu_guesses(sketch, self._nests, self._machine)
+        if guesses is None:
             plain = self._guess_plainly(sketch, blocks(sketch))
             return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
-        rows, us = found
+        rows, us = guesses
         return Guesses(rows, us, rows.astype(np.int64))
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
@@ -229,18 +229,18 @@ class Constructor:
     def _guess_tiles(self, sketch: Sketch, block: Block, machine: Machine) -> Guesses:
         """Combine a block's best tiles with all unroll limits and useful compute locations."""
         tiled = self.tiled(block, machine)
-        others = _others(sketch, len(block.spatial))
-        found: list[Guesses] = []
-        for values in product(*(values for _, values in others)):
+        other_choices = _others(sketch, len(block.spatial))
+        guesses: list[Guesses] = []
+        for values in product(*(values for _, values in other_choices)):
             rows = _filled(sketch, len(tiled.tiles))
-            for place, value in zip([place for place, _ in others], values, strict=True):
+            for place, value in zip([place for place, _ in other_choices], values, strict=True):
                 rows[:, place.start] = value
             for place, columns in zip(block.places, _columns(block), strict=True):
                 rows[:, place.columns] = tiled.tiles[:, columns]
             us = self._time_us(sketch, rows, tiled, machine)
             other_aspects = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
-            found.append(Guesses(rows, us, np.hstack([tiled.aspects, other_aspects])))
-        return _joined(found)
+            guesses.append(Guesses(rows, us, np.hstack([tiled.aspects, other_aspects])))
+        return _joined(guesses)
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
         """Return the estimated times of decision vectors with these tiles."""
@@ -253,19 +253,19 @@ class Constructor:
                 for value in np.unique(values).tolist():
                     feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
         result = result_us(loops, machine, home(sketch), read_across(loops.nest, self._nests))
-        beyond = np.vstack([tiled.moving, result])
-        return block_us(tiled.working(unroll), beyond, loops, machine) + feeding
+        movements = np.vstack([tiled.moving, result])
+        return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """Make guesses without a time model: all non-tile choices, the usual values first."""
-        others = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
+        other_choices = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
         versions = [self._plain_tiles(sketch, of_sketch, index) for index in range(_VERSIONS)]
-        pairs = list(product(product(*(values for _, values in others)), versions))
+        pairs = list(product(product(*(values for _, values in other_choices)), versions))
         rows = _filled(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
             for place, factors in tiles:
                 row[place.columns] = factors
-            for (place, _), value in zip(others, values, strict=True):
+            for (place, _), value in zip(other_choices, values, strict=True):
                 row[place.start] = value
         rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
         return Guesses(rows, _UNKNOWN_US * (1.0 + np.arange(len(rows)) / 1e3), rows.astype(np.int64))
@@ -273,7 +273,7 @@ class Constructor:
     def _plain_tiles(
         self, sketch: Sketch, of_sketch: Sequence[Block], version: int
     ) -> list[tuple[PlacedChoice, list[int]]]:
-        found: list[tuple[PlacedChoice, list[int]]] = []
+        guesses: list[tuple[PlacedChoice, list[int]]] = []
         for block in of_sketch:
             if block.tiled:
                 best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
@@ -281,8 +281,8 @@ class Constructor:
                 tiles = [row[columns].tolist() for columns in _columns(block)]
             else:
                 tiles = cut_reduction(block, self._machine)
-            found += zip(block.places, tiles, strict=True)
-        return found
+            guesses += zip(block.places, tiles, strict=True)
+        return guesses
 
 
 def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
@@ -291,20 +291,20 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
 
 
-def _joined(found: Sequence[Guesses]) -> Guesses:
+def _joined(guesses: Sequence[Guesses]) -> Guesses:
     rows, us, aspects = (
-        np.concatenate([getattr(each, name) for each in found]) for name in ("rows", "us", "aspects")
+        np.concatenate([getattr(part, name) for part in guesses]) for name in ("rows", "us", "aspects")
     )
     return Guesses(rows, us, aspects)
 
 
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
     """Return the non-tile choices, with their values worth trying, the most usual first."""
-    found = places(sketch)
-    chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in found) > 1
+    guesses = places(sketch)
+    chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in guesses) > 1
     return [
         (place, _worth_trying(place, spatial, chained))
-        for place in found
+        for place in guesses
         if place.choice.kind is not ChoiceKind.TILE
     ]
 

@@ -80,7 +80,7 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
     rows = _listed(sketch, rows, *_VARIANTS[0])
     for place in summing:
         rows[:, place.start] = np.arange(len(threads))
-    return rows, np.array([_summing_us(nests, machine, len(summing), each) for each in threads])
+    return rows, np.array([_summing_us(nests, machine, len(summing), access) for access in threads])
 
 
 def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
@@ -96,24 +96,24 @@ def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Mach
 def _is_modelled(of_sketch: Sequence[Block]) -> bool:
     if len(of_sketch) != 1:
         return False
-    spatial, reduced = of_sketch[0].spatial, of_sketch[0].reduced
+    spatial, reductions = of_sketch[0].spatial, of_sketch[0].reduced
     return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
-        place.choice.width for place in reduced
+        place.choice.width for place in reductions
     } <= {GPU_SUM_LEVELS}
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
     """Return the rows with usual values of the non-tile choices."""
-    listed = rows.copy()
+    filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
         if choice.kind is ChoiceKind.CATEGORICAL:
             labels = choice.labels or choice.values
             target = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
-            listed[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
+            filled_rows[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
         elif choice.kind is ChoiceKind.LOCATION:
-            listed[:, place.start] = choice.values[0]
-    return listed
+            filled_rows[:, place.start] = choice.values[0]
+    return filled_rows
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
@@ -121,21 +121,21 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: in
 
     The other reductions use one thread per sum.
     """
-    summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+    reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
-    for at, nest in enumerate(summed):
-        team = threads if at < first else 1
+    for index, nest in enumerate(reduction_nests):
+        team = threads if index < first else 1
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
-        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
+        side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
         moved = 0.0
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
             neighbours = min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
-        filled = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
-        moving = moved / machine.memory_gbytes_per_sec / 1e3 / filled
+        occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
+        moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
         adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
         total += max(moving, adding) + machine.fork_us
     return total
@@ -155,22 +155,22 @@ class GpuTiles:
         """Return the loops in units of fragments, and how often untiled axes repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
-        summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
-        largest = max(summed, key=lambda nest: prod(nest.extents), default=None)
+        reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+        largest = max(reduction_nests, key=lambda nest: prod(nest.extents), default=None)
         operand, sums = (
             (2.0, 2.0) if largest is None else (_widest(largest.reads), largest.write.element_bytes)
         )
         rows, columns, depth = self._fragment
         spatial = [place.choice.extent for place in self._block.spatial]
-        reduced = [place.choice.extent for place in self._block.reduced]
-        nest = product(tuple(spatial), tuple(reduced))
+        reductions = [place.choice.extent for place in self._block.reduced]
+        nest = product(tuple(spatial), tuple(reductions))
         left, right = nest.reads
         sized = Nest(
             nest.axes,
             (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
             _of_bytes(nest.write, sums * rows * columns),
         )
-        points = prod(spatial) * prod(reduced) * rows * columns * depth
+        points = prod(spatial) * prod(reductions) * rows * columns * depth
         return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
@@ -214,20 +214,21 @@ class GpuTiles:
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
         reads = [self._bytes(read, shared_tile, step_depth) for read in self._nest.reads]
         tile_bytes = np.sum([size * waste for size, waste in reads], axis=0)
-        shared = self._stages * np.sum([size for size, _ in reads], axis=0)
+        shared_bytes = self._stages * np.sum([size for size, _ in reads], axis=0)
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
         if cores:
             of_sums = self._nest.write.element_bytes / (4 * WARP_SIZE)
             registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
             if self._stages == 1:
-                shared = (
-                    shared + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
+                shared_bytes = (
+                    shared_bytes
+                    + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
                 )
         limit = machine.caches[0].bytes - SHARED_RESERVED if cores else SHARED_PER_BLOCK
         excess = (
             _above(threads, THREADS_PER_BLOCK)
-            * _above(shared, limit)
+            * _above(shared_bytes, limit)
             * _above(registers, REGISTERS_PER_THREAD)
         )
         excess *= _above(registers * warps, machine.registers)
@@ -241,7 +242,7 @@ class GpuTiles:
                 np.full(len(rows), 32.0),
                 machine.in_flight // (warps * WARP_SIZE),
                 machine.registers // (warps * np.minimum(registers, REGISTERS_PER_THREAD)),
-                machine.caches[0].bytes // (shared + SHARED_RESERVED),
+                machine.caches[0].bytes // (shared_bytes + SHARED_RESERVED),
             ]
         )
         active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
@@ -261,10 +262,12 @@ class GpuTiles:
         moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
         slowest = np.maximum(computing, moving)
         at_once = active * self._stages
-        beside = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
+        exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
         latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
-        overlapped = slowest + beside + latency / at_once
-        memory = sum(prod(each.shape) * each.element_bytes for each in self._nest.accesses) * self._batch
+        overlapped = slowest + exposed + latency / at_once
+        memory = (
+            sum(prod(access.shape) * access.element_bytes for access in self._nest.accesses) * self._batch
+        )
         floor = memory / machine.memory_gbytes_per_sec / 1e3
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
@@ -301,10 +304,10 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
     return Access(access.shape, access.indices, element_bytes)
 
 
-def _tilings(extent: int, width: int, most: Sequence[int]) -> Table:
+def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
     """Return tilings with inner factors bounded by `most`; the outermost has the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
-    for limit in most[:0:-1]:
+    for limit in limits[:0:-1]:
         rows = [
             (row[0] // factor, factor, *row[1:])
             for row in rows

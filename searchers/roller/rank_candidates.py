@@ -34,24 +34,24 @@ def _ranked(
     # Begin with the last sketch, which fuses most.
     sketches = sketches[::-1]
     constructor = Constructor(nests, Machine.model_validate_json(machine))
-    found = [constructor.guesses(sketch) for sketch in sketches]
-    sketch = np.concatenate([np.full(len(each.us), index) for index, each in enumerate(found)])
-    row_index = np.concatenate([np.arange(len(each.us)) for each in found])
-    us = np.concatenate([each.us for each in found])
+    guesses = [constructor.guesses(sketch) for sketch in sketches]
+    sketch = np.concatenate([np.full(len(part.us), index) for index, part in enumerate(guesses)])
+    row_index = np.concatenate([np.arange(len(part.us)) for part in guesses])
+    us = np.concatenate([part.us for part in guesses])
     # There is no time model for a sketch without choices: try it right after the best guess.
     us[us == FIXED_US] = min(FIXED_US, us.min() * (1 + _LATER))
     best = np.argsort(us, kind="stable")[:_LOOKED_AT]
-    order = best[_spread(us[best], _aspects(found, sketch[best], row_index[best]), count)]
-    rows = [(sketches[sketch[index]], found[sketch[index]].rows[row_index[index]]) for index in order]
+    order = best[_spread(us[best], _aspects(guesses, sketch[best], row_index[best]), count)]
+    rows = [(sketches[sketch[index]], guesses[sketch[index]].rows[row_index[index]]) for index in order]
     return tuple(Candidate(chosen_sketch.key, tuple(row.tolist())) for chosen_sketch, row in rows)
 
 
-def _aspects(found: Sequence[Guesses], sketch: Indices, place: Indices) -> Indices:
+def _aspects(guesses: Sequence[Guesses], sketch: Indices, place: Indices) -> Indices:
     """Return the guesses' aspects (one per column) and, in the last column, their sketch."""
-    widest = max(each.aspects.shape[1] for each in found)
+    widest = max(part.aspects.shape[1] for part in guesses)
     table = np.full((len(sketch), widest + 1), -1, dtype=np.int64)
     for row, (sketch_index, index) in enumerate(zip(sketch, place, strict=True)):
-        row_aspects = found[sketch_index].aspects[index]
+        row_aspects = guesses[sketch_index].aspects[index]
         table[row, : len(row_aspects)] = row_aspects
         table[row, -1] = sketch_index
     return table
@@ -61,13 +61,13 @@ def _spread(us: Column, aspects: Indices, count: int) -> list[int]:
     """Return indices of fast and dissimilar guesses, selected greedily."""
     similarity = np.zeros(len(us))
     free = np.ones(len(us), dtype=np.bool_)
-    chosen: list[int] = []
-    while len(chosen) < min(count, len(us)):
+    selected: list[int] = []
+    while len(selected) < min(count, len(us)):
         index = int(np.argmin(np.where(free, us * (1 + _ALIKE * similarity), np.inf)))
-        chosen.append(index)
+        selected.append(index)
         free[index] = False
         similarity = np.maximum(similarity, (aspects == aspects[index]).mean(axis=1))
-    return chosen
+    return selected
 
 
 def losses(space: Space, candidates: Sequence[Candidate]) -> Column:

@@ -34,8 +34,10 @@ class Block:
     @property
     def tiled(self) -> bool:
         """Whether it has the multi-level tiling for registers, caches and cores."""
-        spatial, reduced = ({place.choice.width for place in group} for group in (self.spatial, self.reduced))
-        return spatial == {SPATIAL_LEVELS} and reduced <= {REDUCTION_LEVELS}
+        spatial, reductions = (
+            {place.choice.width for place in group} for group in (self.spatial, self.reduced)
+        )
+        return spatial == {SPATIAL_LEVELS} and reductions <= {REDUCTION_LEVELS}
 
     @property
     def places(self) -> tuple[PlacedChoice, ...]:
@@ -47,9 +49,9 @@ class Block:
         For tensorized blocks, the loops count entire instructions (`folded`).
         """
         spatial = tuple(place.choice.extent for place in self.spatial)
-        reduced = tuple(place.choice.extent for place in self.reduced)
-        matches = (folded(nest, (*spatial, *reduced)) for nest in reversed(nests))
-        return next((nest for nest in matches if nest), None) or product(spatial, reduced)
+        reductions = tuple(place.choice.extent for place in self.reduced)
+        matches = (folded(nest, (*spatial, *reductions)) for nest in reversed(nests))
+        return next((nest for nest in matches if nest), None) or product(spatial, reductions)
 
 
 @lru_cache(maxsize=1024)
@@ -61,12 +63,12 @@ def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
 def blocks(sketch: Sketch) -> list[Block]:
     """Return the blocks with free tiles; tiles with a suggested value are not included."""
     remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
-    found: list[Block] = []
+    found_blocks: list[Block] = []
     while remaining:
-        spatial, reduced = _first(remaining)
-        found.append(Block(spatial, reduced))
-        remaining = remaining[len(spatial) + len(reduced) :]
-    return found
+        spatial, reductions = _first(remaining)
+        found_blocks.append(Block(spatial, reductions))
+        remaining = remaining[len(spatial) + len(reductions) :]
+    return found_blocks
 
 
 def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:

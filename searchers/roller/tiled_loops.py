@@ -65,7 +65,7 @@ class Loops:
     def levels(self) -> list[tuple[int, int]]:
         """Axis and level of every loop, outermost first."""
         kinds = {False: range(self.spatial), True: range(self.spatial, self.axes)}
-        return [(axis, level) for reduced, level in _ORDER for axis in kinds[reduced]]
+        return [(axis, level) for is_reduction, level in _ORDER for axis in kinds[is_reduction]]
 
     @cached_property
     def extents(self) -> list[Column]:

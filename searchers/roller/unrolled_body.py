@@ -63,8 +63,8 @@ class Body:
     @cached_property
     def loopless(self) -> NDArray[np.bool_]:
         """Whether all reduction loops are unrolled."""
-        reduced = [loop for loop, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
-        remaining = [np.where(loop < self._cut, self.loops.extents[loop], 1) for loop in reduced]
+        reductions = [loop for loop, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
+        remaining = [np.where(loop < self._cut, self.loops.extents[loop], 1) for loop in reductions]
         return np.asarray(np.all(np.array([*remaining, np.ones(self.loops.count)]) == 1, axis=0))
 
     @cached_property
@@ -95,18 +95,18 @@ class Body:
         cut = loops.cut(len(loops.levels) - loops.spatial)
         inner = np.array([self._touched(read, cut) for read in reads])
         prices = np.array([self._price(read) for read in reads])
-        loaded, spilled = prices @ inner, np.zeros(loops.count)
+        loads, spilled = prices @ inner, np.zeros(loops.count)
         free = self._machine.registers + BESIDE - self.sums
-        while cut and (written := cut > self._cut).any():
+        while cut and (is_looped := cut > self._cut).any():
             cut -= 1
             outer = np.array([self._touched(read, cut) for read in reads])
-            kept = np.where(outer < loops.extents[cut] * inner, inner, 0).sum(axis=0)
-            more = spilled + np.clip(kept - free, 0, kept)
-            loaded = np.where(written, prices @ outer, loops.extents[cut] * loaded)
-            spilled = loops.extents[cut] * np.where(written, more, spilled)
+            held_operands = np.where(outer < loops.extents[cut] * inner, inner, 0).sum(axis=0)
+            next_spilled = spilled + np.clip(held_operands - free, 0, held_operands)
+            loads = np.where(is_looped, prices @ outer, loops.extents[cut] * loads)
+            spilled = loops.extents[cut] * np.where(is_looped, next_spilled, spilled)
             inner = outer
         operations = self._statements[cut] * self.vectors
-        return loaded / operations, spilled / operations
+        return loads / operations, spilled / operations
 
     def _price(self, read: Access) -> float:
         """Return the steps of a load. Per step 2 scalars are broadcast; a sum takes 4 steps."""

@@ -52,41 +52,42 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
     return Clustering(distance.argmin(axis=1), centres, float(distance.min(axis=1).sum()))
 
 
-def to_the_knee(points: Points, most: int, worth: float, rng: np.random.Generator) -> Clustering:
+def to_the_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
     """Double the number of clusters while that divides the loss by `worth` or more."""
-    count = min(2, most)
+    count = min(2, limit)
     best = k_means(points, count, rng)
-    while count < most and best.loss > 1e-9:
-        count = min(2 * count, most)
+    while count < limit and best.loss > 1e-9:
+        count = min(2 * count, limit)
         finer = k_means(points, count, rng)
-        if finer.loss * worth > best.loss:
+        if finer.loss * gain > best.loss:
             break
         best = finer
     return best
 
 
 def _starts(points: Points, count: int, rng: np.random.Generator) -> list[int]:
-    chosen = [int(rng.integers(len(points)))]
-    distance = squared_distances(points, points[chosen])[:, 0]
-    while len(chosen) < count:
+    lines = [int(rng.integers(len(points)))]
+    distance = squared_distances(points, points[lines])[:, 0]
+    while len(lines) < count:
         total = distance.sum()
         share = distance / total if total > 0 else np.full(len(points), 1 / len(points))
-        chosen.append(int(rng.choice(len(points), p=share)))
-        distance = np.minimum(distance, squared_distances(points, points[chosen[-1:]])[:, 0])
-    return chosen
+        lines.append(int(rng.choice(len(points), p=share)))
+        distance = np.minimum(distance, squared_distances(points, points[lines[-1:]])[:, 0])
+    return lines
 
 
 Setting = tuple[int, ...]
 
 
-def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidate]:
+def synthesised(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield the candidate with each knob's most frequent setting among candidates of a sketch.
 
     Then yield it with one knob at its second most frequent setting, the most frequent of these
     first. A tile with all its factors is one knob, so the candidates are well-formed.
     """
     knobs = [
-        Counter(each.decisions[columns] for each in among).most_common(2) for columns, _ in sketch.places
+        Counter(candidate.decisions[columns] for candidate in candidates).most_common(2)
+        for columns, _ in sketch.places
     ]
     best = [settings[0][0] for settings in knobs]
     yield _joined(sketch, best)
@@ -118,38 +119,40 @@ class Clustered(Synthesiser):
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         promise = pool.promise(self.optimism)
-        ranked = np.argsort(-promise, kind="stable")
+        order = np.argsort(-promise, kind="stable")
         if count <= 1 or len(pool) <= count:
-            return ranked[:count]
-        near_top = ranked[: self.considered * count]
+            return order[:count]
+        near_top = order[: self.considered * count]
         points = scaled(pool.features[near_top])
         medoids = near_top[self._clustered(pool, near_top, count, rng).medoids(points)]
-        others = ranked[~np.isin(ranked, medoids)]
-        chosen = np.concatenate([medoids, others[: count - len(medoids)]])
-        return chosen[np.argsort(-promise[chosen], kind="stable")].astype(np.int64)
+        remaining = order[~np.isin(order, medoids)]
+        lines = np.concatenate([medoids, remaining[: count - len(medoids)]])
+        return lines[np.argsort(-promise[lines], kind="stable")].astype(np.int64)
 
     def compose(
-        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+        self, space: Space, pool: ScoredPool, measured_pool: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
         if count <= 1 or len(pool) <= count:
             return []
-        both_pools = pool.beside(measured)
+        both_pools = pool.beside(measured_pool)
         promise = both_pools.promise(self.optimism)
-        ranked = np.argsort(-promise, kind="stable")
-        near_top = ranked[: self.considered * count]
+        order = np.argsort(-promise, kind="stable")
+        near_top = order[: self.considered * count]
         clustering = self._clustered(both_pools, near_top, count, rng)
-        measured_ones, batch = set(measured.candidates), dict[Candidate, float]()
+        measured_ones, batch = set(measured_pool.candidates), dict[Candidate, float]()
         for members in _by_cluster(clustering, scaled(both_pools.features[near_top]), near_top):
             cluster = [both_pools.candidates[line] for line in members.tolist()]
-            medoid, *others = cluster
+            medoid, *remaining = cluster
             same_sketch = [each for each in cluster if each.sketch == medoid.sketch]
             # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
             # member.
-            representatives = chain([medoid], synthesised(space.by_key[medoid.sketch], same_sketch), others)
+            representatives = chain(
+                [medoid], synthesised(space.by_key[medoid.sketch], same_sketch), remaining
+            )
             new = (each for each in representatives if each not in measured_ones and each not in batch)
             if representative := next(new, None):
                 batch[representative] = float(promise[members[0]])
-        for line in ranked.tolist():
+        for line in order.tolist():
             if len(batch) < count and both_pools.candidates[line] not in measured_ones:
                 batch.setdefault(both_pools.candidates[line], float(promise[line]))
         return sorted(batch, key=lambda candidate: -batch[candidate])

@@ -34,8 +34,8 @@ class SearcherTestCase:
 
     @pytest.fixture
     def history(self, space: SyntheticSpace) -> list[Trial]:
-        drawn = dict.fromkeys(space.sample(generator(99), 40))
-        return [space.measure(candidate) for candidate in drawn]
+        candidates = dict.fromkeys(space.sample(generator(99), 40))
+        return [space.measure(candidate) for candidate in candidates]
 
     @pytest.fixture(params=["without a model", "with a model"])
     def model(self, request: pytest.FixtureRequest, space: SyntheticSpace) -> CostModel | None:
@@ -53,22 +53,22 @@ class SearcherTestCase:
         count: int,
         seed: int,
     ) -> None:
-        proposed = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
-        assert len(proposed) == len(set(proposed)) == count
-        assert all(space.valid(proposed))
-        assert not set(proposed) & {trial.candidate for trial in history}
-        for candidate in proposed:
+        proposals = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
+        assert len(proposals) == len(set(proposals)) == count
+        assert all(space.valid(proposals))
+        assert not set(proposals) & {trial.candidate for trial in history}
+        for candidate in proposals:
             assert_well_formed(space, candidate)
 
     def test_proposals_are_a_pure_function_of_the_arguments(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
-        before = list(history)
+        history_copy = list(history)
         first = searcher.propose(space, history, model, 16, generator(1))
         searcher.propose(space, history[:5], model, 8, generator(2))
         assert searcher.propose(space, history, model, 16, generator(1)) == first
         assert searcher.propose(SyntheticSpace(64, 64, 64), history, model, 16, generator(1)) == first
-        assert history == before
+        assert history == history_copy
 
     def test_different_generators_propose_different_candidates(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
@@ -107,11 +107,11 @@ class SearcherTestCase:
         self, searcher: Searcher, model: CostModel | None
     ) -> None:
         space = PartitionedSpace()
-        drawn = dict.fromkeys(space.sample(generator(7), 24))
-        history = [Trial(each, Outcome.OK, 1.0 + sum(each.decisions)) for each in drawn]
-        proposed = searcher.propose(space, history, model, 16, generator(0))
-        assert len(proposed) == 16
-        for proposal in proposed:
+        candidates = dict.fromkeys(space.sample(generator(7), 24))
+        history = [Trial(candidate, Outcome.OK, 1.0 + sum(candidate.decisions)) for candidate in candidates]
+        proposals = searcher.propose(space, history, model, 16, generator(0))
+        assert len(proposals) == 16
+        for proposal in proposals:
             assert_well_formed(space, proposal.candidate)
 
     def test_nothing_is_proposed_when_nothing_is_wanted(

@@ -37,8 +37,8 @@ class DeviceRequestQueue:
         if offer in self._free:
             self._free.remove(offer)
 
-    def ask(self, client: Any, wanted: str) -> None:
-        self._requests.append((client, wanted))
+    def ask(self, client: Any, class_text: str) -> None:
+        self._requests.append((client, class_text))
         self._match()
 
     def summary(self) -> dict[str, int]:
@@ -46,10 +46,15 @@ class DeviceRequestQueue:
 
     def _match(self) -> None:
         # Remove clients that hung up: if their class never came back, they would stay forever.
-        self._requests = [each for each in self._requests if not each[0].gone]
+        self._requests = [request for request in self._requests if not request[0].gone]
         for client, class_text in list(self._requests):
             offer = next(
-                (each for each in self._free if class_text in ("", described_class(each[0].summary()))), None
+                (
+                    request
+                    for request in self._free
+                    if class_text in ("", described_class(request[0].summary()))
+                ),
+                None,
             )
             if offer is None:
                 continue
@@ -136,15 +141,15 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
     def create_scheduler(self, key: str) -> DeviceRequestQueue:
         return DeviceRequestQueue()
 
-    def ask(self, key: str, client: Peer, wanted: str) -> None:
+    def ask(self, key: str, client: Peer, class_text: str) -> None:
         """Queue a client for a device of this key and, unless `wanted` is empty, of that class."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
-        self._scheduler_map[key].ask(client, wanted)
+        self._scheduler_map[key].ask(client, class_text)
 
-    def call_later(self, seconds: float, what: Any) -> None:
+    def call_later(self, seconds: float, callback: Any) -> None:
         """Call `what` from the event loop after `seconds`."""
-        self._ioloop.call_later(seconds, what)
+        self._ioloop.call_later(seconds, callback)
 
     def _on_event(self, _events: int) -> None:
         while True:

@@ -37,7 +37,10 @@ def _limits() -> Iterator[str]:
         yield "noturbo"
     # Batteries of peripherals, such as a mouse, have the scope Device.
     supplies = [supply for supply in SUPPLIES.glob("*") if _word(supply / "scope") != "Device"]
-    if any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in supplies):
+    if any(
+        (_word(battery / "type"), _word(battery / "status")) == ("Battery", "Discharging")
+        for battery in supplies
+    ):
         yield "battery"
 
 

@@ -63,12 +63,12 @@ def host_fingerprint() -> HostFacts:
 def described_again(identity: Identity) -> Identity:
     """Return `identity` updated to this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
-    now: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
+    present: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
     if accelerator:
-        now["host_class"] += f"+{accelerator}"
+        present["host_class"] += f"+{accelerator}"
     if driver := identity.get("gpu_driver"):
-        now["host_class"] += f"+{driver}{identity.get('gpu_power_limit', '')}"
-    return now
+        present["host_class"] += f"+{driver}{identity.get('gpu_power_limit', '')}"
+    return present
 
 
 def detect_target() -> Target:
@@ -77,15 +77,15 @@ def detect_target() -> Target:
     flags = usable_flags(cpu)
     mcpu, features = _llvm_cpu(flags) or (_cpu_level(cpu, os.uname().machine), set())
     mattr = feature_differences(flags, features) if flags else []
-    others = {"mattr": mattr} if mattr else {}
-    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **others})
+    options = {"mattr": mattr} if mattr else {}
+    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **options})
 
 
 def available_cores() -> int:
     """Return the number of CPUs that this process may run on, limited by its cgroup quota."""
-    allowed = len(os.sched_getaffinity(0))
+    cpus = len(os.sched_getaffinity(0))
     quota = cpu_quota()
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
+    return cpus if quota is None else max(1, min(cpus, int(quota)))
 
 
 def physical_cores() -> int:
@@ -129,15 +129,17 @@ def _llvm_cpu(flags: set[str]) -> tuple[str, set[str]] | None:
     # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
     name, *features = answer.stdout.split() or ["generic"]
     # A hypervisor may hide features that LLVM expects of this CPU.
-    hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
-    return None if name == "generic" or hidden else (name, set(features))
+    hidden_features = (
+        flags and set().union(*(flags_needed for _, flags_needed in X86_LEVELS)) & set(features) - flags
+    )
+    return None if name == "generic" or hidden_features else (name, set(features))
 
 
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
     if machine != "x86_64":
         return "generic"
     flags = set(cpu.get("flags", "").split())
-    for level, needed in X86_LEVELS:
-        if needed <= flags:
+    for level, flags_needed in X86_LEVELS:
+        if flags_needed <= flags:
             return level
     raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')

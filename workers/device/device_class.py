@@ -41,11 +41,11 @@ def described_class(info: Any) -> str:
         return "unknown"
 
 
-def none_like(like: DeviceClass | None) -> NoDevice:
+def none_like(device_class: DeviceClass | None) -> NoDevice:
     """Return the error for "no device of class `like` answers"; None stands for any class."""
-    if like is None:
+    if device_class is None:
         return NoDevice()
-    kind = f"{like.host_class}, TVM {like.tvm_version}, threads: {like.threads}"
+    kind = f"{device_class.host_class}, TVM {device_class.tvm_version}, threads: {device_class.threads}"
     hint = "mallorn devices   (bring one back, or tune the model anew)"
     return NoDevice(f"no device answers that is as those that took this job's times ({kind})", hint=hint)
 

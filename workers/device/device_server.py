@@ -116,10 +116,10 @@ class DeviceServer:
         """Between sessions, announce changes of this host, which change the device's class."""
         if self._running is not None:
             return
-        if (now := described_again(self._identity)) != self._identity:
-            log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
-            self._identity = now
-            self._registration.introduce(now)
+        if (identity := described_again(self._identity)) != self._identity:
+            log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
+            self._identity = identity
+            self._registration.introduce(identity)
 
     def _is_reached(self) -> bool:
         """Return whether this host still has the device's address; if not, listen on its new one."""

@@ -55,13 +55,13 @@ class GpuMeter:
         if self._nvml is None:
             return GpuLoad(None)
         try:
-            slowdowns, others = list(self._slowdowns()), list(self._others())
+            slowdowns, other_shares = list(self._slowdowns()), list(self._others())
         except self._nvml.NVMLError_GpuIsLost:
             return GpuLoad(1.0, ("the driver lost the GPU",))
         except self._nvml.NVMLError:
             return GpuLoad(None)
-        share = min(1.0, sum(share for share, _ in (*slowdowns, *others)))
-        return GpuLoad(share, tuple(words for _, words in (*slowdowns, *others)))
+        share = min(1.0, sum(share for share, _ in (*slowdowns, *other_shares)))
+        return GpuLoad(share, tuple(words for _, words in (*slowdowns, *other_shares)))
 
     def power_limit(self) -> str:
         """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's default."""
@@ -96,8 +96,10 @@ class GpuMeter:
             samples = self._nvml.nvmlDeviceGetProcessUtilization(self._gpu, since_us)
         except (self._nvml.NVMLError_NotFound, self._nvml.NVMLError_NotSupported):
             return  # no process used the GPU, or it has no such counters
-        used = {each.pid: each.smUtil / 100 for each in samples if own is not None and each.pid != own}
-        if share := sum(used.values()):
+        shares = {
+            sample.pid: sample.smUtil / 100 for sample in samples if own is not None and sample.pid != own
+        }
+        if share := sum(shares.values()):
             yield share, f"other processes used {share:.0%} of the GPU"
 
     def _own_pid(self) -> int | None:
@@ -109,4 +111,4 @@ class GpuMeter:
         return self._pid
 
     def _pids(self) -> set[int]:
-        return {each.pid for each in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)}
+        return {sample.pid for sample in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)}

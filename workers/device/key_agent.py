@@ -42,11 +42,11 @@ class KeyAgent(FleetKey):
     def __bool__(self) -> bool:
         return True
 
-    def proof(self, purpose: str, *said: str) -> str:
-        return str(self._ask("proof", purpose, *said))
+    def proof(self, purpose: str, *words: str) -> str:
+        return str(self._ask("proof", purpose, *words))
 
-    def proves(self, proof: str, purpose: str, *said: str) -> bool:
-        return self._ask("proves", proof, purpose, *said) is True
+    def proves(self, proof: str, purpose: str, *words: str) -> bool:
+        return self._ask("proves", proof, purpose, *words) is True
 
     def of_session(self, match_key: str) -> list[FleetKey]:
         return [FleetKey(text) for text in self._ask("of_session", match_key)]
@@ -113,7 +113,7 @@ def _serve_requests(number: int, key_fd: int) -> None:
 
 def _answer(key: FleetKey, name: str, arguments: list[str]) -> object:
     if name == "of_session":
-        return [each.text for each in key.of_session(*arguments)]
+        return [session_key.text for session_key in key.of_session(*arguments)]
     return key.proof(*arguments) if name == "proof" else key.proves(*arguments)
 
 

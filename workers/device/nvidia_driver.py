@@ -39,14 +39,14 @@ def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
     return [Gpu(*facts) for facts in ask_in_fork(lambda: list(map(astuple, CudaDriver(load).gpus())))]
 
 
-def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
+def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
     """Return the GPU with index or UUID `wanted` (empty: the first). Raises InvalidTarget."""
     for gpu in gpus:
-        if wanted in ("", str(gpu.index), gpu.uuid):
+        if name in ("", str(gpu.index), gpu.uuid):
             return gpu
     visible = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.name})" for gpu in gpus)
     raise InvalidTarget(
-        f"this host has no GPU {wanted}; it has {visible}" if gpus else "this host has no visible GPU",
+        f"this host has no GPU {name}; it has {visible}" if gpus else "this host has no visible GPU",
         hint="nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
     )
 

@@ -38,11 +38,11 @@ def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
-def welcome(connection: socket.socket, said: str, key: str, match_key: str, fleet: FleetKey) -> bool:
+def welcome(connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey) -> bool:
     """Answer a greeting; return whether its ticket, for the current match key, opens a session."""
     connection.settimeout(TIMEOUT_SEC)
     try:
-        return bool(match_key) and _greet(connection, said.split(), key, match_key, fleet)
+        return bool(match_key) and _greet(connection, greeting.split(), key, match_key, fleet)
     except OSError as error:
         log.warning("a client did not wait for its answer: %s", error)
         return False
@@ -60,9 +60,9 @@ def _greet(connection: socket.socket, words: list[str], key: str, match_key: str
     return True
 
 
-def has_other_locks(said: str, locks: str) -> bool:
+def has_other_locks(greeting: str, locks: str) -> bool:
     """Return whether a greeting comes from this host and names other locks than `locks`."""
-    for word in said.split():
+    for word in greeting.split():
         if word.startswith(_LOCKS):
             host, _, client_locks = word.removeprefix(_LOCKS).partition(":")
             return host == host_id() and bool(client_locks and locks) and client_locks != locks

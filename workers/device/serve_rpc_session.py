@@ -106,13 +106,13 @@ class RpcSession:
 
     def _walls(self) -> SandboxSpec:
         """Return what a session needs: its folder, the device's log, and its host's locks or GPU."""
-        others = list(accelerator_paths(self._target.kind))
+        paths = list(accelerator_paths(self._target.kind))
         if self._log_path is not None:
             append_line(self._log_path, "")
-            others.append((str(self._log_path), APPEND))
+            paths.append((str(self._log_path), APPEND))
         if self._on_cores:
-            others += [(str(path), READ_FILE) for path in self._cores.files()]
-        return SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(others))
+            paths += [(str(path), READ_FILE) for path in self._cores.files()]
+        return SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(paths))
 
     def _functions(self, timer: SliceTimer) -> dict[str, Callable[..., object]]:
         return {
@@ -139,9 +139,9 @@ class RpcSession:
     def load_module(self, name: str) -> Module:
         return load_module(self.work_path(name))
 
-    def prove(self, said: str) -> str:
+    def prove(self, words: str) -> str:
         """Show a client that this is the device which the fleet's tracker sent it to."""
-        return self._key.proof("device", said)
+        return self._key.proof("device", words)
 
     def identity(self) -> str:
         return json.dumps(self._identity)
@@ -167,8 +167,8 @@ class RpcSession:
         if self._on_cores:
             return free_bytes()
         device = tvm.device(self._target.kind, 0)
-        told = device.available_global_memory
-        return -1 if told is None else int(told)
+        memory = device.available_global_memory
+        return -1 if memory is None else int(memory)
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
         """Log one execution, then have the kernel end this process when it is not over in time.

@@ -72,10 +72,15 @@ class SessionGateway:
                 log.info("a runner gets no more sessions: %s", error)
 
     def _answer(
-        self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
+        self,
+        runner: socket.socket,
+        tracker: Sequence[Any],
+        key: str,
+        wait_sec: float,
+        class_fields: list[Any] | None,
     ) -> Any:
         host, port = tracker
-        device_class = None if like is None else DeviceClass(*like)
+        device_class = None if class_fields is None else DeviceClass(*class_fields)
         resources = ExitStack()
         try:
             listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -85,13 +90,21 @@ class SessionGateway:
         except (MallornError, OSError) as error:  # this host may have no file descriptor left
             resources.close()
             return {"error": pack_error(error)}
-        ticket, keys = secrets.token_hex(16), [each.text for each in self._key.of_session(match_key)]
+        ticket, keys = (
+            secrets.token_hex(16),
+            [session_key.text for session_key in self._key.of_session(match_key)],
+        )
         answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
         threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
 
     def _take_device(
-        self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None, runner: socket.socket
+        self,
+        tracker: Address,
+        key: str,
+        wait_sec: float,
+        device_class: DeviceClass | None,
+        runner: socket.socket,
     ) -> tuple[socket.socket, str]:
         """Wait for a free device of class `like`; return its session's connection and its match key.
 
@@ -99,14 +112,14 @@ class SessionGateway:
         their addresses.
         """
         deadline_sec = time.monotonic() + wait_sec
-        class_text, reason = "" if like is None else like.text, "stayed busy"
+        class_text, reason = "" if device_class is None else device_class.text, "stayed busy"
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
                     server["key"] == f"server:{key}" and class_text in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
-                    raise none_like(like)
+                    raise none_like(device_class)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
                     raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
@@ -130,9 +143,15 @@ class GatewayClient:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def open(self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None) -> OpenSession:
+    def open(
+        self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
+    ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        class_fields = None if like is None else [like.host_class, like.tvm_version, like.threads]
+        class_fields = (
+            None
+            if device_class is None
+            else [device_class.host_class, device_class.tvm_version, device_class.threads]
+        )
         question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:

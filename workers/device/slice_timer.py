@@ -28,10 +28,10 @@ STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of 
 class SliceTimer:
     """The timer of a session, on its device: what disturbs a timing is known there alone."""
 
-    def __init__(self, on_cores: bool, raised: bool, gpu: GpuMeter | None = None) -> None:
+    def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
         self._gpu = gpu
-        self._raised = raised
+        self._raised = has_priority
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
         self._looks: list[tuple[int, ContentionReading]] = []
@@ -98,12 +98,12 @@ class SliceTimer:
         A GPU is timed by its own events.
         """
         shares: list[float | None] = []
-        stolen = self._meter.look().stolen
-        for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
-            waited = after.waited_since(before) if self._on_cores else None
-            if waited is not None and stolen > STOLEN:
-                waited = max(waited, stolen)
-            took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
+        stolen_share = self._meter.look().stolen
+        for (begin, first), (end, second) in zip(self._looks, self._looks[1:], strict=False):
+            waited = second.waited_since(first) if self._on_cores else None
+            if waited is not None and stolen_share > STOLEN:
+                waited = max(waited, stolen_share)
+            took_sec = second.clock_sec - first.clock_sec - CALL_SEC * (end - begin)
             if self._on_cores and sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
                 waited = 1.0
             shares += [waited] * (end - begin)

@@ -58,8 +58,10 @@ print(json.dumps({"there": bool(device.exist)}))
 
 def check_executable(target: Target) -> None:
     """Raise InvalidTarget, with the reason, if this host cannot execute code for the target."""
-    if why := why_not(target):
-        raise InvalidTarget(f"this machine cannot run {target}: {why}", hint="mallorn device --target local")
+    if reason := why_not(target):
+        raise InvalidTarget(
+            f"this machine cannot run {target}: {reason}", hint="mallorn device --target local"
+        )
 
 
 def target_on_this_machine(text: str) -> Target:
@@ -89,8 +91,8 @@ def why_not(target: Target) -> str:
 
 def machine_of(target: Target) -> str:
     """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
-    named = str(target.attrs.get("mtriple", "")).partition("-")[0]
-    return MACHINES.get(named, named)
+    name = str(target.attrs.get("mtriple", "")).partition("-")[0]
+    return MACHINES.get(name, name)
 
 
 def _unknown_instructions(target: Target) -> str:
@@ -108,9 +110,9 @@ def _unknown_instructions(target: Target) -> str:
         return f"LLVM knows no feature {unknown[0]}"
     machine = os.uname().machine
     host_flags = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
-    needed = needed_flags(target, llvm["features"], machine)
-    missing = sorted(name for name, flag in needed.items() if flag not in host_flags)
-    return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
+    required = needed_flags(target, llvm["features"], machine)
+    lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
+    return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
@@ -119,8 +121,8 @@ def needed_flags(target: Target, features: Collection[str], machine: str) -> dic
     The keys are LLVM's names, the values those of the kernel.
     """
     _, words = FEATURES.get(machine, ("", {}))
-    needed = set(features) - set(_attributes(target, "-"))
-    return {name: words[name] for name in needed & words.keys()}
+    required = set(features) - set(_attributes(target, "-"))
+    return {name: words[name] for name in required & words.keys()}
 
 
 def _attributes(target: Target, sign: str) -> list[str]:

@@ -53,7 +53,7 @@ class TrackerClient:
         return self._ask([SUMMARY])[1]
 
     def request(
-        self, key: str, timeout_sec: float, wanted: str = "", asker: socket.socket | None = None
+        self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
         """Wait for a free server of `key`; return its host, port and match key, or None on timeout.
 
@@ -63,7 +63,7 @@ class TrackerClient:
         """
         self._socket.settimeout(timeout_sec)
         try:
-            self._send([REQUEST, key, wanted, 1])
+            self._send([REQUEST, key, class_text, 1])
             if asker is not None and not first_ready(self._socket, asker, timeout_sec):
                 return None
             host, port, match_key = self._receive()[1]

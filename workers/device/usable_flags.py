@@ -34,7 +34,11 @@ def tiles_allowed() -> bool:
         return False
 
 
-def feature_differences(flags: Set[str], known: Set[str]) -> list[str]:
+def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
     """Return `mattr` entries for product instructions that only one of `flags` and `known` has."""
-    ours = {name for name, flag in PRODUCTS.items() if flag in flags}
-    return [f"{'+' if name in ours else '-'}{name}" for name in PRODUCTS if (name in ours) != (name in known)]
+    present = {name for name, flag in PRODUCTS.items() if flag in flags}
+    return [
+        f"{'+' if name in present else '-'}{name}"
+        for name in PRODUCTS
+        if (name in present) != (name in features)
+    ]

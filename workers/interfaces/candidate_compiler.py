@@ -27,12 +27,12 @@ class Library:
 
 def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
     """Return a time limit: `first_sec` for the program, plus `each_sec` per candidate."""
-    return lambda given: first_sec + each_sec * len(given["candidates"])
+    return lambda arguments: first_sec + each_sec * len(arguments["candidates"])
 
 
-def _lowering(given: Given) -> float:
+def _lowering(arguments: Given) -> float:
     """Return the limit for `lowered`: the statements view takes a tenth of the usual time."""
-    return _each(30.0, 3.0 if given["view"] == STATEMENTS.name else 30.0)(given)
+    return _each(30.0, 3.0 if arguments["view"] == STATEMENTS.name else 30.0)(arguments)
 
 
 class CandidateCompiler(Child):

@@ -59,8 +59,8 @@ def enter_sandbox(walls: SandboxSpec) -> str:
     Call this before a second thread starts: threads that already run stay outside.
     """
     _limit_resources()
-    missing = [*_restrict_files(walls), *_restrict_calls(walls)]
-    return f"without {'; '.join(missing)}" if missing else WHOLE
+    gaps = [*_restrict_files(walls), *_restrict_calls(walls)]
+    return f"without {'; '.join(gaps)}" if gaps else WHOLE
 
 
 def _limit_resources() -> None:
@@ -86,12 +86,14 @@ def _restrict_files(walls: SandboxSpec) -> Iterator[str]:
     """Restrict access to files; yield what this kernel cannot restrict, in words."""
     try:
         renounce_privileges()
-        found = landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
+        kernel_version = (
+            landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
+        )
     except OSError as error:
         yield f"Landlock ({error.strerror})"
         return
-    if found < landlock.WHOLE:
-        yield f"walls around signals and sockets (Landlock {found}; {landlock.WHOLE} has them)"
+    if kernel_version < landlock.WHOLE:
+        yield f"walls around signals and sockets (Landlock {kernel_version}; {landlock.WHOLE} has them)"
 
 
 def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:

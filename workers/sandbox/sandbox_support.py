@@ -37,15 +37,15 @@ def reached(mode: str) -> str:
     return report
 
 
-def checked(told: str, mode: str) -> str:
+def checked(report: str, mode: str) -> str:
     """Return `told`, the report on the sandbox. Raises NoSandbox unless it satisfies `mode`."""
-    if mode == REQUIRE and told != WHOLE:
+    if mode == REQUIRE and report != WHOLE:
         raise NoSandbox(
-            f"the sandbox of this host is {told}; all of it is required by MALLORN_SANDBOX=require, "
+            f"the sandbox of this host is {report}; all of it is required by MALLORN_SANDBOX=require, "
             "which is the default where callers need an API key or other machines reach a device",
             hint=HINT,
         )
-    return told
+    return report
 
 
 if __name__ == "__main__":

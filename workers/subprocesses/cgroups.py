@@ -44,9 +44,9 @@ def _mounts(kind: str, controller: str) -> Iterator[tuple[PurePosixPath, Path]]:
 
 def _upwards(group: PurePosixPath, root: PurePosixPath, mount: Path) -> list[Path]:
     # In a container the mount's root may be its own cgroup, while `group` is the host's path.
-    below = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
-    own_folder = mount / below
-    return [own_folder, *own_folder.parents][: len(below.parts) + 1]
+    subpath = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
+    own_folder = mount / subpath
+    return [own_folder, *own_folder.parents][: len(subpath.parts) + 1]
 
 
 def killed_for_memory() -> int:
@@ -83,9 +83,9 @@ def memory_limit() -> int | None:
 def memory_left() -> int | None:
     """Return the bytes left until the nearest memory limit, counting inactive file cache as free."""
     remaining = (
-        limit - used + _sum(group / "memory.stat", CACHED)
+        limit - usage + _sum(group / "memory.stat", CACHED)
         for group in ancestors("memory")
-        for limit, used in zip(_numbers(group, LIMITS), _numbers(group, USED), strict=False)
+        for limit, usage in zip(_numbers(group, LIMITS), _numbers(group, USED), strict=False)
     )
     return min((int(bytes_left) for bytes_left in remaining), default=None)
 

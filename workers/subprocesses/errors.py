@@ -75,9 +75,9 @@ def pack_error(error: Exception) -> dict[str, Any]:
         error = no_handle()
     if isinstance(error, MallornError):
         # The nearest base class in mallorn.core.errors: the parent may lack the child's own classes.
-        shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        base_class = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
         fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
-        return {"kind": shared.__name__, **fields}
+        return {"kind": base_class.__name__, **fields}
     # TVM appends long native backtraces; the beginning says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
 

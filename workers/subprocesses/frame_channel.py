@@ -67,9 +67,9 @@ class Channel:
         Raises ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit.
         """
         self.flush()
-        closed = self._fill()
+        is_closed = self._fill()
         if self._missing_bytes():
-            if closed:
+            if is_closed:
                 raise ChannelClosed
             return None
         head, _, body = bytes(memoryview(self._incoming)[_HEADER.size :]).partition(_END)
@@ -90,8 +90,8 @@ class Channel:
         # `_fill` reports a closed peer as the end of the stream, after reading its last bytes.
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._outgoing:
-                sent = self._socket.send(memoryview(self._outgoing)[:_CHUNK_BYTES])
-                del self._outgoing[:sent]
+                count = self._socket.send(memoryview(self._outgoing)[:_CHUNK_BYTES])
+                del self._outgoing[:count]
 
     def _fill(self) -> bool:
         """Read the received bytes of one frame; return True at the end of the stream."""

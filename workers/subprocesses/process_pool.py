@@ -75,11 +75,11 @@ class ChildPool(Generic[R]):
         """Return the tasks that ended, waiting up to `timeout_sec` for the first one."""
         until_sec = time.monotonic() + timeout_sec
         while self._running:
-            finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
+            tasks = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
             limits_sec = [pending.left_sec for _, pending in self._running.values()]
             left_sec = min([until_sec - time.monotonic(), *limits_sec])
-            if finished or until_sec <= time.monotonic():
-                return finished
+            if tasks or until_sec <= time.monotonic():
+                return tasks
             poller = select.poll()
             for child in self._running:
                 poller.register(child.fileno(), child.events)

@@ -47,7 +47,7 @@ def test_the_slope_goes_through_every_layer_as_finite_differences_say(rng: np.ra
     assert (network(rows).sum() - before) / 1e-6 == pytest.approx(seen[0][0][1, 2], rel=1e-3)
 
 
-def sight(place: int, count: int = 1) -> ScoredRows:
+def scored_rows(place: int, count: int = 1) -> ScoredRows:
     rows = np.full((count, 1), place, dtype=np.int32)
     return ScoredRows(SKETCH, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], rows[:, 0].astype(np.float64))
 
@@ -59,12 +59,12 @@ def test_values_learn_to_walk_towards_what_pays(rng: np.random.Generator) -> Non
     values = QValues(moves, known, nothing, 1e-2, rng)
     for _ in range(20):
         for place in range(8):
-            here = sight(place, 4)
+            here = scored_rows(place, 4)
             way = values.ways(here, 1.0, rng)
             rows = moves.apply(here.rows, way)
             values.remember(here, way, ScoredRows(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
         values.learn(20, 0.7, rng)
-    ups = [moves.apply(sight(at).rows, values.ways(sight(at), 0.0, rng))[0, 0] for at in range(7)]
+    ups = [moves.apply(scored_rows(at).rows, values.ways(scored_rows(at), 0.0, rng))[0, 0] for at in range(7)]
     assert ups == [1, 2, 3, 4, 5, 6, 7]
 
 
