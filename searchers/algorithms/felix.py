@@ -11,8 +11,7 @@ from costmodels.base import Column
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, slopes
 from searchers.base import MUTATION, RANDOM
 from searchers.decision_vector_encoding import Genes, Points, genes_of
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from searchers.space import Candidate
 from searchers.tile_factorizations import Rows
 

@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodels.base import Column, Indices
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.knob_distributions import counted, softmax
-from searchers.learning.knobs import Mask, knobs_of
-from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
+from searchers.learning.knobs import Mask, counted, knobs_of, softmax
 from searchers.space import Sketch
 from searchers.tile_factorizations import Rows
 

@@ -9,14 +9,10 @@ import numpy as np
 from costmodels.base import Indices
 from searchers.base import WALK
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.learning.dense_network import DenseNetwork
-from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.learned_parameters import LearnedParameters, Lesson
-from searchers.learning.moves import STAY, Moves, moves_of
-from searchers.learning.replay_buffer import Transitions, joined, measured_steps, reward
-from searchers.learning.scorer import ScoredRows, Scorer
-from searchers.learning.serial_matmul import Array
-from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.dense_network import Array, DenseNetwork, Lesson
+from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
+from searchers.learning.moves import STAY, Moves, Transitions, joined, measured_steps, moves_of, reward
+from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Matrix
 
 HIDDEN = (64, 64)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
-from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.knob_distributions import Draw, KnobDistributions, counted, softmax
-from searchers.learning.knobs import knobs_of
-from searchers.learning.learned_parameters import LearnedParameters, Lesson, fits
-from searchers.learning.scorer import Scorer
-from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.dense_network import Lesson, fits
+from searchers.learning.exploring_learner import HistorySample, Scorer
+from searchers.learning.knobs import Draw, KnobDistributions, counted, knobs_of, softmax
+from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Sketch
 from searchers.tile_factorizations import Rows
 

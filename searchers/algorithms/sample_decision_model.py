@@ -7,9 +7,8 @@ import numpy as np
 from costmodels.base import Column
 from costmodels.decision_model_interfaces import ProposesDecisions
 from costmodels.partial_schedules import prefixes
-from searchers.learning.exploring_learner import HistorySample, Learner
+from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
-from searchers.learning.scorer import Scorer
 from searchers.tile_factorizations import Rows
 
 GENERATED = "generated"

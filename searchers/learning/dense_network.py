@@ -1,19 +1,44 @@
 """A small fully connected network in numpy, with ReLU layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.dense_layers import Adam
-from searchers.learning.learned_parameters import Lesson, fits
-from searchers.learning.serial_matmul import Array, product
+
+Array = NDArray[np.float64]
+Lesson = Mapping[str, Array]  # the parameters of one sketch's policy, by name
+
+SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling thread
+
+
+def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
+    """Return left @ right, computed in blocks of rows that OpenBLAS does on the calling thread.
+
+    On a busy host, threads that wait for each other take far longer. The result does not
+    depend on the number of cores.
+    """
+    block = max(1, SERIAL // max(1, right.size))
+    if len(left) <= block:
+        return np.asarray(left @ right, dtype=np.float64)
+    parts = [left[start : start + block] @ right for start in range(0, len(left), block)]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
 
 Rows = NDArray[np.floating]
 Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for them
 
 KEPT = 1e-6  # columns that vary less are rounding noise
+
+
+def fits(lesson: Lesson, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return whether a lesson has exactly arrays of these shapes, all finite."""
+    return lesson.keys() == shapes.keys() and all(
+        lesson[name].shape == shape and bool(np.isfinite(lesson[name]).all())
+        for name, shape in shapes.items()
+    )
 
 
 class DenseNetwork:

@@ -1,14 +1,17 @@
 """Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Indices
-from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.learning.dense_network import Array
+from searchers.space import Choice, ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows, prime_powers
 
 STAY = -1
@@ -133,3 +136,51 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
         for prime, _ in prime_powers(choice.extent)
         for source, target in permutations(range(choice.width), 2)
     ]
+
+
+class Transitions(NamedTuple):
+    """State, direction, reward, next state, and the legal directions there."""
+
+    state: Matrix
+    way: Indices
+    reward: Array
+    after: Matrix
+    legal: Mask
+
+    def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
+        lines = rng.integers(len(self.way), size=count)
+        return Transitions(
+            self.state[lines], self.way[lines], self.reward[lines], self.after[lines], self.legal[lines]
+        )
+
+
+def joined(steps: Sequence[Transitions]) -> Transitions:
+    """Concatenate several batches of steps."""
+    return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+
+
+def reward(gain: NDArray[np.floating]) -> Array:
+    """Return the tanh of a difference of log speeds, so that failures do not dominate."""
+    return np.asarray(np.tanh(gain), dtype=np.float64)
+
+
+def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
+    """Return the steps between pairs of measured rows, with rewards from their speeds."""
+    start = np.repeat(np.arange(len(rows)), len(moves))
+    way = np.tile(np.arange(len(moves)), len(rows))
+    end = _places(rows, moves.apply(rows[start], way))
+    pairs = np.flatnonzero((end >= 0) & (end != start))
+    start, end, way = start[pairs], end[pairs], way[pairs]
+    gain = reward(speed[end] - speed[start])
+    return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
+
+
+def _places(rows: Rows, queries: Rows) -> Indices:
+    """Return the index of each wanted row among the rows; -1 if it is missing."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
+    codes = rows @ salt
+    order = np.argsort(codes)
+    candidates = order[np.minimum(np.searchsorted(codes[order], queries @ salt), len(rows) - 1)]
+    return np.where((rows[candidates] == queries).all(axis=1), candidates, -1)

@@ -2,21 +2,24 @@
 
 import hashlib
 import os
+import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.device_class import HostFacts, Identity
-from workers.device.usable_flags import feature_differences, usable_flags
 from workers.host.core_lock import lock_identity
 from workers.sandbox.sandbox import harmless
+from workers.sandbox.seccomp import X86_64
+from workers.sandbox.syscall import syscall
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
@@ -143,3 +146,39 @@ def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
         if flags_needed <= flags:
             return level
     raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+
+
+#: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.
+PRODUCTS: Final = {
+    "avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
+}  # fmt: skip
+_TILES: Final = "amx_"
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
+
+
+def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
+    """Return the CPU's flags, without those of AMX if the kernel refuses this process AMX."""
+    flags = set(cpu.get(field, "").split())
+    tiles = {flag for flag in flags if flag.startswith(_TILES)}
+    return flags - tiles if tiles and not tiles_allowed() else flags
+
+
+@lru_cache(maxsize=1)
+def tiles_allowed() -> bool:
+    """Request AMX tiles from the kernel and return whether this process may use them."""
+    if platform.machine() != X86_64:
+        return False
+    try:
+        return syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA) == 0
+    except OSError:
+        return False
+
+
+def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
+    """Return `mattr` entries for product instructions that only one of `flags` and `known` has."""
+    present = {name for name, flag in PRODUCTS.items() if flag in flags}
+    return [
+        f"{'+' if name in present else '-'}{name}"
+        for name in PRODUCTS
+        if (name in present) != (name in features)
+    ]

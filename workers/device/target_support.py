@@ -9,9 +9,15 @@ from typing import Final
 from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
-from workers.device.detect_host import ask_tvm, available_cores, cpu_info, detect_target
+from workers.device.detect_host import (
+    PRODUCTS,
+    ask_tvm,
+    available_cores,
+    cpu_info,
+    detect_target,
+    usable_flags,
+)
 from workers.device.nvidia_driver import first_gpu
-from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 # LLVM feature that kernels may use -> the kernel's flag. Other features are for tuning or systems.

@@ -8,8 +8,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import Target
 from workers.measure.base import MeasureInput, Program
 from workers.process.worker_runtime import Runtime
-from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, twice
 
 INVALID: Final = "it can no longer be rebuilt"
 

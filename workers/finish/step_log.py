@@ -14,8 +14,7 @@ from typing import TypeVar
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import NotDone, StepSeconds
 from workers.process.leased_stage import StageContext
-from workers.subprocesses.crash_retry_and_advice import advice
-from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.errors import ChildCrashed, advice
 from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,7 @@ from db.session import Database
 from mallorn.core.registry import resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.subprocesses.crash_retry_and_advice import lacks_memory
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, lacks_memory
 from workers.tvm.code_digest import builder
 
 # Views that need lowering, with the number of candidates per call of the compiler.

@@ -23,6 +23,7 @@ from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
 from workers.sandbox.sandbox import SandboxSpec, harmless
 from workers.subprocesses.cgroups import killed_for_memory
+from workers.subprocesses.child_main import LaunchSpec
 from workers.subprocesses.cpu_share import ProcessorShare
 from workers.subprocesses.errors import (
     ChildCrashed,
@@ -41,7 +42,6 @@ from workers.subprocesses.frame_channel import (
     Frame,
     FrameTooLarge,
 )
-from workers.subprocesses.launch_spec import LaunchSpec
 from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP

@@ -18,7 +18,7 @@ from searchers.base import Trial
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import generator
+from searchers.testing import generator
 
 GRID = np.linspace(-1, 1, 41)[:, None]
 SEEN = GRID[::5]

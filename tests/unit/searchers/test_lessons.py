@@ -6,7 +6,8 @@ import pytest
 from costmodels.serialization import pack
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.random import RandomSearch
-from searchers.learning.learned_parameters import LearnedParameters, fits
+from searchers.learning.dense_network import fits
+from searchers.learning.stateful_learner import LearnedParameters
 from searchers.stateful import MOST_BYTES, Continued, continued
 from searchers.synthetic_space import SyntheticSpace
 

@@ -5,11 +5,9 @@ import pytest
 
 from searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
 from searchers.algorithms.qlearning import QValues
-from searchers.learning.dense_network import DenseNetwork
-from searchers.learning.moves import moves_of
-from searchers.learning.replay_buffer import measured_steps
-from searchers.learning.scorer import ScoredRows
-from searchers.learning.serial_matmul import product
+from searchers.learning.dense_network import DenseNetwork, product
+from searchers.learning.exploring_learner import ScoredRows
+from searchers.learning.moves import measured_steps, moves_of
 from searchers.space import Choice, ChoiceKind, Sketch
 
 SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.values.machine import Machine, assumed, assumed_gpu
-from searchers.roller.constructor import Constructor
-from searchers.roller.rank_candidates import losses
+from searchers.roller.rank_candidates import Constructor, losses
 from searchers.space import Candidate
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import TinySpace

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assumed
 from searchers.loop_nest import Access, Axis, Nest, folded, product, read_across
-from searchers.roller.block_time import computing_us, moving_us, result_us
-from searchers.roller.tiled_loops import Loops
-from searchers.roller.unrolled_body import LOADED, NUMBERS, UNROLLED, Body
+from searchers.roller.cpu_time_model import (
+    LOADED,
+    NUMBERS,
+    UNROLLED,
+    Body,
+    Loops,
+    computing_us,
+    moving_us,
+    result_us,
+)
 
 WIDE, NARROW = assumed(cores=1, lanes=16), assumed(cores=1, lanes=8)
 VECTOR, NUMBER = LOADED, WIDE.in_flight / NUMBERS  # its nearest cache gives a vector for each operation

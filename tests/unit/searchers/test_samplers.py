@@ -15,8 +15,7 @@ from searchers.samplers.clustered import Clustered, k_means, synthesised, to_the
 from searchers.samplers.diverse import Diverse
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import assert_well_formed
-from searchers.testing.candidate_checks import generator
+from searchers.testing import assert_well_formed, generator
 from tests.kits.samplers import BatchSamplerTestCase
 
 

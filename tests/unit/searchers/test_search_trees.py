@@ -3,7 +3,7 @@
 import numpy as np
 
 from searchers.algorithms.mcts import NOWHERE, Rollouts, SearchTrees, SketchTrees
-from searchers.learning.scorer import ScoredRows
+from searchers.learning.exploring_learner import ScoredRows
 from searchers.synthetic_space import TILED, SyntheticSpace
 
 
