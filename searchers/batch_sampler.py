@@ -69,6 +69,6 @@ class Synthesiser(BatchSampler):
 
     @abstractmethod
     def compose(
-        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+        self, space: Space, pool: ScoredPool, measured_pool: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
-        """Return up to `count` candidates, best first; `measured` has the fastest so far."""
+        """Return up to `count` candidates, best first; `measured_pool` has the fastest so far."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import FAILED_LABEL, CostModel, Indices, Matrix, Prediction
+from costmodels.base import FAILED_LABEL, CostModel, Indices, Prediction
 from costmodels.views import DECISIONS
 from searchers.base import SYNTHESIS, Proposal
 from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
@@ -73,23 +73,7 @@ class PooledSearcher(BatchSearcher):
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         origins = self.pool(request)
         fresh_pool = score(request.space, request.model, candidate_filter.fresh(origins))
-        candidates = self._sampled(
-            penalise_failures(request.space, request.history, fresh_pool, request.rng),
-            request,
-            candidate_filter,
-        )
-        # Proposals get the model's own predictions, without penalties.
-        created = score(
-            request.space, request.model, [candidate for candidate in candidates if candidate not in origins]
-        )
-        all_scored = fresh_pool.beside(created)
-        predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
-        return [
-            Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))
-            for candidate in candidates
-        ]
-
-    def _sampled(self, pool: ScoredPool, request: Request, candidate_filter: Filter) -> list[Candidate]:
+        pool = penalise_failures(request.space, request.history, fresh_pool, request.rng)
         sampler = self.sampler or TopK()
         candidates: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
@@ -102,7 +86,16 @@ class PooledSearcher(BatchSearcher):
             lines = sampler.choose(pool, request.count - len(candidates), request.rng)
             candidates += candidate_filter.valid([pool.candidates[index] for index in lines])
             pool = pool.without(lines)
-        return candidates
+
+        # Proposals get the model's own predictions, without penalties.
+        synthesised = [candidate for candidate in candidates if candidate not in origins]
+        created = score(request.space, request.model, synthesised)
+        all_scored = fresh_pool.beside(created)
+        predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
+        return [
+            Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))
+            for candidate in candidates
+        ]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
@@ -114,11 +107,9 @@ def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]
     if model.view == DECISIONS.name:
         return ScoredPool(candidates, features, model.predict(features))
     rows = space.viewed(model.view, candidates)
-    return ScoredPool(candidates, features, _last_if_unknown(rows, model.predict(rows)))
-
-
-def _last_if_unknown(rows: Matrix, predicted: Prediction) -> Prediction:
-    """Give candidates that cannot be lowered (all-NaN rows) a lower score than all others."""
-    unknown = np.isnan(rows).all(axis=1)
+    # Candidates that cannot be lowered (all-NaN rows) get a lower score than all others.
+    predicted = model.predict(rows)
+    is_unknown = np.isnan(rows).all(axis=1)
     worst = predicted.mean.min() + np.float32(FAILED_LABEL)
-    return Prediction(np.where(unknown, worst, predicted.mean), predicted.std)
+    mean = np.where(is_unknown, worst, predicted.mean)
+    return ScoredPool(candidates, features, Prediction(mean, predicted.std))

@@ -12,14 +12,12 @@ from scipy.special import ndtr
 from costmodels.base import Column
 from searchers.algorithms.arm_credit import credit
 from searchers.base import Proposal, Trial, means_of
-from searchers.batch_sampler import ScoredPool
 from searchers.batch_searcher import BatchSearcher, Request
 from searchers.bounded_trial_history import fastest
 from searchers.failure_and_build_time_penalty import penalise_failures
 from searchers.feature_scaling import Points, scaled, squared_distances
 from searchers.fill_batch import Filter
 from searchers.pooled_searcher import score
-from searchers.space import Candidate
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1
@@ -61,15 +59,15 @@ class GaussianProcess:
         weights = np.asarray(solve_triangular(factor.T, half), dtype=np.float64)
         return cls(points, factor, weights, length, noise, centre, scale)
 
-    def beliefs(self, points: Points) -> "Beliefs":
+    def posterior(self, points: Points) -> "Posterior":
         """Return the posterior at other points, which can be conditioned further."""
         cross = matern(self.points, points, self.length)
         mean = self.centre + self.scale * (cross.T @ self.weights)
         rows = np.asarray(solve_triangular(self.factor, cross, lower=True), dtype=np.float64)
-        return Beliefs(self, points, mean, rows)
+        return Posterior(self, points, mean, rows)
 
 
-class Beliefs:
+class Posterior:
     """The posterior at a pool of points, for the kriging-believer heuristic."""
 
     def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
@@ -84,7 +82,7 @@ class Beliefs:
         """Standard deviations in the units of the targets."""
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
-    def believe(self, line: int) -> None:
+    def condition_on(self, line: int) -> None:
         """Condition on one point's mean as its value: deviations near the point shrink."""
         similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, line] @ self._rows
@@ -153,54 +151,41 @@ class BayesianOptimisation(BatchSearcher):
         order = rng.permutation(len(pool))
         order_by_score = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
         pool = pool.without(order_by_score[self.kept :])
-        return self._by_acquisition(request, trials, pool, candidate_filter) if len(pool) else []
+        if not len(pool):
+            return []
 
-    def _by_acquisition(
-        self, request: Request, trials: Sequence[Trial], pool: ScoredPool, candidate_filter: Filter
-    ) -> list[Proposal]:
         rows = spread(trials, ROWS)
-        features = request.space.features([trial.candidate for trial in rows])
+        features = space.features([trial.candidate for trial in rows])
         points = scaled(np.vstack([features, pool.features]))
         targets = np.log([_time_us(trial) for trial in rows])
-        process = GaussianProcess.fit(points[: len(rows)], targets)
-        beliefs = process.beliefs(points[len(rows) :])
+        posterior = GaussianProcess.fit(points[: len(rows)], targets).posterior(points[len(rows) :])
         shares = credit(request.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
-        turns = request.rng.choice(tuple(ACQUISITIONS), size=4 * request.count, p=shares / shares.sum())
-        return _batch(beliefs, targets, pool.candidates, turns.tolist(), candidate_filter, request.count)
+        turns = rng.choice(tuple(ACQUISITIONS), size=4 * request.count, p=shares / shares.sum())
+
+        # Pick candidates and check that they are valid, until the batch is full.
+        picks = _picks(posterior, targets, turns.tolist())
+        batch: list[Proposal] = []
+        while next_picks := list(islice(picks, request.count - len(batch))):
+            valid = set(candidate_filter.valid(pool.candidates[row] for row, _ in next_picks))
+            gain = targets.min() - posterior.mean
+            batch += [
+                Proposal(pool.candidates[row], float(gain[row]), name)
+                for row, name in next_picks
+                if pool.candidates[row] in valid
+            ]
+        return batch
 
 
-def _batch(
-    beliefs: Beliefs,
-    targets: Column,
-    candidates: Sequence[Candidate],
-    turns: Sequence[str],
-    candidate_filter: Filter,
-    count: int,
-) -> list[Proposal]:
-    """Pick candidates and check that they are valid, until the batch is full."""
-    picks = _picks(beliefs, targets, turns)
-    batch: list[Proposal] = []
-    while chosen_picks := list(islice(picks, count - len(batch))):
-        valid = set(candidate_filter.valid(candidates[row] for row, _ in chosen_picks))
-        gain = targets.min() - beliefs.mean
-        batch += [
-            Proposal(candidates[row], float(gain[row]), name)
-            for row, name in chosen_picks
-            if candidates[row] in valid
-        ]
-    return batch
-
-
-def _picks(beliefs: Beliefs, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield lines one by one, each the best by the acquisition function of its turn."""
     best = float(targets.min())
-    exploration = contextual_variance(beliefs.std, targets)
-    is_open = np.ones(len(beliefs.mean), dtype=np.bool_)
+    exploration = contextual_variance(posterior.std, targets)
+    is_open = np.ones(len(posterior.mean), dtype=np.bool_)
     for name in turns[: len(is_open)]:
-        value = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
+        value = ACQUISITIONS[name](posterior.mean, posterior.std, best, exploration)
         line = int(np.where(is_open, value, -np.inf).argmax())
         is_open[line] = False
-        beliefs.believe(line)
+        posterior.condition_on(line)
         yield line, name
 
 
@@ -218,9 +203,9 @@ def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
     third = count // 3
     order = sorted(range(len(trials)), key=lambda line: _time_us(trials[line]))
     selected_lines = set(order[:third]) | set(range(len(trials) - third, len(trials)))
-    other_points = [line for line in range(len(trials)) if line not in selected_lines]
-    picks = np.linspace(0, len(other_points) - 1, count - len(selected_lines)).round().astype(int)
-    return [trials[line] for line in sorted(selected_lines | {other_points[line] for line in picks})]
+    other_lines = [line for line in range(len(trials)) if line not in selected_lines]
+    picks = np.linspace(0, len(other_lines) - 1, count - len(selected_lines)).round().astype(int)
+    return [trials[line] for line in sorted(selected_lines | {other_lines[line] for line in picks})]
 
 
 def _time_us(trial: Trial) -> float:

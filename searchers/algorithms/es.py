@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import VIEWS
-from searchers.base import RANDOM, Trial
+from searchers.base import RANDOM
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import fastest
 from searchers.decision_features import decision_rows, places_by_sketch
@@ -85,10 +85,16 @@ class EsState:
         """Return the state moved towards the winners; `weights` must sum to 1."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
-        moved = [
-            _moved(gaussian, points, weights[lines], rate)
-            for gaussian, (points, lines) in zip(self.gaussians, parts, strict=True)
-        ]
+        moved = []
+        for gaussian, (points, lines) in zip(self.gaussians, parts, strict=True):
+            if not len(points):
+                moved.append(gaussian)
+                continue
+            # Few winners move the distribution little.
+            total = weights[lines].sum()
+            effective = total**2 / (weights[lines] ** 2).sum()
+            sketch_rate = float(rate * effective / (effective + TRUSTED))
+            moved.append(gaussian.toward(points, weights[lines] / total, sketch_rate))
         return replace(self, shares=(1 - rate) * self.shares + rate * won, gaussians=tuple(moved))
 
 
@@ -96,15 +102,6 @@ def by_rank(count: int) -> Column:
     """Return weights of winners, best first; they fall with the log of the rank and sum to 1."""
     weights = np.log(count + 0.5) - np.log(np.arange(1, count + 1))
     return np.asarray(weights / weights.sum())
-
-
-def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: float) -> SketchGaussian:
-    """Return a sketch's distribution moved towards its winners; few winners move it little."""
-    if not len(points):
-        return gaussian
-    total = weights.sum()
-    effective = total**2 / (weights**2).sum()
-    return gaussian.toward(points, weights / total, float(rate * effective / (effective + TRUSTED)))
 
 
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
@@ -144,7 +141,11 @@ class EvolutionStrategy(PooledSearcher):
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         space, rng = request.space, request.rng
-        strategy = self._fitted(space, request.history, rng)
+        strategy = EsState.over(space, rng)
+        best = fastest(request.history, max(1, min(self.remembered, len(request.history) // 2)))
+        if best and self.learning:
+            rate = len(best) / (len(best) + self.trusted)
+            strategy = strategy.toward(best.candidates, by_rank(len(best)), rate)
         if request.model is None:
             candidates = strategy.draw(rng, 2 * request.count)
             pool = dict.fromkeys((candidates[index] for index in rng.permutation(len(candidates))), STRATEGY)
@@ -161,12 +162,3 @@ class EvolutionStrategy(PooledSearcher):
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool
-
-    def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
-        """Return the distribution of the space, moved towards the fastest of the history."""
-        strategy = EsState.over(space, rng)
-        best = fastest(history, max(1, min(self.remembered, len(history) // 2)))
-        if not best or not self.learning:
-            return strategy
-        rate = len(best) / (len(best) + self.trusted)
-        return strategy.toward(best.candidates, by_rank(len(best)), rate)

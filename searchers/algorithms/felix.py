@@ -99,21 +99,17 @@ class Felix(Learner):
         scorer.score_candidates(scorer.space.mutate_all(rng, best), MUTATION)
         count = min(self.begun, max(2, (self.considered - len(scorer)) // self.steps))
         labels = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
-        starts = self._starts(scorer, count, rng)
+        # Half of the starting rows are drawn by score, the others uniformly.
+        starts: dict[str, list[Rows]] = {}
+        for start_count, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
+            for scored_rows in scorer.starts(start_count, greed, rng):
+                starts.setdefault(scored_rows.sketch.key, []).append(scored_rows.rows)
         for sketch_rows in scorer.memory():
             if rows := starts.get(sketch_rows.sketch.key):
-                path_rows = self._climbed(np.concatenate(rows), sketch_rows, labels, rng)
+                path_rows = self._climb(np.concatenate(rows), sketch_rows, labels, rng)
                 scorer.score_rows([(sketch_rows.sketch, path_rows)], ASCENT)
 
-    def _starts(self, scorer: Scorer, count: int, rng: np.random.Generator) -> dict[str, list[Rows]]:
-        """Return starting rows by sketch key: half drawn by score, half uniformly."""
-        starts: dict[str, list[Rows]] = {}
-        for size, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
-            for scored_rows in scorer.starts(size, greed, rng):
-                starts.setdefault(scored_rows.sketch.key, []).append(scored_rows.rows)
-        return starts
-
-    def _climbed(
+    def _climb(
         self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
         """Return the rounded rows of all steps of gradient ascent from some candidates."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, CostModel
+from costmodels.base import Column
 from searchers.base import WALK
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import TimedCandidates, fastest
@@ -103,41 +103,28 @@ class Guided(PooledSearcher):
         space, model, rng = request.space, request.model, request.rng
         best_trials = fastest(request.history, self.remembered)
         directions = Directions(space, best_trials)
-        positions, values = self._starts(space, best_trials, rng)
+        # Walkers start at the best measured candidates, then at defaults and random ones.
+        best = best_trials.candidates[: self.walkers * 3 // 4]
+        fillers = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
+        filler_values = -losses(space, fillers) - float(best_trials.slowdown.mean() if best_trials else 0.0)
+        positions = [*best, *fillers]
+        values = np.concatenate([-best_trials.slowdown[: len(best)], filler_values])
         rated: dict[Candidate, float] = {}
         for _ in range(self.steps if model else self.blind_steps):
             origin = [position for position in positions for _ in range(self.neighbours)]
             neighbours = space.mutate_all(rng, origin)
             prior = losses(space, [*origin, *neighbours])
             hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
-            value = self._value(space, model, neighbours, np.repeat(values, self.neighbours), hints)
+            # The expected log speed of each neighbour, relative to the best measured.
+            if model is None:
+                value = np.repeat(values, self.neighbours) + hints
+            else:
+                value = score(space, model, neighbours).promise(self.optimism) + self.hint * hints
             rated.update(zip(neighbours, value.tolist(), strict=True))
             # Each walker takes the best of its neighbours; noise breaks ties.
             noisy = value + self.noise * rng.gumbel(size=len(value))
-            best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
-            best_lines = np.arange(len(best)) * self.neighbours + best
+            best_neighbour = noisy.reshape(-1, self.neighbours).argmax(axis=1)
+            best_lines = np.arange(len(best_neighbour)) * self.neighbours + best_neighbour
             positions, values = [neighbours[line] for line in best_lines], value[best_lines]
         best_first = sorted(rated, key=lambda candidate: -rated[candidate])
         return dict.fromkeys(best_first if model else best_first[: 2 * request.count], WALK)
-
-    def _value(
-        self,
-        space: Space,
-        model: CostModel | None,
-        neighbours: list[Candidate],
-        values: Column,
-        hints: Column,
-    ) -> Column:
-        """Return the expected log speed of each neighbour, relative to the best measured."""
-        if model is None:
-            return values + hints
-        return score(space, model, neighbours).promise(self.optimism) + self.hint * hints
-
-    def _starts(
-        self, space: Space, best_trials: TimedCandidates, rng: np.random.Generator
-    ) -> tuple[list[Candidate], Column]:
-        """Return the walkers' starts and values: the best measured, defaults, random ones."""
-        best = best_trials.candidates[: self.walkers * 3 // 4]
-        fillers = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        values = -losses(space, fillers) - float(best_trials.slowdown.mean() if best_trials else 0.0)
-        return [*best, *fillers], np.concatenate([-best_trials.slowdown[: len(best)], values])

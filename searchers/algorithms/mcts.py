@@ -98,13 +98,13 @@ class SketchTrees:
         self.sketch = sketch
         self.knobs = knobs_of(sketch)
         self.nodes = SearchTrees(trees, self.knobs.most)
-        self.take_up(np.empty((0, sketch.width), dtype=np.int32))
+        self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
-    def take_up(self, rows: Rows) -> None:
+    def count_options(self, rows: Rows) -> None:
         """Use the option frequencies of these rows for completing later rollouts."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
-    def plant(self, scored_rows: ScoredRows, tree: Nodes) -> None:
+    def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:
         """Add the full paths of scored candidates, each to its tree."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(scored_rows.rows)
         for index in range(len(self.knobs)):
@@ -168,32 +168,27 @@ class Mcts(Learner):
         draws = {s.sketch.key: s for s in scorer.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
             if scored_rows := draws.get(trees.sketch.key):
-                trees.plant(
+                trees.add_paths(
                     self._scores_to_store(scored_rows), rng.integers(self.trees, size=len(scored_rows))
                 )
         for _ in range(max(1, (self.considered - len(scorer)) // self.batch)):
-            self._take_up(forest, scorer, rng)
-            self._roll_out(forest, scorer, rng)
+            draws = {s.sketch.key: s for s in scorer.starts(self.elite, self.greed, rng)}
+            for trees in forest:
+                if scored_rows := draws.get(trees.sketch.key):
+                    trees.count_options(scored_rows.rows)
 
-    def _take_up(self, forest: list[SketchTrees], scorer: Scorer, rng: np.random.Generator) -> None:
-        draws = {s.sketch.key: s for s in scorer.starts(self.elite, self.greed, rng)}
-        for trees in forest:
-            if scored_rows := draws.get(trees.sketch.key):
-                trees.take_up(scored_rows.rows)
-
-    def _roll_out(self, forest: list[SketchTrees], scorer: Scorer, rng: np.random.Generator) -> None:
-        """Run one batch of rollouts over all trees; the first decision of each is its sketch."""
-        tree = np.arange(self.batch) % self.trees
-        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
-        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        tree_bounds = np.stack(bounds, axis=1)[tree]
-        sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
-        parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
-        views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
-        for part, scored_rows in zip(parts, scorer.score_rows(views, ROLLOUT), strict=True):
-            part.credit(self._scores_to_store(scored_rows))
+            # Run one batch of rollouts over all trees; the first decision of each is its sketch.
+            tree = np.arange(self.batch) % self.trees
+            total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
+            bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
+            tree_bounds = np.stack(bounds, axis=1)[tree]
+            sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
+            parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
+            views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
+            for part, scored_rows in zip(parts, scorer.score_rows(views, ROLLOUT), strict=True):
+                part.credit(self._scores_to_store(scored_rows))
 
     def _scores_to_store(self, scored_rows: ScoredRows) -> ScoredRows:
-        return (
-            scored_rows if self.learning else replace(scored_rows, promise=np.zeros_like(scored_rows.promise))
-        )
+        if self.learning:
+            return scored_rows
+        return replace(scored_rows, promise=np.zeros_like(scored_rows.promise))

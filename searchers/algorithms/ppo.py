@@ -1,12 +1,13 @@
 """Proximal policy optimisation over knob steps (down, stay, up), as in Chameleon."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodels.base import Indices
-from searchers.learning.dense_network import Array, DenseNetwork, Lesson
+from searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
 from searchers.learning.moves import STAY, moves_of, reward
 from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
@@ -47,15 +48,17 @@ class Actor:
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
-    def lesson(self) -> Lesson:
+    def parameters(self) -> Parameters:
         """Return the parameters of both networks."""
-        policy = {f"policy.{name}": array for name, array in self._policy.lesson().items()}
-        return policy | {f"critic.{name}": array for name, array in self._critic.lesson().items()}
+        policy = {f"policy.{name}": array for name, array in self._policy.parameters().items()}
+        return policy | {f"critic.{name}": array for name, array in self._critic.parameters().items()}
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore a network's part if its shape differs."""
+    def load(self, parameters: Parameters) -> None:
+        """Load these parameters; ignore those of a network whose shapes differ."""
         for part, network in (("policy.", self._policy), ("critic.", self._critic)):
-            network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
+            network.load(
+                {n.removeprefix(part): array for n, array in parameters.items() if n.startswith(part)}
+            )
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
         """Return an action per knob, and its log probability."""
@@ -74,18 +77,15 @@ class Actor:
         for _ in range(epochs):
             order = rng.permutation(len(experience.value))
             for lines in np.split(order, range(BATCH, len(order), BATCH)):
-                self._update(experience.at(lines), clip, entropy)
-
-    def _update(self, part: Experience, clip: float, entropy: float) -> None:
-        self._policy.learn(part.state, lambda outputs: self._slope(outputs, part, clip, entropy))
-        target = part.value[:, None]
-        self._critic.learn(part.state, lambda outputs: (outputs - target) / len(target))
+                part = experience.at(lines)
+                self._policy.learn(part.state, partial(self._slope, part, clip, entropy))
+                self._critic.learn(part.state, partial(_value_slope, part.value[:, None]))
 
     def _logs(self, outputs: Array) -> Array:
         logits = outputs.reshape(len(outputs), -1, 3) + self._calm
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
-    def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
+    def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
         """Return the gradient of the clipped objective per knob, with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
@@ -96,6 +96,10 @@ class Actor:
         surprise = -(chances * logs).sum(axis=2, keepdims=True)
         slope += entropy * chances * (logs + surprise)
         return np.asarray(slope.reshape(len(outputs), -1) / len(outputs))
+
+
+def _value_slope(target: Array, outputs: Array) -> Array:
+    return np.asarray((outputs - target) / len(target))
 
 
 def _taken(logs: Array, action: Indices) -> Array:
@@ -180,12 +184,19 @@ class Ppo(StatefulLearner):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def study(
-        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        actors = {
-            scored_rows.sketch.key: self._actor(scored_rows, lessons, rng) for scored_rows in scorer.memory()
-        }
+        actors: dict[str, Actor] = {}
+        for scored_rows in scorer.memory():
+            knob_count = len(moves_of(scored_rows.sketch).knobs)
+            actor = actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
+            if parameters := stored_parameters.of(scored_rows.sketch.key):
+                actor.load(parameters)
         for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
                 Trajectory(actors[s.sketch.key], s) for s in scorer.starts(self.walkers, self.greed, rng)
@@ -198,10 +209,4 @@ class Ppo(StatefulLearner):
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
         for sketch, actor in actors.items():
-            lessons.keep(sketch, actor.lesson())
-
-    def _actor(self, scored_rows: ScoredRows, lessons: LearnedParameters, rng: np.random.Generator) -> Actor:
-        actor = Actor(scored_rows.features, len(moves_of(scored_rows.sketch).knobs), self.rate, rng)
-        if lesson := lessons.of(scored_rows.sketch.key):
-            actor.go_on(lesson)
-        return actor
+            stored_parameters.store(sketch, actor.parameters())

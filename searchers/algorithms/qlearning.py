@@ -1,15 +1,15 @@
 """Q-learning over directions, as in FlexTensor: predicts which small steps raise the score."""
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from costmodels.base import Indices
 from searchers.base import WALK
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.learning.dense_network import Array, DenseNetwork, Lesson
+from searchers.learning.dense_network import Array, DenseNetwork, Parameters
 from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
 from searchers.learning.moves import STAY, Moves, Transitions, joined, measured_steps, moves_of, reward
 from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
@@ -34,13 +34,13 @@ class QValues:
         self._network = DenseNetwork(rows, HIDDEN, len(moves), rate, rng)
         self._replay = [measured_transitions]
 
-    def lesson(self) -> Lesson:
+    def parameters(self) -> Parameters:
         """Return the network's parameters."""
-        return self._network.lesson()
+        return self._network.parameters()
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore it if its shape differs."""
-        self._network.go_on(lesson)
+    def load(self, parameters: Parameters) -> None:
+        """Load these parameters; ignore them if their shapes differ."""
+        self._network.load(parameters)
 
     def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """Return per row the direction of highest value or, by chance, a random one."""
@@ -64,17 +64,16 @@ class QValues:
         for _ in range(updates if len(self._moves) and len(self._replay[0].way) else 0):
             steps = self._replay[0].drawn(rng, BATCH)
             next_values = np.where(steps.legal, frozen_network(steps.after), 0.0).max(axis=1, initial=0.0)
-            self._fit(steps, steps.reward + discount * next_values)
+            targets = steps.reward + discount * next_values
+            self._network.learn(steps.state, partial(_slope, steps.way, targets))
 
-    def _fit(self, steps: Transitions, targets: Array) -> None:
-        line = np.arange(len(targets))
 
-        def slope(outputs: Array) -> Array:
-            error = np.zeros_like(outputs)
-            error[line, steps.way] = (outputs[line, steps.way] - targets) / len(targets)
-            return error
-
-        self._network.learn(steps.state, slope)
+def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
+    """Return the gradient of the squared error of the directions that were taken."""
+    line = np.arange(len(targets))
+    error = np.zeros_like(outputs)
+    error[line, way] = (outputs[line, way] - targets) / len(targets)
+    return error
 
 
 @dataclass(eq=False, kw_only=True)
@@ -94,25 +93,14 @@ class QLearning(StatefulLearner):
     updates: int = 24
     rate: float = 5e-3
 
-    def study(
-        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        values = self._values(lessons, scorer, sample, rng)
-        rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
-        for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
-            walkers = scorer.starts(self.walkers, self.greed, rng)
-            for _ in range(self.walk):
-                walkers = self._step(scorer, walkers, values, float(epsilon), rng)
-            for walker in walkers if self.learning else ():
-                updates = round(self.updates * len(walker) / self.walkers)
-                values[walker.sketch.key].learn(updates, self.discount, rng)
-        for sketch, q_values in values.items():
-            lessons.keep(sketch, q_values.lesson())
-
-    def _values(
-        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
-    ) -> dict[str, QValues]:
-        """Return the networks by sketch key, with measured steps in their replay buffers."""
+        # The networks by sketch key, with measured steps in their replay buffers.
         values: dict[str, QValues] = {}
         places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
         for scored_rows in scorer.memory():
@@ -120,23 +108,27 @@ class QLearning(StatefulLearner):
             rows = decision_rows(scored_rows.sketch, sample.candidates, lines)
             features = scorer.space.features([sample.candidates[index] for index in lines])
             steps = measured_steps(moves, rows, features, sample.label[lines])
-            values[scored_rows.sketch.key] = QValues(moves, scored_rows.features, steps, self.rate, rng)
-            if lesson := lessons.of(scored_rows.sketch.key):
-                values[scored_rows.sketch.key].go_on(lesson)
-        return values
+            q_values = values[scored_rows.sketch.key] = QValues(
+                moves, scored_rows.features, steps, self.rate, rng
+            )
+            if parameters := stored_parameters.of(scored_rows.sketch.key):
+                q_values.load(parameters)
 
-    def _step(
-        self,
-        scorer: Scorer,
-        walkers: Sequence[ScoredRows],
-        values: dict[str, QValues],
-        epsilon: float,
-        rng: np.random.Generator,
-    ) -> list[ScoredRows]:
-        """Make one step with the walkers of every sketch, and add it to the replay buffers."""
-        ways = [values[start.sketch.key].ways(start, epsilon, rng) for start in walkers]
-        moved = [moves_of(h.sketch).apply(h.rows, way) for h, way in zip(walkers, ways, strict=True)]
-        arrived = scorer.score_rows([(h.sketch, rows) for h, rows in zip(walkers, moved, strict=True)], WALK)
-        for start, way, arrival in zip(walkers, ways, arrived, strict=True):
-            values[start.sketch.key].remember(start, way, arrival)
-        return arrived
+        rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
+        for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
+            walkers = scorer.starts(self.walkers, self.greed, rng)
+            for _ in range(self.walk):
+                ways = [values[w.sketch.key].ways(w, float(epsilon), rng) for w in walkers]
+                views = [
+                    (walker.sketch, moves_of(walker.sketch).apply(walker.rows, way))
+                    for walker, way in zip(walkers, ways, strict=True)
+                ]
+                arrivals = scorer.score_rows(views, WALK)
+                for walker, way, arrival in zip(walkers, ways, arrivals, strict=True):
+                    values[walker.sketch.key].remember(walker, way, arrival)
+                walkers = arrivals
+            for walker in walkers if self.learning else ():
+                updates = round(self.updates * len(walker) / self.walkers)
+                values[walker.sketch.key].learn(updates, self.discount, rng)
+        for sketch, q_values in values.items():
+            stored_parameters.store(sketch, q_values.parameters())

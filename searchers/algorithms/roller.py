@@ -24,15 +24,12 @@ class Roller(BatchSearcher):
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         space = request.space
-        mutants = take(candidate_filter, _neighbours(request), round(BESIDE * request.count), MUTATION)
+        elite = fastest(request.history, _ELITE).candidates
+        neighbours: list[Candidate] = []
+        if elite:
+            parents = [elite[index] for index in request.rng.integers(len(elite), size=request.count)]
+            neighbours = space.mutate_all(request.rng, parents)
+        mutants = take(candidate_filter, neighbours, round(BESIDE * request.count), MUTATION)
         tried_count = len(space.defaults()) + len(request.history)
         best = ranked(space.sketches, space.nests, space.machine, tried_count + _SPARE * request.count)
         return take(candidate_filter, best, request.count - len(mutants), RANKED) + mutants
-
-
-def _neighbours(request: Request) -> list[Candidate]:
-    elite = fastest(request.history, _ELITE).candidates
-    if not elite:
-        return []
-    elite_lines = request.rng.integers(len(elite), size=request.count)
-    return request.space.mutate_all(request.rng, [elite[index] for index in elite_lines])

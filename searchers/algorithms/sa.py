@@ -32,16 +32,19 @@ class Annealing(PooledSearcher):
 
     def pool(self, request: Request) -> dict[Candidate, str]:
         temperature = self.temperature(len(request.history))
-        if request.model is None:
+        space, model, rng = request.space, request.model, request.rng
+        if model is None:
             # One step from half of the starts, two from the others.
-            space, rng = request.space, request.rng
             starts = fastest(request.history, self.remembered).draw(rng, 2 * request.count, temperature)
             first_mutants = space.mutate_all(rng, starts)
             twice = [*first_mutants[::2], *space.mutate_all(rng, first_mutants[1::2])]
             strangers = dict.fromkeys(space.sample(rng, request.count), RANDOM)
             return dict.fromkeys((twice[line] for line in rng.permutation(len(twice))), ANNEALING) | strangers
-        positions = self._starts(request, temperature)
-        space, model, rng = request.space, request.model, request.rng
+        # Half of the starts are fast candidates, a quarter recent, then defaults and random ones.
+        fast = fastest(request.history, self.remembered).draw(rng, self.chains // 2, temperature)
+        recent = latest(request.history, self.remembered).draw(rng, self.chains // 4, temperature)
+        positions = [*fast, *recent, *space.defaults()][: self.chains]
+        positions += space.sample(rng, self.chains - len(positions))
         visited = dict.fromkeys(positions, ANNEALING)
         promise = score(space, model, positions).promise(self.optimism)
         for step in range(self.steps):
@@ -57,10 +60,3 @@ class Annealing(PooledSearcher):
     def temperature(self, trials: int) -> float:
         """Return the temperature at the start of a round, in units of log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
-
-    def _starts(self, request: Request, temperature: float) -> list[Candidate]:
-        """Return the starts: half fast candidates, a quarter recent, defaults, random ones."""
-        fast = fastest(request.history, self.remembered).draw(request.rng, self.chains // 2, temperature)
-        last = latest(request.history, self.remembered).draw(request.rng, self.chains // 4, temperature)
-        starts = [*fast, *last, *request.space.defaults()][: self.chains]
-        return starts + request.space.sample(request.rng, self.chains - len(starts))

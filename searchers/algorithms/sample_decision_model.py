@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column
 from costmodels.decision_model_interfaces import ProposesDecisions
 from costmodels.partial_schedules import prefixes
 from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
-from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
+from searchers.learning.knobs import KnobOrder, ordered, pick
 from searchers.tile_factorizations import Rows
 
 GENERATED = "generated"
@@ -36,36 +35,30 @@ class Generator(Learner):
         sketches = scorer.space.sketches
         count = max(8, self.drawn // len(sketches))
         scorer.score_rows(
-            [(sketch, self._draws(ordered(sketch), scorer, count, rng)) for sketch in sketches], GENERATED
+            [(sketch, self._sample(ordered(sketch), scorer, count, rng)) for sketch in sketches], GENERATED
         )
         left = max(0, self.considered - len(scorer))
         for _ in range(self.generations):
             starts = scorer.starts(left // self.generations, self.greed, rng)
             parents = [
-                count
+                candidate
                 for scored_rows in starts
-                for count in scored_rows.sketch.candidates(scored_rows.rows.tolist())
+                for candidate in scored_rows.sketch.candidates(scored_rows.rows.tolist())
             ]
             scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
-    def _draws(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
+    def _sample(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
         """Return complete rows; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
         for step, knob in enumerate(knobs.order):
             legal = knobs.knobs.legal(knob, rows)
-            logits = sharpness * self._liking(knobs, step + 1, rows, legal, scorer)
-            knobs.knobs.set(knob, rows, pick(rng, logits, legal))
+            logits = np.zeros(legal.shape)
+            if self.learning and isinstance(scorer.model, ProposesDecisions):
+                line, place = np.nonzero(legal)
+                options = rows[line]
+                knobs.knobs.set(knob, options, place)
+                features = scorer.space.features(knobs.sketch.candidates(options.tolist()))
+                logits[line, place] = scorer.model.liking(prefixes(features, knobs.step(step + 1)))
+            knobs.knobs.set(knob, rows, pick(rng, sharpness * logits, legal))
         return rows
-
-    def _liking(self, knobs: KnobOrder, step: int, rows: Rows, legal: Mask, scorer: Scorer) -> Column:
-        """Return the logit of each legal option of the next decision; 0 for illegal ones."""
-        liking = np.zeros(legal.shape)
-        if self.learning and isinstance(scorer.model, ProposesDecisions):
-            line, place = np.nonzero(legal)
-            options = rows[line]
-            knobs.knobs.set(knobs.order[step - 1], options, place)
-            candidates = knobs.sketch.candidates(options.tolist())
-            open_rows = prefixes(scorer.space.features(candidates), knobs.step(step))
-            liking[line, place] = scorer.model.liking(open_rows)
-        return liking

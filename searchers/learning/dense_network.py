@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from costmodels.dense_layers import Adam
 
 Array = NDArray[np.float64]
-Lesson = Mapping[str, Array]  # the parameters of one sketch's policy, by name
+Parameters = Mapping[str, Array]  # the parameters of one sketch's policy, by name
 
 SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling thread
 
@@ -33,10 +33,10 @@ Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for
 KEPT = 1e-6  # columns that vary less are rounding noise
 
 
-def fits(lesson: Lesson, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """Return whether a lesson has exactly arrays of these shapes, all finite."""
-    return lesson.keys() == shapes.keys() and all(
-        lesson[name].shape == shape and bool(np.isfinite(lesson[name]).all())
+def fits(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return whether the parameters are exactly arrays of these shapes, all finite."""
+    return parameters.keys() == shapes.keys() and all(
+        parameters[name].shape == shape and bool(np.isfinite(parameters[name]).all())
         for name, shape in shapes.items()
     )
 
@@ -45,7 +45,7 @@ class DenseNetwork:
     """A network that maps each row to `outputs` numbers.
 
     Columns are standardised by the rows given to the constructor; constant ones are ignored.
-    `go_on` replaces this scaling by that of the lesson.
+    `load` replaces this scaling by that of the loaded parameters.
     """
 
     def __init__(
@@ -63,27 +63,27 @@ class DenseNetwork:
         self._rate = rate
         self._adam = Adam([*self._weights, *self._biases], rate)
 
-    def lesson(self) -> Lesson:
+    def parameters(self) -> Parameters:
         """Return scales, weights and biases, but not the state of Adam."""
         scales = {"columns": self._columns.astype(np.float64), "centre": self._centre, "scale": self._scale}
         weights = {f"weight{index}": weight for index, weight in enumerate(self._weights)}
         return scales | weights | {f"bias{index}": bias for index, bias in enumerate(self._biases)}
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore it if its shape differs."""
-        width = len(lesson.get("columns", ()))
+    def load(self, parameters: Parameters) -> None:
+        """Load these parameters; ignore them if their shapes differ."""
+        width = len(parameters.get("columns", ()))
         sizes = [width, *(len(bias) for bias in self._biases)]
         weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
         biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
         scales = dict.fromkeys(("columns", "centre", "scale"), (width,))
-        if not fits(lesson, {**scales, **weights, **biases}):
+        if not fits(parameters, {**scales, **weights, **biases}):
             return
-        columns = lesson["columns"].astype(np.int64)
+        columns = parameters["columns"].astype(np.int64)
         if not ((columns >= 0) & (columns < self._width)).all():
             return
-        self._columns, self._centre, self._scale = columns, lesson["centre"], lesson["scale"]
-        self._weights = [lesson[name].copy() for name in weights]
-        self._biases = [lesson[name].copy() for name in biases]
+        self._columns, self._centre, self._scale = columns, parameters["centre"], parameters["scale"]
+        self._weights = [parameters[name].copy() for name in weights]
+        self._biases = [parameters[name].copy() for name in biases]
         self._adam = Adam([*self._weights, *self._biases], self._rate)
 
     def __call__(self, rows: Rows) -> Array:

@@ -2,7 +2,7 @@
 
 import itertools
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import NamedTuple
@@ -63,14 +63,11 @@ class Scorer:
         for sketch, rows in views:
             lines = slice(end, end := end + len(rows))
             results.append(ScoredRows(sketch, rows, pool.features[lines], promise[lines]))
-            self._remember(results[-1], candidates[lines], origin)
+            new = {c: index for index, c in enumerate(candidates[lines]) if c not in self._origins}
+            self._origins |= dict.fromkeys(new, origin)
+            remembered = self._seen.setdefault(sketch.key, [])
+            remembered.append(results[-1].at(np.array(list(new.values()), dtype=np.int64)))
         return results
-
-    def _remember(self, scored_rows: ScoredRows, candidates: Sequence[Candidate], origin: str) -> None:
-        new = {c: index for index, c in enumerate(candidates) if c not in self._origins}
-        self._origins |= dict.fromkeys(new, origin)
-        remembered = self._seen.setdefault(scored_rows.sketch.key, [])
-        remembered.append(scored_rows.at(np.array(list(new.values()), dtype=np.int64)))
 
     def score_candidates(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
         """Score candidates of any sketch; return one result per sketch."""
@@ -96,21 +93,19 @@ class Scorer:
         promise = np.concatenate([scored_rows.promise for scored_rows in memory])
         loss = np.expm1(np.minimum(20.0, promise.max() - promise))
         weight = np.exp(-greed * loss)
-        lines = rng.choice(len(promise), size=count, p=weight / weight.sum())
-        return list(_split(memory, np.sort(lines)))
+        drawn_lines = np.sort(rng.choice(len(promise), size=count, p=weight / weight.sum()))
+        starts, begin = [], 0
+        for scored_rows in memory:
+            end = begin + len(scored_rows)
+            lines = drawn_lines[(drawn_lines >= begin) & (drawn_lines < end)] - begin
+            if len(lines):
+                starts.append(scored_rows.at(lines))
+            begin = end
+        return starts
 
     def pool(self) -> dict[Candidate, str]:
         """Return every scored candidate with its origin."""
         return dict(self._origins)
-
-
-def _split(memory: Sequence[ScoredRows], drawn_lines: Indices) -> Iterable[ScoredRows]:
-    begin = 0
-    for scored_rows in memory:
-        lines = drawn_lines[(drawn_lines >= begin) & (drawn_lines < begin + len(scored_rows))] - begin
-        begin += len(scored_rows)
-        if len(lines):
-            yield scored_rows.at(lines)
 
 
 LENGTHS = (0.25, 0.5, 1.0)  # shares of the typical distance between rows

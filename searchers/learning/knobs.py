@@ -130,7 +130,18 @@ class KnobOrder:
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self.knobs: Knobs = knobs_of(sketch)
-        steps = _steps(sketch)
+        # The feature column in the view `decisions` of each column of a decision vector.
+        groups = layout(sketch)
+        columns = np.zeros(sketch.width, dtype=np.int64)
+        for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
+            for axis, tile in enumerate(reversed(tiles)):
+                for level, index in enumerate(reversed(range(tile.start, tile.stop))):
+                    columns[index] = column(axis, level)
+        for position, (index, _) in enumerate(groups.listed):
+            columns[index] = listed_column(position)
+        for position, index in enumerate(groups.locations):
+            columns[index] = place_column(position)
+        steps = STEP[columns]
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
         self._before = [int(mine[index]) - 1 for index in self.order] + [LAST]
@@ -141,22 +152,6 @@ class KnobOrder:
     def step(self, count: int) -> int:
         """Return the decision step up to which rows are decided if `decided` knobs are set."""
         return self._before[count]
-
-
-def _steps(sketch: Sketch) -> list[int]:
-    """Return for each column of a decision vector its decision step in the view `decisions`."""
-    groups = layout(sketch)
-    columns = np.zeros(sketch.width, dtype=np.int64)
-    for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
-        for axis, tile in enumerate(reversed(tiles)):
-            for level, index in enumerate(reversed(range(tile.start, tile.stop))):
-                columns[index] = column(axis, level)
-    for position, (index, _) in enumerate(groups.listed):
-        columns[index] = listed_column(position)
-    for position, index in enumerate(groups.locations):
-        columns[index] = place_column(position)
-    steps: list[int] = STEP[columns].tolist()
-    return steps
 
 
 @lru_cache(maxsize=256)

@@ -77,7 +77,11 @@ class Moves:
         may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], spare, way)
         line, way = line[may], way[may]
         tiled = self._step[way] == 0
-        self._shift(moved, line[~tiled], way[~tiled])
+        for column, values in self._lists.items():
+            is_stepped = ~tiled & (self._source[way] == column)
+            lines = line[is_stepped]
+            index = np.searchsorted(values, moved[lines, column]) + self._step[way[is_stepped]]
+            moved[lines, column] = values[np.clip(index, 0, len(values) - 1)]
         line, way = line[tiled], way[tiled]
         factor = self._factor[way].astype(np.int32)
         moved[line, self._source[way]] //= factor
@@ -94,12 +98,6 @@ class Moves:
         fits = (sources % self._factor[way] == 0) & (products <= self._limit[way])
         fits &= spare % self._factor[way] == 0
         return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
-
-    def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
-        for column, values in self._lists.items():
-            mine = self._source[way] == column
-            index = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
-            moved[line[mine], column] = values[np.clip(index, 0, len(values) - 1)]
 
 
 @lru_cache(maxsize=256)

@@ -14,7 +14,7 @@ from costmodels.serialization import pack, unpack
 from mallorn.core.errors import InvalidRequest
 from searchers.base import Proposal, Trial
 from searchers.batch_searcher import BatchSearcher
-from searchers.learning.dense_network import Array, Lesson
+from searchers.learning.dense_network import Parameters
 from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from searchers.space import Space
 from searchers.stateful import MOST_BYTES, State, StatefulSearcher
@@ -25,7 +25,7 @@ SPARE: Final = 1 << 16  # bytes for names and headers
 class LearnedParameters:
     """Parameters by sketch; `packed` drops the last sketches if they exceed the size limit."""
 
-    def __init__(self, kind: str, parameters: Mapping[str, Lesson] | None = None) -> None:
+    def __init__(self, kind: str, parameters: Mapping[str, Parameters] | None = None) -> None:
         self._kind = kind
         self._known = dict(parameters or {})
 
@@ -38,34 +38,38 @@ class LearnedParameters:
         except (InvalidRequest, KeyError, TypeError):
             return cls(kind)
         wide = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
-        lessons = {key: _named(wide, f"{place}.") for place, key in places if isinstance(key, str)}
-        return cls(kind, lessons)
+        stored_parameters = {
+            key: {
+                name.removeprefix(f"{place}."): array
+                for name, array in wide.items()
+                if name.startswith(f"{place}.")
+            }
+            for place, key in places
+            if isinstance(key, str)
+        }
+        return cls(kind, stored_parameters)
 
-    def of(self, sketch: str) -> Lesson | None:
+    def of(self, sketch: str) -> Parameters | None:
         """Return the parameters of a sketch; None if there are none."""
         return self._known.get(sketch)
 
-    def keep(self, sketch: str, lesson: Lesson) -> None:
+    def store(self, sketch: str, parameters: Parameters) -> None:
         """Replace the parameters of a sketch."""
-        self._known[sketch] = lesson
+        self._known[sketch] = parameters
 
     def packed(self) -> bytes | None:
         """Return the parameters as at most MOST_BYTES; None without any."""
         left = MOST_BYTES - SPARE
         sketches: list[str] = []
         arrays: dict[str, NDArray[np.float32]] = {}
-        for sketch, lesson in self._known.items():
-            narrow = {name: array.astype(np.float32) for name, array in lesson.items()}
+        for sketch, parameters in self._known.items():
+            narrow = {name: array.astype(np.float32) for name, array in parameters.items()}
             left -= sum(array.nbytes for array in narrow.values())
             if left < 0:
                 break
             arrays |= {f"{len(sketches)}.{name}": array for name, array in narrow.items()}
             sketches.append(sketch)
         return pack(self._kind, {"sketches": sketches}, arrays) if sketches else None
-
-
-def _named(arrays: Mapping[str, Array], prefix: str) -> Lesson:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 @dataclass(eq=False, kw_only=True)
@@ -83,13 +87,17 @@ class StatefulLearner(StatefulSearcher, Learner):
         self._lessons = LearnedParameters(self._kind)
 
     @abstractmethod
-    def study(
-        self, lessons: LearnedParameters, scorer: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        """Explore like `explore`, starting from these lessons, and update them."""
+        """Explore like `explore`, starting from these stored_parameters, and update them."""
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        self.study(self._lessons, scorer, sample, rng)
+        self.explore_from(self._lessons, scorer, sample, rng)
 
     def propose_from(
         self,
@@ -100,10 +108,12 @@ class StatefulLearner(StatefulSearcher, Learner):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
-        pupil = copy(self)  # keep this object unchanged
-        pupil._lessons = LearnedParameters.read(self._kind, state if self.keeping and self.learning else None)
-        proposals = BatchSearcher.propose(pupil, space, history, model, count, rng)
-        return proposals, pupil._lessons.packed() if self.keeping and self.learning else None
+        learner = copy(self)  # keep this object unchanged
+        learner._lessons = LearnedParameters.read(
+            self._kind, state if self.keeping and self.learning else None
+        )
+        proposals = BatchSearcher.propose(learner, space, history, model, count, rng)
+        return proposals, learner._lessons.packed() if self.keeping and self.learning else None
 
     @property
     def _kind(self) -> str:

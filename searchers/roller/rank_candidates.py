@@ -48,42 +48,55 @@ def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: flo
 
     `limits` bound the innermost factors.
     """
-    inner = _registers(nest, machine, limits)
+    spatial_count = sum(not axis.reduced for axis in nest.axes)
+    inner = _register_tiles(nest, machine, limits, spatial_count)
     time = computing_us(Loops(nest, inner), machine, unroll)
-    fastest = inner[np.argsort(time, kind="stable")[:_KEPT]]
-    rows = np.concatenate([_chunks(machine, row, len(limits) - _reductions(nest)) for row in fastest])
+    parts = []
+    for row in inner[np.argsort(time, kind="stable")[:_KEPT]]:
+        # Split the outer loops into chunks for the cores, in all ways that keep them busy.
+        outer = [int(row[4 * axis + 1]) for axis in range(spatial_count)]
+        cuts = _combinations([_singles(extent, extent) for extent in outer])[:, :, 0]
+        chunks = cuts.prod(axis=1)
+        is_balanced = (chunks <= MOST_CHUNKS * machine.cores) & (chunks >= min(machine.cores, chunks.max()))
+        cuts = cuts[is_balanced] if is_balanced.any() else cuts[[chunks.argmin()]]
+        split_rows = np.repeat(row[None], len(cuts), axis=0)
+        split_rows[:, 0 : 4 * spatial_count : 4] = cuts
+        split_rows[:, 1 : 4 * spatial_count : 4] = np.array(outer) // cuts
+        parts.append(split_rows)
+    rows = np.concatenate(parts)
     return rows if len(rows) <= _MOST_BUILT else rows[:: -(-len(rows) // _MOST_BUILT)]
 
 
-def _reductions(nest: Nest) -> int:
-    return sum(axis.reduced for axis in nest.axes)
-
-
-def _registers(nest: Nest, machine: Machine, limits: Sequence[int]) -> Rows:
+def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial_count: int) -> Rows:
     """Return tiles that fill vectors and keep accumulators in registers."""
-    count = len(nest.axes) - _reductions(nest)
-    spatial, reductions = nest.extents[:count], nest.extents[count:]
-    rows = [
-        _pairs(extent, min(limit, _MOST_ROWS)) for extent, limit in zip(spatial[:-1], limits, strict=False)
-    ]
-    across = _combinations([*rows, _vectors(spatial[-1], machine.lanes, limits[count - 1])])
-    across = across[_fits(across, machine)]
-    depth = _combinations([_singles(e, limit) for e, limit in zip(reductions, limits[count:], strict=True)])
-    depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
-    return _rows(spatial, reductions, across, depth)
+    spatial, reductions = nest.extents[:spatial_count], nest.extents[spatial_count:]
 
+    # Per spatial axis: repetitions in the next outer level, and the innermost factor.
+    options = []
+    for extent, limit in zip(spatial[:-1], limits, strict=False):
+        factors = [factor for factor in divisors(extent) if factor <= min(limit, _MOST_ROWS)]
+        options.append(_repeated(extent, factors, _MOST_AGAIN))
+    # The last axis is vectorised: few wasted lanes, or half a vector.
+    limit = min(limits[spatial_count - 1], _WIDEST)
+    widths = np.array([factor for factor in divisors(spatial[-1]) if factor <= limit])
+    waste = np.ceil(widths / machine.lanes) * machine.lanes / widths
+    good_widths = widths[(waste <= 1.5 * waste.min()) | (2 * widths == machine.lanes)]
+    options.append(_repeated(spatial[-1], good_widths.tolist(), 4))
+    across = _combinations(options)
 
-def _fits(across: Table, machine: Machine) -> NDArray[np.bool_]:
-    """Return a mask of tiles that fit registers, with few repetitions and 2 row axes at most."""
+    # Accumulators fit registers, repetitions are few, and at most two axes have rows.
     width = across[:, -1, 1].astype(np.float64)
     sums = across[:, :-1, 1].prod(axis=1) * registers_of(width, machine.lanes)
     repeats = across[:, :, 0].prod(axis=1)
     row_axes = (across[:, :-1].prod(axis=2) > 1).sum(axis=1)
-    return np.asarray((sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2))
+    is_small = (sums <= _OVERFULL * machine.registers) & (repeats <= _MOST_AGAIN) & (row_axes <= 2)
+    across = across[is_small]
+    depth = _combinations(
+        [_singles(extent, limit) for extent, limit in zip(reductions, limits[spatial_count:], strict=True)]
+    )
+    depth = depth[depth.prod(axis=(1, 2)) <= _DEEPEST]
 
-
-def _rows(spatial: Sequence[int], reductions: Sequence[int], across: Table, depth: Table) -> Rows:
-    """Return every combination of register tile and depth, as rows of factors of all levels."""
+    # Every combination of register tile and depth, as rows of factors of all levels.
     pairs, steps = (grid.ravel() for grid in np.indices((len(across), len(depth))))
     columns: list[Table] = []
     for axis, extent in enumerate(spatial):
@@ -95,17 +108,9 @@ def _rows(spatial: Sequence[int], reductions: Sequence[int], across: Table, dept
     return np.stack(columns, axis=1).astype(np.int32)
 
 
-def _chunks(machine: Machine, row: Rows, spatial: int) -> Rows:
-    """Return all ways to split the outer loops of a row into chunks for the cores."""
-    left = [int(row[4 * axis + 1]) for axis in range(spatial)]
-    cuts = _combinations([_singles(extent, extent) for extent in left])[:, :, 0]
-    chunks = cuts.prod(axis=1)
-    is_balanced = (chunks <= MOST_CHUNKS * machine.cores) & (chunks >= min(machine.cores, chunks.max()))
-    cuts = cuts[is_balanced] if is_balanced.any() else cuts[[chunks.argmin()]]
-    rows = np.repeat(row[None], len(cuts), axis=0)
-    rows[:, 0 : 4 * spatial : 4] = cuts
-    rows[:, 1 : 4 * spatial : 4] = np.array(left) // cuts
-    return rows
+def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
+    """Return pairs of at most `limit` repetitions in the next outer level, and a factor."""
+    return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
 
 def _combinations(options: Sequence[Table]) -> Table:
@@ -114,20 +119,6 @@ def _combinations(options: Sequence[Table]) -> Table:
         return np.ones((1, 0, 1), dtype=np.int64)
     grid = np.indices([len(table) for table in options]).reshape(len(options), -1)
     return np.stack([table[index] for table, index in zip(options, grid, strict=True)], axis=1)
-
-
-def _pairs(extent: int, limit: int) -> Table:
-    """Return pairs of repetitions in the next outer level and innermost factor."""
-    inner = [factor for factor in divisors(extent) if factor <= limit]
-    return np.array([(times, f) for f in inner for times in divisors(extent // f) if times <= _MOST_AGAIN])
-
-
-def _vectors(extent: int, lanes: int, limit: int) -> Table:
-    """Return such pairs for the vectorised axis: few wasted lanes, or half a vector."""
-    widths = np.array([factor for factor in divisors(extent) if factor <= min(limit, _WIDEST)])
-    waste = np.ceil(widths / lanes) * lanes / widths
-    good = widths[(waste <= 1.5 * waste.min()) | (2 * widths == lanes)]
-    return np.array([(times, f) for f in good.tolist() for times in divisors(extent // f) if times <= 4])
 
 
 def _singles(extent: int, limit: int) -> Table:
@@ -192,7 +183,12 @@ class Constructor:
     def guesses(self, sketch: Sketch) -> Guesses:
         """Return the decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
-            return self._guess_on_gpu(sketch)
+            gpu = gpu_guesses(sketch, self._nests, self._machine)
+            if gpu is not None:
+                rows, us = gpu
+                return Guesses(rows, us, rows.astype(np.int64))
+            plain = self._guess_plainly(sketch, blocks(sketch))
+            return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
         of_sketch = blocks(sketch)
         if self._modelled(of_sketch):
             return self._guess_tiles(sketch, of_sketch[0], _machine_of(sketch, self._machine))
@@ -211,15 +207,6 @@ class Constructor:
 
     def _modelled(self, of_sketch: Sequence[Block]) -> bool:
         return len(of_sketch) == 1 and of_sketch[0].tiled
-
-    def _guess_on_gpu(self, sketch: Sketch) -> Guesses:
-        """Make guesses with the GPU model; a sketch without choices gets the time FIXED_US."""
-        guesses = gpu_guesses(sketch, self._nests, self._machine)
-        if guesses is None:
-            plain = self._guess_plainly(sketch, blocks(sketch))
-            return plain if sketch.choices else replace(plain, us=plain.us * 0 + FIXED_US)
-        rows, us = guesses
-        return Guesses(rows, us, rows.astype(np.int64))
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
         """Return the best tiles of a block, fastest first."""
@@ -248,7 +235,10 @@ class Constructor:
             us = self._time_us(sketch, rows, tiled, machine)
             other_aspects = np.tile(np.array(values, dtype=np.int64), (len(rows), 1))
             guesses.append(Guesses(rows, us, np.hstack([tiled.aspects, other_aspects])))
-        return _joined(guesses)
+        rows, us, aspects = (
+            np.concatenate([getattr(part, name) for part in guesses]) for name in ("rows", "us", "aspects")
+        )
+        return Guesses(rows, us, aspects)
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
         """Return the estimated times of decision vectors with these tiles."""
@@ -267,7 +257,18 @@ class Constructor:
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """Make guesses without a time model: all non-tile choices, the usual values first."""
         other_choices = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
-        versions = [self._plain_tiles(sketch, of_sketch, index) for index in range(_VERSIONS)]
+        versions: list[list[tuple[PlacedChoice, list[int]]]] = []
+        for version in range(_VERSIONS):
+            placed_tiles: list[tuple[PlacedChoice, list[int]]] = []
+            for block in of_sketch:
+                if block.tiled:
+                    best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
+                    row_of_version = best[min(version, len(best) - 1)]
+                    block_tiles = [row_of_version[columns].tolist() for columns in _columns(block)]
+                else:
+                    block_tiles = cut_reduction(block, self._machine)
+                placed_tiles += zip(block.places, block_tiles, strict=True)
+            versions.append(placed_tiles)
         pairs = list(product(product(*(values for _, values in other_choices)), versions))
         rows = _filled(sketch, len(pairs))
         for row, (values, tiles) in zip(rows, pairs, strict=True):
@@ -278,20 +279,6 @@ class Constructor:
         rows = rows[np.sort(np.unique(rows, axis=0, return_index=True)[1])]
         return Guesses(rows, _UNKNOWN_US * (1.0 + np.arange(len(rows)) / 1e3), rows.astype(np.int64))
 
-    def _plain_tiles(
-        self, sketch: Sketch, of_sketch: Sequence[Block], version: int
-    ) -> list[tuple[PlacedChoice, list[int]]]:
-        guesses: list[tuple[PlacedChoice, list[int]]] = []
-        for block in of_sketch:
-            if block.tiled:
-                best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
-                row = best[min(version, len(best) - 1)]
-                tiles = [row[columns].tolist() for columns in _columns(block)]
-            else:
-                tiles = cut_reduction(block, self._machine)
-            guesses += zip(block.places, tiles, strict=True)
-        return guesses
-
 
 def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     """Return the machine with one lane for tensorized sketches: their tiles count vectors."""
@@ -299,37 +286,25 @@ def _machine_of(sketch: Sketch, machine: Machine) -> Machine:
     return machine.model_copy(update=slower) if _TENSORIZED in sketch.trace else machine
 
 
-def _joined(guesses: Sequence[Guesses]) -> Guesses:
-    rows, us, aspects = (
-        np.concatenate([getattr(part, name) for part in guesses]) for name in ("rows", "us", "aspects")
-    )
-    return Guesses(rows, us, aspects)
-
-
 def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]]:
     """Return the non-tile choices, with their values worth trying, the most usual first."""
-    guesses = places(sketch)
-    chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in guesses) > 1
-    return [
-        (place, _worth_trying(place, spatial, chained))
-        for place in guesses
-        if place.choice.kind is not ChoiceKind.TILE
-    ]
-
-
-def _worth_trying(place: PlacedChoice, spatial: int, chained: bool) -> list[int]:
-    """Return the values of a choice that are worth trying.
-
-    For locations: inside the parallel loops, or beforehand; inner loops only without a chain
-    of such blocks, for which they would be ruinous.
-    """
-    values = place.choice.values
-    if place.choice.kind is ChoiceKind.CATEGORICAL:
-        labels = place.choice.labels or values
-        return sorted(values, key=lambda value: abs(labels[value] - _USUAL_UNROLL))
-    in_parallel_loops = [value for value in values if value >= spatial - 1]
-    beforehand = [value for value in values if value == -1]
-    return (in_parallel_loops[:1] + beforehand + ([] if chained else in_parallel_loops[1:3])) or [values[0]]
+    is_chained = sum(place.choice.kind is ChoiceKind.LOCATION for place in places(sketch)) > 1
+    other_choices: list[tuple[PlacedChoice, list[int]]] = []
+    for place in places(sketch):
+        values = place.choice.values
+        if place.choice.kind is ChoiceKind.CATEGORICAL:
+            labels = place.choice.labels or values
+            distances = {value: abs(labels[value] - _USUAL_UNROLL) for value in values}
+            other_choices.append((place, sorted(values, key=distances.__getitem__)))
+        elif place.choice.kind is ChoiceKind.LOCATION:
+            # Inside the parallel loops, or beforehand. Inner loops would be ruinous for a chain of
+            # such blocks.
+            in_parallel_loops = [value for value in values if value >= spatial - 1]
+            beforehand = [value for value in values if value == -1]
+            inner = [] if is_chained else in_parallel_loops[1:3]
+            locations = in_parallel_loops[:1] + beforehand + inner
+            other_choices.append((place, locations or [values[0]]))
+    return other_choices
 
 
 def _filled(sketch: Sketch, count: int) -> Rows:
@@ -375,33 +350,28 @@ def _ranked(
     # There is no time model for a sketch without choices: try it right after the best guess.
     us[us == FIXED_US] = min(FIXED_US, us.min() * (1 + _LATER))
     best = np.argsort(us, kind="stable")[:_LOOKED_AT]
-    order = best[_spread(us[best], _aspects(guesses, sketch[best], row_index[best]), count)]
-    rows = [(sketches[sketch[index]], guesses[sketch[index]].rows[row_index[index]]) for index in order]
-    return tuple(Candidate(chosen_sketch.key, tuple(row.tolist())) for chosen_sketch, row in rows)
 
-
-def _aspects(guesses: Sequence[Guesses], sketch: Indices, place: Indices) -> Indices:
-    """Return the guesses' aspects (one per column) and, in the last column, their sketch."""
+    # The guesses' aspects, one per column, and in the last column their sketch.
     widest = max(part.aspects.shape[1] for part in guesses)
-    table = np.full((len(sketch), widest + 1), -1, dtype=np.int64)
-    for row, (sketch_index, index) in enumerate(zip(sketch, place, strict=True)):
-        row_aspects = guesses[sketch_index].aspects[index]
-        table[row, : len(row_aspects)] = row_aspects
-        table[row, -1] = sketch_index
-    return table
+    aspects = np.full((len(best), widest + 1), -1, dtype=np.int64)
+    for line, index in enumerate(best):
+        row_aspects = guesses[sketch[index]].aspects[row_index[index]]
+        aspects[line, : len(row_aspects)] = row_aspects
+        aspects[line, -1] = sketch[index]
 
-
-def _spread(us: Column, aspects: Indices, count: int) -> list[int]:
-    """Return indices of fast and dissimilar guesses, selected greedily."""
-    similarity = np.zeros(len(us))
-    free = np.ones(len(us), dtype=np.bool_)
-    selected: list[int] = []
-    while len(selected) < min(count, len(us)):
-        index = int(np.argmin(np.where(free, us * (1 + _ALIKE * similarity), np.inf)))
-        selected.append(index)
-        free[index] = False
-        similarity = np.maximum(similarity, (aspects == aspects[index]).mean(axis=1))
-    return selected
+    # Select fast and dissimilar guesses greedily.
+    times = us[best]
+    similarity = np.zeros(len(best))
+    is_free = np.ones(len(best), dtype=np.bool_)
+    candidates: list[Candidate] = []
+    while len(candidates) < min(count, len(best)):
+        line = int(np.argmin(np.where(is_free, times * (1 + _ALIKE * similarity), np.inf)))
+        is_free[line] = False
+        similarity = np.maximum(similarity, (aspects == aspects[line]).mean(axis=1))
+        sketch_number = sketch[best[line]]
+        row = guesses[sketch_number].rows[row_index[best[line]]]
+        candidates.append(Candidate(sketches[sketch_number].key, tuple(row.tolist())))
+    return tuple(candidates)
 
 
 def losses(space: Space, candidates: Sequence[Candidate]) -> Column:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 
 from searchers.loop_nest import Nest, folded, product
 from searchers.space import Choice, ChoiceKind, Sketch
@@ -65,19 +64,16 @@ def blocks(sketch: Sketch) -> list[Block]:
     remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
     found_blocks: list[Block] = []
     while remaining:
-        spatial, reductions = _first(remaining)
-        found_blocks.append(Block(spatial, reductions))
-        remaining = remaining[len(spatial) + len(reductions) :]
+        # Spatial tiles have as many levels as the first one, reductions have fewer.
+        widths = [place.choice.width for place in remaining]
+        spatial_count = next((i for i, width in enumerate(widths) if width != widths[0]), len(widths))
+        end = spatial_count
+        if widths[0] >= SPATIAL_LEVELS:
+            while end < len(widths) and widths[end] < widths[0]:
+                end += 1
+        found_blocks.append(Block(tuple(remaining[:spatial_count]), tuple(remaining[spatial_count:end])))
+        remaining = remaining[end:]
     return found_blocks
-
-
-def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
-    """Return the first block's tiles: spatial ones (as many levels as the first), reductions."""
-    levels = remaining[0].choice.width
-    spatial = tuple(takewhile(lambda place: place.choice.width == levels, remaining))
-    if levels < SPATIAL_LEVELS:
-        return spatial, ()
-    return spatial, tuple(takewhile(lambda place: place.choice.width < levels, remaining[len(spatial) :]))
 
 
 @lru_cache(maxsize=1024)

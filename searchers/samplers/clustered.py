@@ -38,7 +38,14 @@ class Clustering:
 
 def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
     """Cluster points by Lloyd's algorithm, starting from k-means++."""
-    centres = points[_starts(points, count, rng)]
+    starts = [int(rng.integers(len(points)))]
+    distance = squared_distances(points, points[starts])[:, 0]
+    while len(starts) < count:
+        total = distance.sum()
+        share = distance / total if total > 0 else np.full(len(points), 1 / len(points))
+        starts.append(int(rng.choice(len(points), p=share)))
+        distance = np.minimum(distance, squared_distances(points, points[starts[-1:]])[:, 0])
+    centres = points[starts]
     for _ in range(STEPS):
         member = squared_distances(points, centres).argmin(axis=1)
         sizes = np.bincount(member, minlength=count)
@@ -53,7 +60,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
 
 
 def to_the_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
-    """Double the number of clusters while that divides the loss by `worth` or more."""
+    """Double the number of clusters while that divides the loss by `gain` or more."""
     count = min(2, limit)
     best = k_means(points, count, rng)
     while count < limit and best.loss > 1e-9:
@@ -63,17 +70,6 @@ def to_the_knee(points: Points, limit: int, gain: float, rng: np.random.Generato
             break
         best = finer
     return best
-
-
-def _starts(points: Points, count: int, rng: np.random.Generator) -> list[int]:
-    lines = [int(rng.integers(len(points)))]
-    distance = squared_distances(points, points[lines])[:, 0]
-    while len(lines) < count:
-        total = distance.sum()
-        share = distance / total if total > 0 else np.full(len(points), 1 / len(points))
-        lines.append(int(rng.choice(len(points), p=share)))
-        distance = np.minimum(distance, squared_distances(points, points[lines[-1:]])[:, 0])
-    return lines
 
 
 Setting = tuple[int, ...]
@@ -139,21 +135,27 @@ class Clustered(Synthesiser):
         order = np.argsort(-promise, kind="stable")
         near_top = order[: self.considered * count]
         clustering = self._clustered(both_pools, near_top, count, rng)
-        measured_ones, batch = set(measured_pool.candidates), dict[Candidate, float]()
-        for members in _by_cluster(clustering, scaled(both_pools.features[near_top]), near_top):
-            cluster = [both_pools.candidates[line] for line in members.tolist()]
+        measured_candidates, batch = set(measured_pool.candidates), dict[Candidate, float]()
+        points = scaled(both_pools.features[near_top])
+        for medoid_line in clustering.medoids(points).tolist():
+            # The members of a cluster as lines of the pool: the medoid, then others by distance.
+            members = np.flatnonzero(clustering.member == clustering.member[medoid_line])
+            distances = squared_distances(points[members], points[medoid_line : medoid_line + 1])[:, 0]
+            distances[members == medoid_line] = -1.0
+            lines = near_top[members[np.argsort(distances, kind="stable")]]
+            cluster = [both_pools.candidates[line] for line in lines.tolist()]
             medoid, *remaining = cluster
-            same_sketch = [each for each in cluster if each.sketch == medoid.sketch]
+            same_sketch = [member for member in cluster if member.sketch == medoid.sketch]
             # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
             # member.
             representatives = chain(
                 [medoid], synthesised(space.by_key[medoid.sketch], same_sketch), remaining
             )
-            new = (each for each in representatives if each not in measured_ones and each not in batch)
+            new = (c for c in representatives if c not in measured_candidates and c not in batch)
             if representative := next(new, None):
-                batch[representative] = float(promise[members[0]])
+                batch[representative] = float(promise[lines[0]])
         for line in order.tolist():
-            if len(batch) < count and both_pools.candidates[line] not in measured_ones:
+            if len(batch) < count and both_pools.candidates[line] not in measured_candidates:
                 batch.setdefault(both_pools.candidates[line], float(promise[line]))
         return sorted(batch, key=lambda candidate: -batch[candidate])
 
@@ -161,12 +163,3 @@ class Clustered(Synthesiser):
         self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
     ) -> Clustering:
         return to_the_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
-
-
-def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Iterator[Indices]:
-    """Yield each cluster's members as lines of the pool: medoid, then others by distance."""
-    for medoid in clustering.medoids(points).tolist():
-        members = np.flatnonzero(clustering.member == clustering.member[medoid])
-        distances = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
-        distances[members == medoid] = -1.0
-        yield lines[members[np.argsort(distances, kind="stable")]]

@@ -23,7 +23,7 @@ def proposed(searcher: Searcher) -> int:
 
 
 class Taught(Exception):
-    """A lesson was given."""
+    """Parameters were stored."""
 
 
 def teach(*_lesson: Any) -> None:
