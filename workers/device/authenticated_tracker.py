@@ -85,9 +85,14 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             proof = self._key.proof("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])
         elif code == PROVE:
-            self._admit(str(args[1]))
+            self._admitted = self._key.proves(str(args[1]), "peer", self._peer_nonce, self._nonce)
+            if self._admitted:
+                self._waiting.remove(self)
+                self.ret_value(SUCCESS)
+            else:
+                self._refuse("does not know our key")
         elif self._admitted and code == UPDATE_INFO and len(str(args)) > LONGEST:
-            self._refuse("says more of itself than its list has room for")
+            self._refuse("sent a description that is too long")
         elif self._admitted and code == REQUEST:
             self._tracker.ask(str(args[1]), self, str(args[2]))
         elif self._admitted:
@@ -107,14 +112,6 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         except OSError:
             return False
         return not self.gone
-
-    def _admit(self, proof: str) -> None:
-        self._admitted = self._key.proves(proof, "peer", self._peer_nonce, self._nonce)
-        if self._admitted:
-            self._waiting.remove(self)
-            self.ret_value(SUCCESS)
-        else:
-            self._refuse("does not know our key")
 
     def _refuse(self, reason: str) -> None:
         log.warning("%s %s", self.name(), reason)
@@ -142,13 +139,13 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, class_text: str) -> None:
-        """Queue a client for a device of this key and, unless `wanted` is empty, of that class."""
+        """Queue a client for a device of this key and, unless `class_text` is empty, of that class."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
         self._scheduler_map[key].ask(client, class_text)
 
     def call_later(self, seconds: float, callback: Any) -> None:
-        """Call `what` from the event loop after `seconds`."""
+        """Call `callback` from the event loop after `seconds`."""
         self._ioloop.call_later(seconds, callback)
 
     def _on_event(self, _events: int) -> None:

@@ -78,7 +78,13 @@ def detect_target() -> Target:
     """Return this host's CPU target, with as many cores as this process may use."""
     cpu = cpu_info()
     flags = usable_flags(cpu)
-    mcpu, features = _llvm_cpu(flags) or (_cpu_level(cpu, os.uname().machine), set())
+    # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
+    mcpu, *llvm_features = ask_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
+    features = set(llvm_features)
+    # A hypervisor may hide features that LLVM expects of this CPU.
+    level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
+    if mcpu == "generic" or (flags and level_flags & features - flags):
+        mcpu, features = _cpu_level(cpu, os.uname().machine), set()
     mattr = feature_differences(flags, features) if flags else []
     options = {"mattr": mattr} if mattr else {}
     return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **options})
@@ -124,18 +130,6 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
-
-
-def _llvm_cpu(flags: set[str]) -> tuple[str, set[str]] | None:
-    """Return LLVM's name for this CPU and its features; None if unknown or if some are hidden."""
-    answer = ask_tvm(LLVM_CPU_PROGRAM)
-    # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
-    name, *features = answer.stdout.split() or ["generic"]
-    # A hypervisor may hide features that LLVM expects of this CPU.
-    hidden_features = (
-        flags and set().union(*(flags_needed for _, flags_needed in X86_LEVELS)) & set(features) - flags
-    )
-    return None if name == "generic" or hidden_features else (name, set(features))
 
 
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:

@@ -1,4 +1,4 @@
-"""How devices describe themselves, and the class of devices whose times are comparable."""
+"""The description that a device sends, and the class of devices whose times are comparable."""
 
 import json
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ def described_class(info: Any) -> str:
 
 
 def none_like(device_class: DeviceClass | None) -> NoDevice:
-    """Return the error for "no device of class `like` answers"; None stands for any class."""
+    """Return the error for "no device of this class answers"; None stands for any class."""
     if device_class is None:
         return NoDevice()
     kind = f"{device_class.host_class}, TVM {device_class.tvm_version}, threads: {device_class.threads}"

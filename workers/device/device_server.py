@@ -17,7 +17,7 @@ from tvm.rpc import _ffi_api as rpc_api
 
 from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
-from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
 from workers.device.detect_host import described_again
 from workers.device.device_class import Identity
@@ -25,7 +25,7 @@ from workers.device.forked_process import fork, how_it_ended, waits_for
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, has_other_locks, welcome
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, host_and_locks, welcome
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 from workers.subprocesses.cpu_share import processor_sec
@@ -59,10 +59,19 @@ class Registration:
 
     def keep(self) -> None:
         """Register if the tracker is not connected, or renew an offer that was lost."""
-        if self._tracker is None:
-            self._attempt(self._register)
-        elif not self._busy:
-            self._attempt(self._offer_again)
+
+        def register_or_renew() -> None:
+            if self._tracker is None:
+                self._tracker = TrackerClient(self._address, key=self.fleet)
+                log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
+                self._announce()
+            elif not self._busy and self.match_key in self._tracker.pending():
+                self._offered_sec = time.monotonic()
+            elif not self._busy and time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
+                log.info("a client got this device's match key from the tracker and never connected")
+                self._announce()
+
+        self._attempt(register_or_renew)
 
     def set_busy(self, busy: bool) -> None:
         """Report to the tracker that a session began, or that the device is free again."""
@@ -95,11 +104,6 @@ class Registration:
             self._has_complained = True
             self.drop()
 
-    def _register(self) -> None:
-        self._tracker = TrackerClient(self._address, key=self.fleet)
-        log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
-        self._announce()
-
     def _describe(self) -> None:
         if self._tracker is not None:
             state = {"busy": self._busy, "mallorn": self._identity}
@@ -112,14 +116,6 @@ class Registration:
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
             self._tracker.put(self.key, host, port, self.match_key)
             self._offered_sec = time.monotonic()
-
-    def _offer_again(self) -> None:
-        if self._tracker is None or self.match_key in self._tracker.pending():
-            self._offered_sec = time.monotonic()
-        elif time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
-            log.info("the client that was given our key never came")
-            self._announce()
-
 
 
 PING_SEC = 1.0
@@ -181,19 +177,38 @@ class DeviceServer:
         Raises HostFault once the GPU has failed.
         """
         while True:
-            self._look_at_host()
             if (running := self._running) is not None:
                 # A session that waits for its client at its deadline is in no endless loop: the
                 # network stalled.
                 running.look()
-            if self._is_reached():
+            elif (identity := described_again(self._identity)) != self._identity:
+                # This host changed between sessions, and with it the device's class.
+                log.info(
+                    "this host is %s now, with governor %s", identity["host_class"], identity["governor"]
+                )
+                self._identity = identity
+                self._registration.introduce(identity)
+            if self._has_address():
                 self._registration.keep()
+
             waiting = set(self._pending)
-            for ready_fd in self._wait(waiting):
+            poller = select.poll()
+            if self._running is None:
+                for number in (self._listener.fileno(), *waiting):
+                    poller.register(number, select.POLLIN)
+            else:
+                poller.register(self._running.pid_fd, select.POLLIN)
+                if not self._running.abandoned:
+                    poller.register(self._running.connection, select.POLLRDHUP)
+            if (tracker_fd := self._registration.fileno()) is not None:
+                poller.register(tracker_fd, select.POLLIN)
+
+            for ready_fd, _ in poller.poll(PING_SEC * 1000):
                 if ready_fd == self._listener.fileno():
-                    self._pending.let_in()
+                    self._pending.accept()
                 elif ready_fd in waiting:
-                    if self._hear(ready_fd):
+                    greeting = self._pending.read_greeting(ready_fd)
+                    if greeting is not None and self._start_session(*greeting):
                         break  # the other numbers may mean other files now
                 elif self._running is not None and ready_fd == self._running.pid_fd:
                     self._end_session(self._running)
@@ -204,16 +219,7 @@ class DeviceServer:
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
 
-    def _look_at_host(self) -> None:
-        """Between sessions, announce changes of this host, which change the device's class."""
-        if self._running is not None:
-            return
-        if (identity := described_again(self._identity)) != self._identity:
-            log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
-            self._identity = identity
-            self._registration.introduce(identity)
-
-    def _is_reached(self) -> bool:
+    def _has_address(self) -> bool:
         """Return whether this host still has the device's address; if not, listen on its new one."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
@@ -221,7 +227,7 @@ class DeviceServer:
             listener = self._listen()
         except InvalidRequest as error:
             if self._registration.fileno() is not None:
-                log.warning("nobody reaches this device until its address is back: %s", error.message)
+                log.warning("no client can reach this device until its address is back: %s", error.message)
             self._registration.drop()
             return False
         self._pending.clear()
@@ -232,57 +238,36 @@ class DeviceServer:
         self._registration.move((host, port), self._identity)
         return True
 
-    def _wait(self, waiting: set[int]) -> list[int]:
-        poller = select.poll()
-        if self._running is None:
-            for number in (self._listener.fileno(), *waiting):
-                poller.register(number, select.POLLIN)
-        else:
-            poller.register(self._running.pid_fd, select.POLLIN)
-            if not self._running.abandoned:
-                poller.register(self._running.connection, select.POLLRDHUP)
-        if (tracker_fd := self._registration.fileno()) is not None:
-            poller.register(tracker_fd, select.POLLIN)
-        return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
-
-    def _hear(self, number: int) -> bool:
-        """Return whether the pending client has completed its greeting and got the session."""
-        registration, greeting = self._registration, self._pending.hear(number)
-        if greeting is None:
+    def _start_session(self, connection: socket.socket, greeting: str) -> bool:
+        """Return whether the greeting opens a session, which this method then starts in a fork."""
+        registration = self._registration
+        if not welcome(connection, greeting, registration.key, registration.match_key, registration.fleet):
+            connection.close()
             return False
-        connection, words = greeting
-        if welcome(connection, words, registration.key, registration.match_key, registration.fleet):
-            self._pending.clear()
-            self._warn_of_locks(words)
-            self._start_session(connection)
-            return True
-        connection.close()
-        return False
-
-    def _warn_of_locks(self, greeting: str) -> None:
-        """Warn once if the client's locks differ: its builders run on while this device times."""
-        if self._identity.get("accelerator") or self._has_warned_of_locks:
-            return
-        if has_other_locks(greeting, self._identity["locks"]):
+        self._pending.clear()
+        # Warn once if the client's locks differ: its builders run on while this device times.
+        client_host, client_locks = host_and_locks(greeting)
+        is_separate = not share_locks(client_host, client_locks, host_id(), self._identity["locks"])
+        if is_separate and not self._identity.get("accelerator") and not self._has_warned_of_locks:
             self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
-    def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        # A session runs strangers' code: it gets a key that is valid for this session only.
-        key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
+        # A session runs untrusted code: it gets a key that is valid for this session only.
+        key = next(iter(registration.fleet.of_session(registration.match_key)), NO_KEY)
         last_words_fd = os.memfd_create("last-words")
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
-        # Before the session answers its client: from then on the tracker must not call us free.
-        self._registration.set_busy(True)
+        # Before the session answers its client: from then on the tracker must not list us as free.
+        registration.set_busy(True)
 
         def become_session() -> None:
             self._listener.close()
-            self._registration.drop()
+            registration.drop()
             session.serve(connection.fileno())
 
         pid = fork(become_session)
         self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
+        return True
 
     def _end_session(self, running: Running) -> None:
         suffix = UNHEARD if running.is_unheard() else ""
@@ -294,7 +279,11 @@ class DeviceServer:
             log.warning("a session ended badly: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self._identity else ""
             is_innocent = fault or HARDWARE in cause
-            _say_last_words(running.connection, cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}")
+            text = cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}"
+            try:  # answer the call during which the session died, so that the client learns the cause
+                rpc_api.ReturnException(running.connection.fileno(), text)
+            except (OSError, RuntimeError) as error:
+                log.info("the client is gone too: %s", error)
         os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
@@ -304,11 +293,3 @@ class DeviceServer:
             self._registration.drop()
             raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)
-
-
-def _say_last_words(connection: socket.socket, text: str) -> None:
-    """Answer the call during which the session died, so that the client learns the cause."""
-    try:
-        rpc_api.ReturnException(connection.fileno(), text)
-    except (OSError, RuntimeError) as error:
-        log.info("the client is gone too: %s", error)

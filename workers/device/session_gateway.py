@@ -42,7 +42,7 @@ PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """Where a runner connects to its session, and keys by which the device proves its membership."""
+    """A session's port and ticket, and keys by which the device proves that it belongs to the fleet."""
 
     port: int
     ticket: str
@@ -77,10 +77,10 @@ class SessionGateway:
         tracker: Sequence[Any],
         key: str,
         wait_sec: float,
-        class_fields: list[Any] | None,
+        like: list[Any] | None,
     ) -> Any:
         host, port = tracker
-        device_class = None if class_fields is None else DeviceClass(*class_fields)
+        device_class = None if like is None else DeviceClass(*like)
         resources = ExitStack()
         try:
             listener = resources.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -90,10 +90,8 @@ class SessionGateway:
         except (MallornError, OSError) as error:  # this host may have no file descriptor left
             resources.close()
             return {"error": pack_error(error)}
-        ticket, keys = (
-            secrets.token_hex(16),
-            [session_key.text for session_key in self._key.of_session(match_key)],
-        )
+        ticket = secrets.token_hex(16)
+        keys = [session_key.text for session_key in self._key.of_session(match_key)]
         answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
         threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
@@ -106,7 +104,7 @@ class SessionGateway:
         device_class: DeviceClass | None,
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of class `like`; return its session's connection and its match key.
+        """Wait for a free device of the class; return its session's connection and its match key.
 
         Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be reached at
         their addresses.
@@ -172,8 +170,16 @@ def _relay(
     spare: socket.socket,
 ) -> None:
     with device:
-        with listener, runner, spare:
-            client = _accept_runner(listener, ticket, runner, spare)
+        client: socket.socket | None = None
+        with listener, runner, spare, suppress(OSError):
+            # Wait for the connection that presents the ticket, as long as the runner waits.
+            while client is None and first_ready(listener, runner, _RUNNER_SEC):
+                spare.close()
+                connection, _ = listener.accept()
+                if _has_ticket(connection, ticket):
+                    client = connection
+                else:
+                    connection.close()
         if client is None:
             return
         with client:
@@ -188,20 +194,6 @@ def _relay(
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             calls.join()
-
-
-def _accept_runner(
-    listener: socket.socket, ticket: str, runner: socket.socket, spare: socket.socket
-) -> socket.socket | None:
-    """Return the connection that presents the ticket; None if none does while the runner waits."""
-    with suppress(OSError):
-        while first_ready(listener, runner, _RUNNER_SEC):
-            spare.close()
-            client, _ = listener.accept()
-            if _has_ticket(client, ticket):
-                return client
-            client.close()
-    return None
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:

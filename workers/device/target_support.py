@@ -84,24 +84,30 @@ def target_on_this_machine(text: str) -> Target:
 
 def why_not(target: Target) -> str:
     """Return why this host cannot execute code compiled for the target; empty if it can."""
+    if target.kind == CUDA:
+        try:
+            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
+            capability = first_gpu().capability
+        except InvalidTarget as error:
+            return error.message
+        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
     if not target.is_cpu:
-        return _no_accelerator(target)
+        answer = ask_tvm(DEVICE_PROGRAM, target.text)
+        if answer.returncode != 0:
+            error_lines = answer.stderr.strip().splitlines()
+            return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
+        exists = json.loads(answer.stdout.splitlines()[-1])["there"]
+        return "" if exists else f"it has no {target.kind} device"
+
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
     target_machine, host_machine = machine_of(target), os.uname().machine
     if target_machine and target_machine != host_machine:
         return f"the target is for {target_machine}, this machine is {host_machine}"
-    return _unknown_instructions(target) if target.kind == "llvm" else ""
+    if target.kind != "llvm":
+        return ""
 
-
-def machine_of(target: Target) -> str:
-    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
-    name = str(target.attrs.get("mtriple", "")).partition("-")[0]
-    return MACHINES.get(name, name)
-
-
-def _unknown_instructions(target: Target) -> str:
     answer = ask_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read it"
@@ -114,11 +120,16 @@ def _unknown_instructions(target: Target) -> str:
         return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
     if unknown := sorted(set(_attributes(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
-    machine = os.uname().machine
-    host_flags = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
-    required = needed_flags(target, llvm["features"], machine)
+    host_flags = usable_flags(cpu_info(), FEATURES[host_machine][0]) if host_machine in FEATURES else set()
+    required = needed_flags(target, llvm["features"], host_machine)
     lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
     return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
+
+
+def machine_of(target: Target) -> str:
+    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
+    name = str(target.attrs.get("mtriple", "")).partition("-")[0]
+    return MACHINES.get(name, name)
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
@@ -136,19 +147,3 @@ def _attributes(target: Target, sign: str) -> list[str]:
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr
     return [name[1:] for name in names if name.startswith(sign)]
-
-
-def _no_accelerator(target: Target) -> str:
-    if target.kind == CUDA:
-        try:
-            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-            capability = first_gpu().capability
-        except InvalidTarget as error:
-            return error.message
-        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
-    answer = ask_tvm(DEVICE_PROGRAM, target.text)
-    if answer.returncode != 0:
-        error_lines = answer.stderr.strip().splitlines()
-        return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
-    exists = json.loads(answer.stdout.splitlines()[-1])["there"]
-    return "" if exists else f"it has no {target.kind} device"

@@ -141,24 +141,15 @@ def measured_by_us(
         measured_by, old_machine, is_ours = builder(), record.machine, record.builder == builder()
         if old_machine is not None and machine is None:
             machine, measured_by, reason = old_machine, record.builder, "" if is_ours else reason
-        elif (
-            machine is not None
-            and doubted
-            and is_ours
-            and old_machine
-            and not _is_better(machine, old_machine)
-        ):
-            machine = old_machine
+        elif machine is not None and doubted and is_ours and old_machine:
+            is_faster = peak_gflops(machine, ["float32"]) >= peak_gflops(old_machine, ["float32"])
+            is_calmer = old_machine.disturbed and not machine.disturbed
+            machine = machine if is_faster or is_calmer else old_machine
         with runtime.database.transaction() as session:
             return Devices(session).found_out(machine_key, machine, reason, measured_by)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)
-
-
-def _is_better(machine: Machine, old_machine: Machine) -> bool:
-    peak, old_peak = (peak_gflops(candidate, ["float32"]) for candidate in (machine, old_machine))
-    return peak >= old_peak or (old_machine.disturbed and not machine.disturbed)
 
 
 def _attempt(

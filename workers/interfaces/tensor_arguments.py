@@ -13,7 +13,7 @@ _ALL_BYTES: Final[Mapping[str, Range]] = {"int8": (-128, 128), "uint8": (0, 256)
 
 
 class Tensor(NamedTuple):
-    """One argument, in the format of TVM's tuning logs."""
+    """An argument, in the format of TVM's tuning logs."""
 
     kind: str
     dtype: str

@@ -107,7 +107,8 @@ def _rules(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iter
         yield from _if((_IF_EQUAL, number), _REFUSE)
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
     yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # filters cannot read its flags
-    yield from _judge(special["clone"], _clone_rules(spawns))
+    clone_kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else [*_if((_IF_BITS, _CLONE_THREAD), _ALLOW)]
+    yield from _judge(special["clone"], [*_if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE), *clone_kinds])
     yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # only its own limits
     families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
     allow_steps = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
@@ -116,11 +117,6 @@ def _rules(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iter
         high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_if((_IF_EQUAL, 0), _ALLOW)]
         yield from _judge(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
     yield (_ANSWER, 0, 0, _ALLOW)
-
-
-def _clone_rules(spawns: bool) -> Iterator[Instruction]:
-    yield from _if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE)
-    yield from [(_ANSWER, 0, 0, _ALLOW)] if spawns else _if((_IF_BITS, _CLONE_THREAD), _ALLOW)
 
 
 def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:

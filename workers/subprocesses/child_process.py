@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -106,22 +106,21 @@ def start_process(
         **env,
         **{name: str(fd) for name, fd in fds.items()},
     }
-    return _thread.submit(_spawn, orders, tuple(fds.values()), log, child_env).result()
 
-
-def _spawn(
-    orders: LaunchSpec, fds: Sequence[int], log: ChildLog, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    def spawn() -> subprocess.Popen[bytes]:
         # -P: do not import files of the user's working directory that are named like a module.
-        [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],
-        env=env,
-        pass_fds=fds,
-        stdin=subprocess.DEVNULL,
-        stdout=log.file,
-        stderr=log.file,
-        start_new_session=True,
-    )
+        module = "workers.subprocesses.child_main"
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(os.getpid()), orders.text],
+            env=child_env,
+            pass_fds=tuple(fds.values()),
+            stdin=subprocess.DEVNULL,
+            stdout=log.file,
+            stderr=log.file,
+            start_new_session=True,
+        )
+
+    return _thread.submit(spawn).result()
 
 
 class Child:
@@ -195,7 +194,7 @@ class Child:
             try:
                 frame = self._open_channel.pump()
             except ChannelClosed:
-                raise self._crash() from None
+                raise self._crash_error() from None
             except FrameTooLarge:
                 raise self._end(f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once") from None
             if frame is None:
@@ -326,7 +325,8 @@ class Child:
         self.kill()
         return ChildCrashed(f"{self.name} {reason} and was killed")
 
-    def _crash(self) -> ChildCrashed:
+    def _crash_error(self) -> ChildCrashed:
+        """Clean up after a process that closed its connection; return the error to raise."""
         cause, died_of = "closed its connection", None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Frame(NamedTuple):
-    """One message: `head` is its kind or the method's name, `body` its payload."""
+    """A message: `head` is its kind or the method's name, `body` its payload."""
 
     head: str
     body: bytes = b""
@@ -30,7 +30,7 @@ class FrameTooLarge(Exception):
 
 
 class Channel:
-    """One end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
+    """An end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
 
     It buffers one incoming frame of at most `limit_bytes`; further bytes stay in the kernel.
     """
