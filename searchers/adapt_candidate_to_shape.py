@@ -13,7 +13,7 @@ from searchers.tile_factorizations import Rows, TileRule, prime_powers, tilings
 MOST_TILINGS = 20_000  # tilings of an extent to compare; if there are more, a sample is compared
 
 
-def carry(candidate: Candidate, own_sketch: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
+def adapt_candidate(candidate: Candidate, own_sketch: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
     """Return the candidate adapted to another space; None if that has no similar sketch.
 
     The result is well-formed. For the candidate's own shape it is unchanged. Inner tile

@@ -31,7 +31,7 @@ class ScoredPool:
         candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
-    def beside(self, second: "ScoredPool") -> "ScoredPool":
+    def joined_with(self, second: "ScoredPool") -> "ScoredPool":
         """Return a pool with the lines of both pools, this pool's first."""
         mean, std = (
             np.concatenate([getattr(pool.prediction, name) for pool in (self, second)])

@@ -41,7 +41,7 @@ class Filter:
         answers = self._space.valid(checked) if checked else []
         return [candidate for candidate, good in zip(checked, answers, strict=True) if good]
 
-    def pass_over(self, candidates: Iterable[Candidate]) -> None:
+    def exclude(self, candidates: Iterable[Candidate]) -> None:
         """Exclude these candidates from now on."""
         self._seen.update(candidates)
 

@@ -12,7 +12,7 @@ Index = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One loop of a block."""
+    """A loop of a block."""
 
     extent: int
     reduced: bool = False

@@ -90,7 +90,7 @@ class PooledSearcher(BatchSearcher):
         # Proposals get the model's own predictions, without penalties.
         synthesised = [candidate for candidate in candidates if candidate not in origins]
         created = score(request.space, request.model, synthesised)
-        all_scored = fresh_pool.beside(created)
+        all_scored = fresh_pool.joined_with(created)
         predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
         return [
             Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))

@@ -13,7 +13,7 @@ from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.decision_vector_encoding import Points, genes_of
 from searchers.feature_scaling import squared_distances
 from searchers.pooled_searcher import PooledSearcher, score
-from searchers.roller.rank_candidates import losses
+from searchers.roller.rank_candidates import log_slowdowns
 from searchers.space import Candidate, Space
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
@@ -106,14 +106,16 @@ class Guided(PooledSearcher):
         # Walkers start at the best measured candidates, then at defaults and random ones.
         best = best_trials.candidates[: self.walkers * 3 // 4]
         fillers = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        filler_values = -losses(space, fillers) - float(best_trials.slowdown.mean() if best_trials else 0.0)
+        filler_values = -log_slowdowns(space, fillers) - float(
+            best_trials.slowdown.mean() if best_trials else 0.0
+        )
         positions = [*best, *fillers]
         values = np.concatenate([-best_trials.slowdown[: len(best)], filler_values])
         rated: dict[Candidate, float] = {}
         for _ in range(self.steps if model else self.blind_steps):
             origin = [position for position in positions for _ in range(self.neighbours)]
             neighbours = space.mutate_all(rng, origin)
-            prior = losses(space, [*origin, *neighbours])
+            prior = log_slowdowns(space, [*origin, *neighbours])
             hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
             # The expected log speed of each neighbour, relative to the best measured.
             if model is None:

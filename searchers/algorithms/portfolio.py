@@ -51,7 +51,7 @@ class Portfolio(Searcher):
                 trials = [*history, *pending(batch)]
                 proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
                 batch += [named(proposal, self.arms[arm]) for proposal in proposals]
-        candidate_filter.pass_over(proposal.candidate for proposal in batch)
+        candidate_filter.exclude(proposal.candidate for proposal in batch)
         batch += random_fill(space, candidate_filter, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
 

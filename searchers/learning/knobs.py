@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One decision: the column that it sets, and the tile whose factor it is."""
+    """A decision: the column that it sets, and the tile whose factor it is."""
 
     column: int
     options: tuple[int, ...]

@@ -23,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One small change of a row; for a list, source and target are the same column."""
+    """A small change of a row; for a list, source and target are the same column."""
 
     source: int  # column that loses the factor
     target: int  # column that gains it

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from costmodels.base import Column, Indices
 from mallorn.core.values.machine import Machine
-from searchers.loop_nest import FLOAT_BYTES, Access, Index, Nest
+from searchers.loop_nest import FLOAT_BYTES, Access, Nest
 from searchers.tile_factorizations import Rows
 
 LINE_BYTES = 64
@@ -84,7 +84,7 @@ class Loops:
 
     @cached_property
     def inside(self) -> list[list[Column]]:
-        """For each cut, the extent of each axis inside it."""
+        """The extent of each axis inside each cut."""
         sizes = [[np.ones(self.count) for _ in range(self.axes)]]
         for (axis, _), extent in zip(reversed(self.order), reversed(self.extents), strict=True):
             extents = list(sizes[-1])
@@ -209,7 +209,17 @@ class Body:
         loops, reads = self.loops, self.loops.nest.reads
         cut = loops.cut(len(loops.levels) - loops.spatial)
         inner = np.array([self._touched(read, cut) for read in reads])
-        prices = np.array([self._price(read) for read in reads])
+        # Steps of a load. Per step 2 scalars are broadcast; a sum takes 4 steps.
+        machine = self._machine
+        vector_rate = machine.core_gflops / machine.caches[0].gbytes_per_sec
+        prices = np.array(
+            [
+                LOADED * max(read.element_bytes, FLOAT_BYTES) / 2 * vector_rate
+                if loops.spatial - 1 in read.axes
+                else machine.in_flight / NUMBERS
+                for read in reads
+            ]
+        )
         loads, spilled = prices @ inner, np.zeros(loops.count)
         free = self._machine.registers + BESIDE - self.sums
         while cut and (is_looped := cut > self._cut).any():
@@ -223,33 +233,25 @@ class Body:
         operations = self._statements[cut] * self.vectors
         return loads / operations, spilled / operations
 
-    def _price(self, read: Access) -> float:
-        """Return the steps of a load. Per step 2 scalars are broadcast; a sum takes 4 steps."""
-        if self.loops.spatial - 1 not in read.axes:
-            return self._machine.in_flight / NUMBERS
-        machine, bytes_each = self._machine, max(read.element_bytes, FLOAT_BYTES)
-        return LOADED * bytes_each / 2 * machine.core_gflops / machine.caches[0].gbytes_per_sec
-
     def _touched(self, read: Access, cut: int) -> Column:
         """Return the vectors read of a buffer, or the scalars if they are broadcast."""
         last = self.loops.spatial - 1
         count = np.ones(self.loops.count)
         for index in read.indices:
-            count = count * self._distinct(index, cut)
+            # The distinct indices along one dimension; those of a vector count once.
+            extents = {
+                axis: self.loops.inside[cut][axis] / (self.loops.width if axis == last else 1)
+                for axis, _ in index
+            }
+            distinct = np.prod(np.array([*extents.values(), np.ones(self.loops.count)]), axis=0)
+            if last not in extents:
+                steps = (step * (extents[axis] - 1) for axis, step in index)
+                distinct = np.minimum(distinct, 1 + sum(steps, np.zeros(self.loops.count)))
+            count = count * distinct
         if last not in read.axes:
             return count
         is_contiguous = read.relaid or (last, 1) in read.indices[-1]
         return np.asarray(count * (self.vectors if is_contiguous else self.loops.width))
-
-    def _distinct(self, index: Index, cut: int) -> Column:
-        """Return the distinct indices along one dimension; those of a vector count once."""
-        inner_extents, last = self.loops.inside[cut], self.loops.spatial - 1
-        extents = {axis: inner_extents[axis] / (self.loops.width if axis == last else 1) for axis, _ in index}
-        combinations = np.prod(np.array([*extents.values(), np.ones(self.loops.count)]), axis=0)
-        if last in extents:
-            return np.asarray(combinations)
-        span = 1 + sum((step * (extents[axis] - 1) for axis, step in index), np.zeros(self.loops.count))
-        return np.asarray(np.minimum(combinations, span))
 
 
 def registers_of(width: Column, lanes: int) -> Column:

@@ -158,7 +158,12 @@ class GpuTiles:
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
         largest = max(reduction_nests, key=lambda nest: prod(nest.extents), default=None)
         operand, sums = (
-            (2.0, 2.0) if largest is None else (_widest(largest.reads), largest.write.element_bytes)
+            (2.0, 2.0)
+            if largest is None
+            else (
+                max((read.element_bytes for read in largest.reads), default=2.0),
+                largest.write.element_bytes,
+            )
         )
         rows, columns, depth = self._fragment
         spatial = [place.choice.extent for place in self._block.spatial]
@@ -175,7 +180,15 @@ class GpuTiles:
 
     def best(self, count: int) -> Rows:
         """Return up to `count` rows of tiles, fastest first, with penalties beyond limits."""
-        tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
+        tables = []
+        for place in self._block.spatial:
+            limits = (1, 4, 256, 4, 8) if self._fragment is None else (1, 1, 8, 4, 4)
+            table = _tilings(place.choice.extent, GPU_LEVELS, limits)
+            if self._fragment is not None:
+                grid = np.array([max(f for f in divisors(n) if f <= 8) for n in table[:, 0].tolist()])
+                table[:, 0] //= grid
+                table[:, 1] = grid
+            tables.append(table)
         tables += [
             _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
             for p in self._block.reduced
@@ -189,15 +202,6 @@ class GpuTiles:
         rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
         rows = np.unique(rows, axis=0)
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
-
-    def _spatial_options(self, extent: int) -> Table:
-        if self._fragment is None:
-            return _tilings(extent, GPU_LEVELS, (1, 4, 256, 4, 8))
-        rows = _tilings(extent, GPU_LEVELS, (1, 1, 8, 4, 4))
-        grid = np.array([max(f for f in divisors(outer) if f <= 8) for outer in rows[:, 0].tolist()])
-        rows[:, 0] //= grid
-        rows[:, 1] = grid
-        return rows
 
     def time_us(self, rows: Table) -> Column:
         """Return the estimated time of each row of tiles, with penalties beyond limits."""
@@ -256,7 +260,12 @@ class GpuTiles:
             peak = peak_gflops(machine, ["float16"])
         else:
             busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
-            loads = 2.0 * self._loads(own_tile)
+            # Loads from shared memory per result of a thread.
+            loaded = np.zeros(len(own_tile))
+            for access in self._nest.reads:
+                axes = [axis for axis in access.axes if axis < spatial]
+                loaded += own_tile[:, axes].prod(axis=1)
+            loads = 2.0 * loaded / own_tile.prod(axis=1)
             peak = peak_gflops(machine, ["float32"])
         computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3
         moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
@@ -272,14 +281,6 @@ class GpuTiles:
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
 
-    def _loads(self, own_tile: Table) -> Column:
-        """Return the number of loads from shared memory per result of a thread."""
-        read = np.zeros(len(own_tile))
-        for access in self._nest.reads:
-            axes = [axis for axis in access.axes if axis < self._spatial]
-            read += own_tile[:, axes].prod(axis=1)
-        return np.asarray(read / own_tile.prod(axis=1))
-
     def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
         """Return the bytes of a buffer in a tile, and the factor of wasted memory transfers."""
         extents = np.hstack([tile, depth])
@@ -294,10 +295,6 @@ class GpuTiles:
 
 def _above(value: Column, limit: float) -> Column:
     return np.asarray(np.maximum(1, value / limit))
-
-
-def _widest(accesses: Sequence[Access]) -> float:
-    return max((access.element_bytes for access in accesses), default=2.0)
 
 
 def _of_bytes(access: Access, element_bytes: float) -> Access:

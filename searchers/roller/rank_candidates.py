@@ -23,7 +23,7 @@ from searchers.roller.cpu_time_model import (
     result_us,
 )
 from searchers.roller.gpu_guesses import gpu_guesses, gpu_time_us
-from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, home, places
+from searchers.roller.sketch_blocks import Block, PlacedChoice, blocks, consumer_depth, places
 from searchers.space import Candidate, ChoiceKind, Sketch, Space
 from searchers.tile_factorizations import Rows, divisors, largest_factor
 
@@ -250,7 +250,7 @@ class Constructor:
             elif place.choice.kind is ChoiceKind.LOCATION:
                 for value in np.unique(values).tolist():
                     feeding += np.where(values == value, feeding_us(loops, machine, value), 0.0)
-        result = result_us(loops, machine, home(sketch), read_across(loops.nest, self._nests))
+        result = result_us(loops, machine, consumer_depth(sketch), read_across(loops.nest, self._nests))
         movements = np.vstack([tiled.moving, result])
         return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
@@ -374,7 +374,7 @@ def _ranked(
     return tuple(candidates)
 
 
-def losses(space: Space, candidates: Sequence[Candidate]) -> Column:
+def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
     """Return log(estimated time / least estimated time) of each candidate.
 
     0 for candidates of sketches without a time model.

@@ -77,7 +77,7 @@ def blocks(sketch: Sketch) -> list[Block]:
 
 
 @lru_cache(maxsize=1024)
-def home(sketch: Sketch) -> int | None:
+def consumer_depth(sketch: Sketch) -> int | None:
     """Return the number of loops around the consumer of a block's result; None if unfused."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):

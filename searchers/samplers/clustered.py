@@ -59,7 +59,7 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
     return Clustering(distance.argmin(axis=1), centres, float(distance.min(axis=1).sum()))
 
 
-def to_the_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
+def cluster_to_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
     """Double the number of clusters while that divides the loss by `gain` or more."""
     count = min(2, limit)
     best = k_means(points, count, rng)
@@ -130,7 +130,7 @@ class Clustered(Synthesiser):
     ) -> list[Candidate]:
         if count <= 1 or len(pool) <= count:
             return []
-        both_pools = pool.beside(measured_pool)
+        both_pools = pool.joined_with(measured_pool)
         promise = both_pools.promise(self.optimism)
         order = np.argsort(-promise, kind="stable")
         near_top = order[: self.considered * count]
@@ -162,4 +162,4 @@ class Clustered(Synthesiser):
     def _clustered(
         self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
     ) -> Clustering:
-        return to_the_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
+        return cluster_to_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)

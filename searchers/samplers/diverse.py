@@ -26,9 +26,9 @@ class Diverse(BatchSampler):
             return near_top[:count]
         lead = promise[near_top] - promise[near_top[0]]
         points = scaled(pool.features[near_top])
-        selected = near_top[_volume(points, self.weight * lead, count)]
-        remaining = order[~np.isin(order, selected)]
-        return np.concatenate([selected, remaining[: count - len(selected)]]).astype(np.int64)
+        lines = near_top[_volume(points, self.weight * lead, count)]
+        remaining = order[~np.isin(order, lines)]
+        return np.concatenate([lines, remaining[: count - len(lines)]]).astype(np.int64)
 
 
 def _volume(points: Points, log_quality: Column, count: int) -> Indices:
@@ -37,14 +37,14 @@ def _volume(points: Points, log_quality: Column, count: int) -> Indices:
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
     remaining = np.ones(len(points))  # squared volume that a point would add
     factor = np.zeros((count, len(points)))
-    selected: list[int] = []
-    while len(selected) < count:
+    lines: list[int] = []
+    while len(lines) < count:
         gain = log_quality + 0.5 * np.log(np.maximum(remaining, 1e-12))
-        gain[selected] = -np.inf
+        gain[lines] = -np.inf
         best = int(gain.argmax())
-        step = len(selected)
+        step = len(lines)
         root = np.sqrt(max(remaining[best], 1e-12))
         factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
         remaining = np.maximum(0.0, remaining - factor[step] ** 2)
-        selected.append(best)
-    return np.array(selected, dtype=np.int64)
+        lines.append(best)
+    return np.array(lines, dtype=np.int64)

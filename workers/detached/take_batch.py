@@ -29,7 +29,7 @@ from workers.detached.batch_record import (
     kept,
     known_calls,
 )
-from workers.device.device_class import Endpoint, none_like
+from workers.device.device_class import Endpoint, no_device_error
 from workers.finish.numeric_checker import Checker, NumericCheck
 from workers.finish.run import finish_stage
 from workers.measure.base import MeasureInput, MeasureResult, Program
@@ -116,7 +116,7 @@ def _bind_context(runtime: Runtime, job_id: str, endpoint: Endpoint) -> None:
             options = KeptOptions.model_validate(job.options)
             Jobs(session).bind_context(job_id, context_of(session, job.target_id, options, endpoint).id)
         elif like != endpoint.device_class:
-            raise none_like(like)
+            raise no_device_error(like)
 
 
 def _take_round(

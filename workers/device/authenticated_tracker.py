@@ -59,7 +59,7 @@ class DeviceRequestQueue:
             if offer is None:
                 continue
             self._requests.remove((client, class_text))
-            if client.hand_out(offer[1:]):
+            if client.send_device(offer[1:]):
                 self._free.remove(offer)
                 offer[0].pending_matchkeys.discard(offer[-1])
 
@@ -105,7 +105,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         """Whether the connection is closed."""
         return not self._sock
 
-    def hand_out(self, device: tuple[Any, ...]) -> bool:
+    def send_device(self, device: tuple[Any, ...]) -> bool:
         """Send the client the device that it gets; return False if the client is gone."""
         try:
             self.ret_value([SUCCESS, device])

@@ -17,7 +17,7 @@ from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.device_class import HostFacts, Identity
 from workers.host.core_lock import lock_identity
-from workers.sandbox.sandbox import harmless
+from workers.sandbox.sandbox import allowed_environment
 from workers.sandbox.seccomp import X86_64
 from workers.sandbox.syscall import syscall
 from workers.subprocesses.cgroups import cpu_quota
@@ -63,7 +63,7 @@ def host_fingerprint() -> HostFacts:
     }
 
 
-def described_again(identity: Identity) -> Identity:
+def refresh_identity(identity: Identity) -> Identity:
     """Return `identity` updated to this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
     present: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
@@ -79,7 +79,7 @@ def detect_target() -> Target:
     cpu = cpu_info()
     flags = usable_flags(cpu)
     # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
-    mcpu, *llvm_features = ask_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
+    mcpu, *llvm_features = run_with_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
     features = set(llvm_features)
     # A hypervisor may hide features that LLVM expects of this CPU.
     level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
@@ -116,12 +116,12 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run a program in a child process with full TVM, for callers that load only its runtime.
 
     A crash of TVM ends only the child. Raises Unavailable on timeout.
     """
-    env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
+    env = {name: value for name, value in allowed_environment().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
     try:

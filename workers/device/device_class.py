@@ -41,7 +41,7 @@ def described_class(info: Any) -> str:
         return "unknown"
 
 
-def none_like(device_class: DeviceClass | None) -> NoDevice:
+def no_device_error(device_class: DeviceClass | None) -> NoDevice:
     """Return the error for "no device of this class answers"; None stands for any class."""
     if device_class is None:
         return NoDevice()

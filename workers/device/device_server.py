@@ -19,13 +19,13 @@ from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
-from workers.device.detect_host import described_again
+from workers.device.detect_host import refresh_identity
 from workers.device.device_class import Identity
-from workers.device.forked_process import fork, how_it_ended, waits_for
+from workers.device.forked_process import describe_exit, fork, waits_for
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, host_and_locks, welcome
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
 from workers.device.serve_rpc_session import RpcSession
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 from workers.subprocesses.cpu_share import processor_sec
@@ -78,10 +78,10 @@ class Registration:
         self._busy, self.match_key = busy, ""
         self._attempt(self._announce)
 
-    def introduce(self, identity: Identity) -> None:
+    def describe(self, identity: Identity) -> None:
         """Send the tracker this device's new description after its host changed."""
         self._identity = identity
-        self._attempt(self._describe)
+        self._attempt(self._send_description)
 
     def move(self, listening: Address, identity: Identity) -> None:
         """Set the device's new address and description; the next `keep` registers them."""
@@ -104,13 +104,13 @@ class Registration:
             self._has_complained = True
             self.drop()
 
-    def _describe(self) -> None:
+    def _send_description(self) -> None:
         if self._tracker is not None:
             state = {"busy": self._busy, "mallorn": self._identity}
             self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **state})
 
     def _announce(self) -> None:
-        self._describe()
+        self._send_description()
         if self._tracker is not None and not self._busy:
             host, port = self._listening
             self.match_key = f"{self.key}:{secrets.token_hex(8)}"
@@ -134,17 +134,18 @@ class Running:
     connection: socket.socket
     folder: Path
     last_words_fd: int
-    abandoned: bool = False  # its client hung up
-    waited: bool = False  # whether it waited for its client at the last look
+    is_abandoned: bool = False  # its client hung up
+    was_waiting: bool = False  # whether it waited for its client at the last record
     ran_sec: float = 0.0  # processor time until then
 
-    def look(self) -> None:
+    def record_state(self) -> None:
         """Record whether the session waits for its client now, and its processor time so far."""
-        self.waited, self.ran_sec = waits_for(self.pid, self.connection.fileno()), processor_sec(self.pid)
+        self.was_waiting = waits_for(self.pid, self.connection.fileno())
+        self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether a session that ended has only waited for its client since the last look."""
-        return self.waited and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
+        """Return whether a session that ended has only waited for its client since the last record."""
+        return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
 class DeviceServer:
@@ -180,14 +181,9 @@ class DeviceServer:
             if (running := self._running) is not None:
                 # A session that waits for its client at its deadline is in no endless loop: the
                 # network stalled.
-                running.look()
-            elif (identity := described_again(self._identity)) != self._identity:
-                # This host changed between sessions, and with it the device's class.
-                log.info(
-                    "this host is %s now, with governor %s", identity["host_class"], identity["governor"]
-                )
-                self._identity = identity
-                self._registration.introduce(identity)
+                running.record_state()
+            else:
+                self._announce_host_changes()
             if self._has_address():
                 self._registration.keep()
 
@@ -198,7 +194,7 @@ class DeviceServer:
                     poller.register(number, select.POLLIN)
             else:
                 poller.register(self._running.pid_fd, select.POLLIN)
-                if not self._running.abandoned:
+                if not self._running.is_abandoned:
                     poller.register(self._running.connection, select.POLLRDHUP)
             if (tracker_fd := self._registration.fileno()) is not None:
                 poller.register(tracker_fd, select.POLLIN)
@@ -214,10 +210,17 @@ class DeviceServer:
                     self._end_session(self._running)
                 elif self._running is not None and ready_fd == self._running.connection.fileno():
                     # The client is gone: nobody waits for the candidate that may still run.
-                    self._running.abandoned = True
+                    self._running.is_abandoned = True
                     os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
+
+    def _announce_host_changes(self) -> None:
+        """Between sessions, announce changes of this host, which change the device's class."""
+        if (identity := refresh_identity(self._identity)) != self._identity:
+            log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
+            self._identity = identity
+            self._registration.describe(identity)
 
     def _has_address(self) -> bool:
         """Return whether this host still has the device's address; if not, listen on its new one."""
@@ -241,7 +244,9 @@ class DeviceServer:
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
         """Return whether the greeting opens a session, which this method then starts in a fork."""
         registration = self._registration
-        if not welcome(connection, greeting, registration.key, registration.match_key, registration.fleet):
+        if not answer_greeting(
+            connection, greeting, registration.key, registration.match_key, registration.fleet
+        ):
             connection.close()
             return False
         self._pending.clear()
@@ -273,9 +278,9 @@ class DeviceServer:
         suffix = UNHEARD if running.is_unheard() else ""
         status = os.waitpid(running.pid, 0)[1]
         words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
-        cause = " ".join(words.split()) or how_it_ended(status)
+        cause = " ".join(words.split()) or describe_exit(status)
         fault = ""
-        if status != 0 and not running.abandoned:
+        if status != 0 and not running.is_abandoned:
             log.warning("a session ended badly: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self._identity else ""
             is_innocent = fault or HARDWARE in cause

@@ -18,7 +18,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from workers.device.forked_process import fork
-from workers.sandbox.sandbox import harmless
+from workers.sandbox.sandbox import allowed_environment
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
 #: Environment variables that a device reads.
@@ -74,7 +74,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
         end = socket.socket(fileno=int(number))
         end.set_inheritable(False)
         return KeyAgent(end)
-    env = harmless() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
+    env = allowed_environment() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
     env[KEEPER_VARIABLE] = ""
     if key := read():
         device_end, keeper_end = socket.socketpair()
@@ -86,7 +86,7 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
             numbers = (keeper_end.detach(), key_fd)
             for number in numbers:
                 os.set_inheritable(number, True)
-            keeper_env = harmless()
+            keeper_env = allowed_environment()
             keeper_env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [keeper_env.get("PYTHONPATH")])])
             command = [sys.executable, "-P", "-m", __name__, *map(str, numbers)]
             os.execve(sys.executable, command, keeper_env)  # noqa: S606 - this module

@@ -14,7 +14,7 @@ from typing import Final
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import CUDA_EXAMPLE
 from workers.device.cuda_driver import CudaDriver, Gpu, Load
-from workers.device.detect_host import ask_tvm
+from workers.device.detect_host import run_with_tvm
 from workers.device.forked_process import ask_in_fork
 
 #: Prints the first GPU as a JSON list, or as a JSON string the reason why there is none.
@@ -54,7 +54,7 @@ def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
 def first_gpu() -> Gpu:
     """Return the first visible GPU, as a child process finds it. Raises InvalidTarget without a GPU,
     Unavailable if the child does not answer."""
-    answer = ask_tvm(GPU_PROGRAM)
+    answer = run_with_tvm(GPU_PROGRAM)
     report = "the process that asked CUDA's driver died"
     if answer.returncode == 0:
         report = json.loads(answer.stdout.splitlines()[-1])

@@ -31,14 +31,16 @@ def ticket_of(match_key: str, fleet: FleetKey) -> str:
     return fleet.proof("client", match_key) if fleet else match_key
 
 
-def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    """Return whether the ticket opens the session of this match key."""
+def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
+    """Return whether the ticket is that of this match key."""
     if fleet:
         return fleet.proves(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
-def welcome(connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey) -> bool:
+def answer_greeting(
+    connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
+) -> bool:
     """Answer a greeting; return whether its ticket, for the current match key, opens a session."""
     if not match_key:
         return False
@@ -46,13 +48,13 @@ def welcome(connection: socket.socket, greeting: str, key: str, match_key: str, 
     words = greeting.split()
     role, _, ticket = words[0].partition(":") if words else ("", "", "")
     try:
-        if role != "client" or not opens(ticket, match_key, fleet):
+        if role != "client" or not is_valid_ticket(ticket, match_key, fleet):
             log.warning("%s sent no valid ticket and gets no session", connection.getpeername())
             connection.sendall(_INT.pack(RPC_MISMATCH))
             return False
         send_greeting(connection, f"server:{key}")
         connection.settimeout(None)
-        notice_dead_peer(connection)
+        enable_keepalive(connection)
     except OSError as error:
         log.warning("a client closed its connection before it got an answer: %s", error)
         return False
@@ -98,7 +100,7 @@ def read_greeting(connection: socket.socket) -> str:
     return receive_exactly(connection, size).decode(errors="replace")
 
 
-def notice_dead_peer(connection: socket.socket) -> None:
+def enable_keepalive(connection: socket.socket) -> None:
     """Enable TCP keepalive: the kernel ends the stream if the peer's host disappears."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):

@@ -12,7 +12,7 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.cuda_driver import Gpu
-from workers.device.detect_host import available_cores, described_again, host_fingerprint
+from workers.device.detect_host import available_cores, host_fingerprint, refresh_identity
 from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
 from workers.device.listen import listen
@@ -116,4 +116,4 @@ def describe(
         **host_fingerprint(),
         **facts,
     }
-    return described_again(identity)
+    return refresh_identity(identity)

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.os_errors import os_error
-from workers.device.device_class import DeviceClass, described_class, none_like
-from workers.device.rpc_handshake import ask_for_session, notice_dead_peer, read_greeting, send_greeting
+from workers.device.device_class import DeviceClass, described_class, no_device_error
+from workers.device.rpc_handshake import ask_for_session, enable_keepalive, read_greeting, send_greeting
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_ready
 from workers.subprocesses.errors import pack_error, unpack_error
 
@@ -117,7 +117,7 @@ class SessionGateway:
                     server["key"] == f"server:{key}" and class_text in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
-                    raise none_like(device_class)
+                    raise no_device_error(device_class)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
                     raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
@@ -185,7 +185,7 @@ def _relay(
         with client:
             for end in (client, device):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            notice_dead_peer(device)
+            enable_keepalive(device)
             calls = threading.Thread(target=_pass_calls, args=(client, device), daemon=True)
             calls.start()
             with suppress(OSError):

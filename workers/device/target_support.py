@@ -11,10 +11,10 @@ from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
 from workers.device.detect_host import (
     PRODUCTS,
-    ask_tvm,
     available_cores,
     cpu_info,
     detect_target,
+    run_with_tvm,
     usable_flags,
 )
 from workers.device.nvidia_driver import first_gpu
@@ -92,7 +92,7 @@ def why_not(target: Target) -> str:
             return error.message
         return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
     if not target.is_cpu:
-        answer = ask_tvm(DEVICE_PROGRAM, target.text)
+        answer = run_with_tvm(DEVICE_PROGRAM, target.text)
         if answer.returncode != 0:
             error_lines = answer.stderr.strip().splitlines()
             return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
@@ -108,7 +108,7 @@ def why_not(target: Target) -> str:
     if target.kind != "llvm":
         return ""
 
-    answer = ask_tvm(LLVM_PROGRAM, target.text)
+    answer = run_with_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read it"
     if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it

@@ -26,7 +26,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, FinishReport, InsideTheModel, ModelLatency
 from mallorn.core.values.trial import Trial
-from workers.device.device_class import none_like
+from workers.device.device_class import no_device_error
 from workers.finish.contenders import Contest, contest_of, timing_inside
 from workers.finish.decide_inside_model import InsideChoice, Times, choose, fields, swapped
 from workers.finish.decide_tasks import Decided
@@ -162,7 +162,7 @@ def _context(claimed: StageContext) -> int:
     """
     devices = of_class(claimed.runtime.fleet.devices(claimed.target), claimed.like)
     if not devices:
-        raise none_like(claimed.like)
+        raise no_device_error(claimed.like)
     endpoint = next(
         (each.endpoint for each in devices if each.endpoint.host_id == host_id()), devices[0].endpoint
     )

@@ -122,14 +122,20 @@ def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
     widest, *narrower = sorted(one_core, reverse=True)
     best = {lanes: max(timing.giga for timing in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
-    parallel_sums, registers = _sums(one_core[lanes])
+    # How many parallel sums hide the latency, and the most sums without spilling. The fewest sums are
+    # always latency-bound; where exactly rates stop growing is noise.
+    by_sums = sorted(one_core[lanes], key=lambda timing: timing.probe.sums)
+    fastest = max(by_sums, key=lambda timing: timing.giga)
+    parallel_sums = round(by_sums[0].probe.sums * fastest.giga / by_sums[0].giga)
+    from_fastest = by_sums[by_sums.index(fastest) :]
+    *_, last = takewhile(lambda timing: timing.giga >= UNSPILLED * fastest.giga, from_fastest)
     gflops = {"float32": best[lanes]}  # at least the peak of a single core
     for timing in peaks:
         gflops[timing.probe.dtype] = max(timing.giga, gflops.get(timing.probe.dtype, 0.0))
     return Machine(
         cores=cores,
         lanes=lanes,
-        registers=registers,
+        registers=last.probe.sums,
         in_flight=parallel_sums,
         core_gflops=_rounded(best[lanes]),
         gflops={name: _rounded(rate) for name, rate in gflops.items()},
@@ -170,17 +176,6 @@ def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
 def _end_of_fall(is_flat: Sequence[bool], start: int) -> int:
     """Return the index after `start` at which the bandwidth is flat again."""
     return next((i for i in range(start + 1, len(is_flat)) if is_flat[i]), len(is_flat))
-
-
-def _sums(timings: Sequence[TimedProbe]) -> tuple[int, int]:
-    """Return how many parallel sums hide the latency, and the most sums without spilling."""
-    by_sums = sorted(timings, key=lambda timing: timing.probe.sums)
-    peak = max(by_sums, key=lambda timing: timing.giga)
-    # The fewest sums are always latency-bound; where exactly rates stop growing is noise.
-    parallel_sums = round(by_sums[0].probe.sums * peak.giga / by_sums[0].giga)
-    from_peak = by_sums[by_sums.index(peak) :]
-    *_, last = takewhile(lambda timing: timing.giga >= UNSPILLED * peak.giga, from_peak)
-    return parallel_sums, last.probe.sums
 
 
 def _rounded(value: float) -> float:

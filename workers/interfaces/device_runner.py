@@ -102,7 +102,11 @@ class Runner(Child):
         was lost meanwhile is replaced. Raises NoDevice, Unavailable.
         """
 
-    @method(limit_sec=lambda given: float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC)
+    @method(
+        limit_sec=lambda arguments: (
+            float(arguments["timeout_sec"]) + float(arguments["patience_sec"]) + GRACE_SEC
+        )
+    )
     def measure(
         self,
         tracker: str,

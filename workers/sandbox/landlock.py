@@ -54,7 +54,7 @@ def version() -> int:
     return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
 
 
-def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
+def restrict_process(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
     """Restrict this process to these paths and rights; return Landlock's version. Raises OSError.
 
     Paths that do not exist are skipped. `connects` leaves the network open.

@@ -82,10 +82,10 @@ def enter_sandbox(walls: SandboxSpec) -> str:
             kernel_version = landlock.version()
         else:
             paths = [*system_paths(), *((Path(path), rights) for path, rights in walls.others)]
-            kernel_version = landlock.wall_in([*paths, (walls.room, landlock.WRITE)], walls.connects)
+            kernel_version = landlock.restrict_process([*paths, (walls.room, landlock.WRITE)], walls.connects)
         if kernel_version < landlock.WHOLE:
-            needed = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
-            gaps.append(f"walls around signals and sockets ({needed})")
+            versions = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
+            gaps.append(f"walls around signals and sockets ({versions})")
     except OSError as error:
         gaps.append(f"Landlock ({error.strerror})")
     try:
@@ -95,7 +95,7 @@ def enter_sandbox(walls: SandboxSpec) -> str:
     return f"without {'; '.join(gaps)}" if gaps else WHOLE
 
 
-def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def allowed_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables on the allow-list: no keys, no credentials, no addresses of services."""
     return {
         name: value

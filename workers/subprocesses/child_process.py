@@ -21,7 +21,7 @@ from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
-from workers.sandbox.sandbox import SandboxSpec, harmless
+from workers.sandbox.sandbox import SandboxSpec, allowed_environment
 from workers.subprocesses.cgroups import killed_for_memory
 from workers.subprocesses.child_main import LaunchSpec
 from workers.subprocesses.cpu_share import ProcessorShare
@@ -100,7 +100,7 @@ def start_process(
     # TVM would bind threads to the machine's first CPUs, whatever CPUs this process may use.
     child_env = {
         "TVM_BIND_THREADS": "0",
-        **harmless(),
+        **allowed_environment(),
         "PYTHONPATH": path,
         **scratch,
         **env,

@@ -24,7 +24,7 @@ class Client:
         self.gone = False
         self.got: list[str] = []
 
-    def hand_out(self, device: tuple[Any, ...]) -> bool:
+    def send_device(self, device: tuple[Any, ...]) -> bool:
         self.got.append(device[0])
         return True
 
