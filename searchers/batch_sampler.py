@@ -41,7 +41,6 @@ class ScoredPool:
         return ScoredPool([*self.candidates, *second.candidates], features, Prediction(mean, std))
 
     def without(self, lines: Indices) -> "ScoredPool":
-        """Return the pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
 

@@ -24,7 +24,7 @@ class ListRule:
         self._support = self._values[self._weights > 0]
 
     @property
-    def mutable(self) -> bool:
+    def has_alternatives(self) -> bool:
         return len(self._support) > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
@@ -49,7 +49,9 @@ class SketchRules:
         self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
         self.columns = [columns for columns, _ in sketch.places]
         self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
-        self.mutable = np.array([i for i, rule in enumerate(self.rules) if rule.mutable], dtype=np.int64)
+        self.free_choices = np.array(
+            [i for i, rule in enumerate(self.rules) if rule.has_alternatives], dtype=np.int64
+        )
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
         parts = [rule.sample(rng, count) for rule in self.rules]
@@ -58,10 +60,10 @@ class SketchRules:
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
         """Change one choice of every row; rows of a sketch without free choices stay."""
         changed = rows.copy()
-        if not self.mutable.size:
+        if not self.free_choices.size:
             return changed
-        values = rng.choice(self.mutable, size=len(rows))
-        for index in self.mutable:
+        values = rng.choice(self.free_choices, size=len(rows))
+        for index in self.free_choices:
             lines, columns = np.flatnonzero(values == index), self.columns[index]
             changed[lines, columns] = self.rules[index].mutate(rng, rows[lines, columns])
         return changed

@@ -90,7 +90,6 @@ class Genes:
         self.columns = sum(gene.columns for gene in self._genes)
 
     def encode(self, rows: Rows) -> Points:
-        """Return one point per decision vector."""
         if not self._genes:
             return np.zeros((len(rows), 0))
         parts = np.split(rows, self._rows, axis=1)
@@ -124,7 +123,6 @@ class Genes:
 
 @lru_cache(maxsize=1024)
 def genes_of(sketch: Sketch) -> Genes:
-    """Return the genes of a sketch (cached)."""
     return Genes(sketch)
 
 

@@ -42,7 +42,6 @@ class Filter:
         return [candidate for candidate, good in zip(checked, answers, strict=True) if good]
 
     def exclude(self, candidates: Iterable[Candidate]) -> None:
-        """Exclude these candidates from now on."""
         self._seen.update(candidates)
 
 

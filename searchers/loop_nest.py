@@ -30,7 +30,6 @@ class Access:
 
     @property
     def axes(self) -> frozenset[int]:
-        """The axes that index the buffer."""
         return frozenset(axis for index in self.indices for axis, _ in index)
 
     def stride(self, axis: int) -> int:

@@ -48,7 +48,6 @@ class Contextual(BatchSampler):
         return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
 
     def share(self, pool: ScoredPool) -> float:
-        """Return the random share of the batch."""
         if not len(pool):
             return self.least
         speed = np.exp(np.minimum(pool.prediction.mean, 0.0))

@@ -78,7 +78,6 @@ class SyntheticSpace(DecisionSpace):
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
     def measure(self, candidate: Candidate) -> Trial:
-        """Return the trial that a device would report."""
         latency = float(self.latency_us([candidate])[0])
         if np.isnan(latency):
             return Trial(candidate, Outcome.BUILD_ERROR, None)

@@ -28,7 +28,7 @@ class TileRule:
         self._sources, self._targets, self._factors = _moves(choice.extent, choice.width)
 
     @property
-    def mutable(self) -> bool:
+    def has_alternatives(self) -> bool:
         """Whether there is more than one tiling."""
         if self.width == 2:
             return any(factor <= self.limit for factor in self._factors)

@@ -36,7 +36,6 @@ class SketchGaussian:
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
 
     def draw(self, rng: np.random.Generator, count: int) -> Points:
-        """Return random points."""
         noise = rng.standard_normal((count, len(self.mean)))
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
@@ -73,7 +72,6 @@ class EsState:
         return cls(genes, shares, tuple(SketchGaussian.of(points) for points, _ in founders))
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        """Return random well-formed candidates."""
         even = LEAST_SHARE / len(self.shares)
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
         candidates: list[Candidate] = []

@@ -51,7 +51,6 @@ class Surrogate:
         return forward(self._layers, self._rows(points))[-1][0, :, 0].astype(np.float64)
 
     def slope(self, points: Points) -> Points:
-        """Return the gradient of each point's predicted score."""
         with threadpool_limits(1, user_api="blas"):
             back = slopes(self._layers, forward(self._layers, self._rows(points)))[0]
             return np.asarray(back @ self._to_inputs.T, dtype=np.float64)

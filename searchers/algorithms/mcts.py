@@ -72,7 +72,6 @@ class SearchTrees:
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
     def root_visits(self) -> Column:
-        """Return the number of rollouts of each tree."""
         return np.asarray(self._visits[self.roots])
 
     def _worth(self, nodes: Nodes) -> Column:

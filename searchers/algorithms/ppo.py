@@ -49,7 +49,6 @@ class Actor:
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
     def parameters(self) -> Parameters:
-        """Return the parameters of both networks."""
         policy = {f"policy.{name}": array for name, array in self._policy.parameters().items()}
         return policy | {f"critic.{name}": array for name, array in self._critic.parameters().items()}
 

@@ -35,11 +35,9 @@ class QValues:
         self._replay = [measured_transitions]
 
     def parameters(self) -> Parameters:
-        """Return the network's parameters."""
         return self._network.parameters()
 
     def load(self, parameters: Parameters) -> None:
-        """Load these parameters; ignore them if their shapes differ."""
         self._network.load(parameters)
 
     def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:

@@ -96,7 +96,6 @@ def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
 
 @lru_cache(maxsize=256)
 def knobs_of(sketch: Sketch) -> Knobs:
-    """Return the knobs of a sketch (cached)."""
     return Knobs(sketch)
 
 
@@ -156,7 +155,6 @@ class KnobOrder:
 
 @lru_cache(maxsize=256)
 def ordered(sketch: Sketch) -> KnobOrder:
-    """Return the ordered knobs of a sketch (cached)."""
     return KnobOrder(sketch)
 
 

@@ -102,7 +102,6 @@ class Moves:
 
 @lru_cache(maxsize=256)
 def moves_of(sketch: Sketch) -> Moves:
-    """Return the directions of a sketch (cached)."""
     return Moves(sketch)
 
 
@@ -153,7 +152,6 @@ class Transitions(NamedTuple):
 
 
 def joined(steps: Sequence[Transitions]) -> Transitions:
-    """Concatenate several batches of steps."""
     return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
 
 

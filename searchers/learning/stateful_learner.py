@@ -54,7 +54,6 @@ class LearnedParameters:
         return self._known.get(sketch)
 
     def store(self, sketch: str, parameters: Parameters) -> None:
-        """Replace the parameters of a sketch."""
         self._known[sketch] = parameters
 
     def packed(self) -> bytes | None:

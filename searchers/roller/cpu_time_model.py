@@ -167,7 +167,7 @@ class Body:
         return any(self.loops.spatial - 1 not in read.axes for read in self.loops.nest.reads)
 
     @property
-    def in_memory(self) -> NDArray[np.bool_]:
+    def is_in_memory(self) -> NDArray[np.bool_]:
         """Whether accumulators are in memory, not in registers.
 
         LLVM keeps long vectors in registers only if their width is a power of two.
@@ -176,7 +176,7 @@ class Body:
         return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
 
     @cached_property
-    def loopless(self) -> NDArray[np.bool_]:
+    def is_loopless(self) -> NDArray[np.bool_]:
         """Whether all reduction loops are unrolled."""
         reductions = [loop for loop, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
         remaining = [np.where(loop < self._cut, self.loops.extents[loop], 1) for loop in reductions]
@@ -313,10 +313,10 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     bloated = BLOATED * np.maximum(0, np.log2(body.operations / BODY))
     # In bodies without loops, compilers build vectors of broadcast scalars one element at a
     # time.
-    bloated += np.where(body.loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
+    bloated += np.where(body.is_loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
     # Likewise if a row has several vectors, which are tiles of their own.
     bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
-    bloated += np.where(body.in_memory, MEMORY, 0)
+    bloated += np.where(body.is_in_memory, MEMORY, 0)
     wide = WIDE * np.maximum(0, np.log2(body.vectors) - 1)
     cost = (
         np.maximum(np.maximum(1, waits), body.loading)

@@ -206,7 +206,7 @@ class Constructor:
         return self._time_us(sketch, rows, Tiled(block, block.nest(self._nests), tiles, machine), machine)
 
     def _modelled(self, of_sketch: Sequence[Block]) -> bool:
-        return len(of_sketch) == 1 and of_sketch[0].tiled
+        return len(of_sketch) == 1 and of_sketch[0].is_tiled
 
     def tiled(self, block: Block, machine: Machine) -> Tiled:
         """Return the best tiles of a block, fastest first."""
@@ -241,7 +241,6 @@ class Constructor:
         return Guesses(rows, us, aspects)
 
     def _time_us(self, sketch: Sketch, rows: Rows, tiled: Tiled, machine: Machine) -> Column:
-        """Return the estimated times of decision vectors with these tiles."""
         loops, unroll, feeding = tiled.loops, np.zeros(len(rows)), np.zeros(len(rows))
         for place in places(sketch):
             values = rows[:, place.start]
@@ -256,12 +255,14 @@ class Constructor:
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
         """Make guesses without a time model: all non-tile choices, the usual values first."""
-        other_choices = _others(sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].tiled else 1)
+        other_choices = _others(
+            sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
+        )
         versions: list[list[tuple[PlacedChoice, list[int]]]] = []
         for version in range(_VERSIONS):
             placed_tiles: list[tuple[PlacedChoice, list[int]]] = []
             for block in of_sketch:
-                if block.tiled:
+                if block.is_tiled:
                     best = self.tiled(block, _machine_of(sketch, self._machine)).tiles
                     row_of_version = best[min(version, len(best) - 1)]
                     block_tiles = [row_of_version[columns].tolist() for columns in _columns(block)]

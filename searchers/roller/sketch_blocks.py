@@ -31,7 +31,7 @@ class Block:
     reduced: tuple[PlacedChoice, ...]
 
     @property
-    def tiled(self) -> bool:
+    def is_tiled(self) -> bool:
         """Whether it has the multi-level tiling for registers, caches and cores."""
         spatial, reductions = (
             {place.choice.width for place in group} for group in (self.spatial, self.reduced)
@@ -55,7 +55,6 @@ class Block:
 
 @lru_cache(maxsize=1024)
 def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
-    """Return all choices of a sketch, in order."""
     return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.places)
 
 

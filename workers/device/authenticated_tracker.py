@@ -46,7 +46,7 @@ class DeviceRequestQueue:
 
     def _match(self) -> None:
         # Remove clients that hung up: if their class never came back, they would stay forever.
-        self._requests = [request for request in self._requests if not request[0].gone]
+        self._requests = [request for request in self._requests if not request[0].is_gone]
         for client, class_text in list(self._requests):
             offer = next(
                 (
@@ -101,8 +101,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             self._refuse("asked for something before it proved that it knows our key")
 
     @property
-    def gone(self) -> bool:
-        """Whether the connection is closed."""
+    def is_gone(self) -> bool:
         return not self._sock
 
     def send_device(self, device: tuple[Any, ...]) -> bool:
@@ -111,7 +110,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             self.ret_value([SUCCESS, device])
         except OSError:
             return False
-        return not self.gone
+        return not self.is_gone
 
     def _refuse(self, reason: str) -> None:
         log.warning("%s %s", self.name(), reason)
@@ -145,7 +144,6 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         self._scheduler_map[key].ask(client, class_text)
 
     def call_later(self, seconds: float, callback: Any) -> None:
-        """Call `callback` from the event loop after `seconds`."""
         self._ioloop.call_later(seconds, callback)
 
     def _on_event(self, _events: int) -> None:

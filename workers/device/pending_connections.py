@@ -130,7 +130,6 @@ class PendingConnections:
         return client.connection, words
 
     def clear(self) -> None:
-        """Close all pending connections."""
         for number in list(self._clients):
             self._drop(number, "another has the session")
 

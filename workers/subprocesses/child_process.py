@@ -262,7 +262,6 @@ class Child:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue a suspended process."""
         self._signal(signal.SIGCONT)
 
     def start(self) -> None:

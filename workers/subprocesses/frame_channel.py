@@ -46,7 +46,7 @@ class Channel:
         return self._socket.fileno()
 
     @property
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether queued bytes wait to be sent."""
         return bool(self._outgoing)
 

@@ -58,7 +58,6 @@ class ChildPool(Generic[R]):
 
     @property
     def tags(self) -> list[Hashable]:
-        """Tags of the tasks in progress."""
         return [tag for tag, _ in self._running.values()]
 
     def start(self) -> None:

@@ -34,7 +34,7 @@ def serve(methods: Served) -> None:
             except Exception as error:
                 answer = Frame(ERROR, json.dumps(pack_error(error)).encode())
             channel.put(answer)
-            while channel.pending:
+            while channel.has_pending:
                 channel.wait()
                 channel.flush()
     except ChannelClosed:

@@ -75,7 +75,7 @@ def test_code_without_any_loop_is_made_worse_once_it_is_long() -> None:
     depth = product((64, 64), (128,))
     loops = Loops(depth, np.array([[1, 8, 1, 8, 1, 4, 1, 16, 4, 32]], dtype=np.int32))
     long, short = Body(loops, WIDE, 1024), Body(loops, WIDE, 256)
-    assert (long.loopless[0], short.loopless[0]) == (True, False)
+    assert (long.is_loopless[0], short.is_loopless[0]) == (True, False)
     assert computing_us(loops, WIDE, 1024)[0] > 2 * computing_us(loops, WIDE, 256)[0]
 
 
