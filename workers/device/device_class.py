@@ -47,7 +47,7 @@ def no_device_error(device_class: DeviceClass | None) -> NoDevice:
         return NoDevice()
     kind = f"{device_class.host_class}, TVM {device_class.tvm_version}, threads: {device_class.threads}"
     hint = "mallorn devices   (bring one back, or tune the model anew)"
-    return NoDevice(f"no device answers that is as those that took this job's times ({kind})", hint=hint)
+    return NoDevice(f"no device of the class that measured this job's times answers ({kind})", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
