@@ -13,56 +13,50 @@ from searchers.tile_factorizations import Rows, TileRule, prime_powers, tilings
 MOST_TILINGS = 20_000  # tilings of an extent to compare; if there are more, a sample is compared
 
 
-def carry(candidate: Candidate, made_of: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
+def adapt_candidate(candidate: Candidate, own_sketch: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
     """Return the candidate adapted to another space; None if that has no similar sketch.
 
     The result is well-formed. For the candidate's own shape it is unchanged. Inner tile
     factors are kept if they divide the extent, and the outermost gets the rest; listed values
     and locations are kept if they exist.
     """
-    for sketch in _similar_sketches(made_of, sketches):
-        decisions: list[int] = []
-        for (columns, old_choice), new_choice in zip(made_of.places, sketch.choices, strict=True):
-            decisions += _adapted(candidate.decisions[columns], old_choice, new_choice)
-        return Candidate(sketch.key, tuple(decisions))
-    return None
-
-
-def _similar_sketches(made_of: Sketch, sketches: Sequence[Sketch]) -> list[Sketch]:
-    """Return the sketch itself if it exists, else all sketches with equal kinds of choices."""
-    outline = _outline(made_of)
-    same = [sketch for sketch in sketches if sketch.key == made_of.key and _outline(sketch) == outline]
-    return same or [sketch for sketch in sketches if _outline(sketch) == outline]
+    outline = _outline(own_sketch)
+    similar = [sketch for sketch in sketches if _outline(sketch) == outline]
+    if not similar:
+        return None
+    sketch = next((sketch for sketch in similar if sketch.key == own_sketch.key), similar[0])
+    decisions: list[int] = []
+    for (columns, old_choice), new_choice in zip(own_sketch.places, sketch.choices, strict=True):
+        decisions += _adapt_choice(candidate.decisions[columns], old_choice, new_choice)
+    return Candidate(sketch.key, tuple(decisions))
 
 
 def _outline(sketch: Sketch) -> tuple[tuple[ChoiceKind, int], ...]:
     return tuple((choice.kind, choice.width) for choice in sketch.choices)
 
 
-def _adapted(taken: tuple[int, ...], old_choice: Choice, new_choice: Choice) -> list[int]:
+def _adapt_choice(decisions: tuple[int, ...], old_choice: Choice, new_choice: Choice) -> list[int]:
     if new_choice.kind is ChoiceKind.TILE:
-        return _tiles(taken, new_choice)
-    (value,) = taken
+        if TileRule(new_choice).well_formed(np.array([decisions], dtype=np.int32)).all():
+            return list(decisions)
+        tilings_of_choice = _well_formed_tilings(replace(new_choice, suggested=()))
+        # Inner levels have larger weights, because their loops run more often.
+        weights = np.arange(new_choice.width, dtype=np.float64)
+        logs = np.log2(np.array(decisions, dtype=np.float64))
+        distances = np.abs(np.log2(tilings_of_choice) - logs) @ weights
+        return [int(factor) for factor in tilings_of_choice[int(np.argmin(distances))]]
+
+    (value,) = decisions
     if new_choice.kind is ChoiceKind.CATEGORICAL and old_choice.labels and new_choice.labels:
         gaps = [abs(label - old_choice.labels[value]) for label in new_choice.labels]
         value = gaps.index(min(gaps))
     if value in new_choice.values:
         return [value]
-    return [min(new_choice.values, key=lambda each: (abs(each - value), each))]
-
-
-def _tiles(taken: tuple[int, ...], choice: Choice) -> list[int]:
-    if TileRule(choice).well_formed(np.array([taken], dtype=np.int32)).all():
-        return list(taken)
-    possible = _possible(replace(choice, suggested=()))
-    # Inner levels have larger weights, because their loops run more often.
-    weights = np.arange(choice.width, dtype=np.float64)
-    distances = np.abs(np.log2(possible) - np.log2(np.array(taken, dtype=np.float64))) @ weights
-    return [int(factor) for factor in possible[int(np.argmin(distances))]]
+    return [min(new_choice.values, key=lambda allowed_value: (abs(allowed_value - value), allowed_value))]
 
 
 @lru_cache(maxsize=512)
-def _possible(choice: Choice) -> Rows:
+def _well_formed_tilings(choice: Choice) -> Rows:
     """Return the well-formed tilings of a choice, or a sample of them if there are too many."""
     rule, last = TileRule(choice), choice.width - 1
     if prod(comb(power + last, last) for _, power in prime_powers(choice.extent)) > MOST_TILINGS:

@@ -31,17 +31,16 @@ class ScoredPool:
         candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
-    def beside(self, other: "ScoredPool") -> "ScoredPool":
+    def joined_with(self, second: "ScoredPool") -> "ScoredPool":
         """Return a pool with the lines of both pools, this pool's first."""
         mean, std = (
-            np.concatenate([getattr(pool.prediction, name) for pool in (self, other)])
+            np.concatenate([getattr(pool.prediction, name) for pool in (self, second)])
             for name in ("mean", "std")
         )
-        features = np.concatenate([self.features, other.features])
-        return ScoredPool([*self.candidates, *other.candidates], features, Prediction(mean, std))
+        features = np.concatenate([self.features, second.features])
+        return ScoredPool([*self.candidates, *second.candidates], features, Prediction(mean, std))
 
     def without(self, lines: Indices) -> "ScoredPool":
-        """Return the pool without these lines."""
         return self.only(np.setdiff1d(np.arange(len(self)), lines))
 
 
@@ -69,6 +68,6 @@ class Synthesiser(BatchSampler):
 
     @abstractmethod
     def compose(
-        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+        self, space: Space, pool: ScoredPool, measured_pool: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
-        """Return up to `count` candidates, best first; `measured` has the fastest so far."""
+        """Return up to `count` candidates, best first; `measured_pool` has the fastest so far."""

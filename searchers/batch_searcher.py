@@ -33,8 +33,8 @@ class BatchSearcher(Searcher):
     random_share: float = 0.05
 
     @abstractmethod
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        """Return at most `asked.count` (at least 1) proposals that the sieve passed."""
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        """Return at most `request.count` (at least 1) proposals that the candidate_filter passed."""
 
     def propose(
         self,
@@ -44,9 +44,9 @@ class BatchSearcher(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        sieve = Filter(space, history)
-        batch = defaults_first(space, history, sieve, count)
+        candidate_filter = Filter(space, history)
+        batch = defaults_first(space, history, candidate_filter, count)
         left = count - len(batch)
         if to_choose := left - int(rng.binomial(left, self.random_share)):
-            batch += self.choose(Request(space, history, model, to_choose, rng), sieve)
-        return batch + random_fill(space, sieve, count - len(batch), rng)
+            batch += self.choose(Request(space, history, model, to_choose, rng), candidate_filter)
+        return batch + random_fill(space, candidate_filter, count - len(batch), rng)

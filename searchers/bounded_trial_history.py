@@ -29,8 +29,8 @@ class TimedCandidates:
         """Draw candidates with replacement; at low temperature, mostly fast ones."""
         if not self.candidates:
             return []
-        drawn = rng.choice(len(self), size=count, p=self.weights(temperature))
-        return [self.candidates[index] for index in drawn]
+        lines = rng.choice(len(self), size=count, p=self.weights(temperature))
+        return [self.candidates[index] for index in lines]
 
 
 def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
@@ -51,9 +51,9 @@ def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
 
 
 def _timed(history: Sequence[Trial]) -> tuple[Indices, Column]:
-    timed = [(index, trial.time_us) for index, trial in enumerate(history) if trial.time_us is not None]
-    lines = np.array([index for index, _ in timed], dtype=np.int64)
-    return lines, np.array([latency for _, latency in timed], dtype=np.float64)
+    times = [(index, trial.time_us) for index, trial in enumerate(history) if trial.time_us is not None]
+    lines = np.array([index for index, _ in times], dtype=np.int64)
+    return lines, np.array([latency for _, latency in times], dtype=np.float64)
 
 
 def _measured(

@@ -41,35 +41,37 @@ def layout(sketch: Sketch) -> Layout:
     deepest = max((c.width for c in sketch.choices if c.kind is ChoiceKind.TILE), default=0)
     spatial: list[slice] = []
     reduction: list[slice] = []
-    listed: list[tuple[int, Choice]] = []
+    lists: list[tuple[int, Choice]] = []
     locations: list[int] = []
     for columns, choice in sketch.places:
         if choice.kind is ChoiceKind.TILE:
             group = spatial if choice.width == deepest else reduction
             group.append(columns)
         elif choice.kind is ChoiceKind.CATEGORICAL:
-            listed.append((columns.start, choice))
+            lists.append((columns.start, choice))
         else:
             locations.append(columns.start)
-    return Layout(tuple(spatial), tuple(reduction), tuple(listed), tuple(locations))
+    return Layout(tuple(spatial), tuple(reduction), tuple(lists), tuple(locations))
 
 
 def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
     """Return one row of features per decision vector of a sketch."""
-    where = layout(sketch)
+    columns = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
-    spatial = _levels(logs, where.spatial, SPATIAL_LEVELS)
-    reduction = _levels(logs, where.reduction, REDUCTION_LEVELS)
+    spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)
+    reduction = _levels(logs, columns.reduction, REDUCTION_LEVELS)
     # For listed choices, use the label (or the index without labels) on a log scale.
-    listed = np.zeros((len(rows), len(where.listed)), dtype=np.float32)
-    for position, (column, choice) in enumerate(where.listed):
+    lists = np.zeros((len(rows), len(columns.listed)), dtype=np.float32)
+    for position, (column, choice) in enumerate(columns.listed):
         indices = rows[:, column]
         values = np.array(choice.labels)[indices] if choice.labels else indices
-        listed[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
-    shared = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
-    locations = _pad(rows[:, list(where.locations)].astype(np.float32), LOCATIONS)
+        lists[:, position] = np.log2(1 + np.abs(values)) * np.sign(values)
+    shared_columns = np.tile(_shared(sketch, tuple(descriptors)), (len(rows), 1))
+    locations = _pad(rows[:, list(columns.locations)].astype(np.float32), LOCATIONS)
     tiles = [_last_axes(spatial, SPATIAL_AXES), _last_axes(reduction, REDUCTION_AXES)]
-    return np.hstack([shared, *tiles, _pad(listed, LISTED), locations, derived(spatial, reduction, listed)])
+    return np.hstack(
+        [shared_columns, *tiles, _pad(lists, LISTED), locations, derived(spatial, reduction, lists)]
+    )
 
 
 def describe_all(
@@ -100,8 +102,8 @@ def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequen
 @lru_cache(maxsize=1024)
 def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
     row = np.zeros(SHARED, dtype=np.float32)
-    kept = descriptors[:DESCRIPTORS]
-    row[: len(kept)] = kept
+    count = descriptors[:DESCRIPTORS]
+    row[: len(count)] = count
     row[DESCRIPTORS + min(sketch.ordinal, ORDINALS - 1)] = 1
     structure = ";".join(f"{c.kind}{c.width}" for c in sketch.choices)
     bucket = hashlib.sha256(structure.encode()).digest()[0] % STRUCTURES
@@ -112,22 +114,22 @@ def _shared(sketch: Sketch, descriptors: tuple[float, ...]) -> Matrix:
 
 def _levels(logs: Matrix, tiles: Sequence[slice], levels: int) -> Matrix:
     """Return log2 factors (rows x axes x levels, innermost last); merge surplus outer levels."""
-    out = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
+    aligned = np.zeros((len(logs), len(tiles), levels), dtype=np.float32)
     for axis, columns in enumerate(tiles):
         tile = logs[:, columns]
-        kept = min(levels, tile.shape[1])
-        out[:, axis, levels - kept :] = tile[:, tile.shape[1] - kept :]
-        out[:, axis, 0] += tile[:, : tile.shape[1] - kept].sum(axis=1)
-    return out
+        count = min(levels, tile.shape[1])
+        aligned[:, axis, levels - count :] = tile[:, tile.shape[1] - count :]
+        aligned[:, axis, 0] += tile[:, : tile.shape[1] - count].sum(axis=1)
+    return aligned
 
 
 def _last_axes(levels: Matrix, axes: int) -> Matrix:
-    out = np.zeros((len(levels), axes, levels.shape[2]), dtype=np.float32)
-    kept = min(axes, levels.shape[1])
-    out[:, axes - kept :] = levels[:, levels.shape[1] - kept :]
-    return out.reshape(len(levels), -1)
+    aligned = np.zeros((len(levels), axes, levels.shape[2]), dtype=np.float32)
+    count = min(axes, levels.shape[1])
+    aligned[:, axes - count :] = levels[:, levels.shape[1] - count :]
+    return aligned.reshape(len(levels), -1)
 
 
 def _pad(matrix: Matrix, width: int) -> Matrix:
-    kept = matrix[:, :width]
-    return np.pad(kept, ((0, 0), (0, width - kept.shape[1])))
+    count = matrix[:, :width]
+    return np.pad(count, ((0, 0), (0, width - count.shape[1])))

@@ -24,7 +24,7 @@ class ListRule:
         self._support = self._values[self._weights > 0]
 
     @property
-    def mutable(self) -> bool:
+    def has_alternatives(self) -> bool:
         return len(self._support) > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
@@ -32,10 +32,10 @@ class ListRule:
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
         """Return another value for each row, drawn uniformly, to try rare values too."""
-        others = self._support != rows
-        pick = np.floor(rng.random(len(rows)) * others.sum(axis=1)).astype(np.int64)
-        chosen: Rows = self._support[(others.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
-        return chosen[:, None]
+        is_other = self._support != rows
+        pick = np.floor(rng.random(len(rows)) * is_other.sum(axis=1)).astype(np.int64)
+        values: Rows = self._support[(is_other.cumsum(axis=1) > pick[:, None]).argmax(axis=1)]
+        return values[:, None]
 
     def well_formed(self, rows: Rows) -> NDArray[np.bool_]:
         return np.isin(rows[:, 0], self._values)
@@ -49,20 +49,22 @@ class SketchRules:
         self.rules = [TileRule(c) if c.kind is ChoiceKind.TILE else ListRule(c) for c in sketch.choices]
         self.columns = [columns for columns, _ in sketch.places]
         self.owner = np.repeat(np.arange(len(self.rules)), [rule.width for rule in self.rules])
-        self.mutable = np.array([i for i, rule in enumerate(self.rules) if rule.mutable], dtype=np.int64)
+        self.free_choices = np.array(
+            [i for i, rule in enumerate(self.rules) if rule.has_alternatives], dtype=np.int64
+        )
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        drawn = [rule.sample(rng, count) for rule in self.rules]
-        return np.hstack([np.empty((count, 0), dtype=np.int32), *drawn])
+        parts = [rule.sample(rng, count) for rule in self.rules]
+        return np.hstack([np.empty((count, 0), dtype=np.int32), *parts])
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
         """Change one choice of every row; rows of a sketch without free choices stay."""
         changed = rows.copy()
-        if not self.mutable.size:
+        if not self.free_choices.size:
             return changed
-        chosen = rng.choice(self.mutable, size=len(rows))
-        for index in self.mutable:
-            lines, columns = np.flatnonzero(chosen == index), self.columns[index]
+        values = rng.choice(self.free_choices, size=len(rows))
+        for index in self.free_choices:
+            lines, columns = np.flatnonzero(values == index), self.columns[index]
             changed[lines, columns] = self.rules[index].mutate(rng, rows[lines, columns])
         return changed
 
@@ -93,7 +95,7 @@ class DecisionSpace(Space):
 
     def mutate_all(self, rng: np.random.Generator, parents: Sequence[Candidate]) -> list[Candidate]:
         names = [parent.sketch for parent in parents]
-        return self._by_sketch(names, lambda rules, at: rules.mutate(rng, _rows(rules, parents, at)))
+        return self._by_sketch(names, lambda rules, lines: rules.mutate(rng, _rows(rules, parents, lines)))
 
     def cross_all(
         self, rng: np.random.Generator, mothers: Sequence[Candidate], fathers: Sequence[Candidate]
@@ -101,15 +103,18 @@ class DecisionSpace(Space):
         partners = [f if f.sketch == m.sketch else m for m, f in zip(mothers, fathers, strict=True)]
         names = [mother.sketch for mother in mothers]
         return self._by_sketch(
-            names, lambda rules, at: rules.cross(rng, _rows(rules, mothers, at), _rows(rules, partners, at))
+            names,
+            lambda rules, lines: rules.cross(
+                rng, _rows(rules, mothers, lines), _rows(rules, partners, lines)
+            ),
         )
 
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
         return describe_all(self.by_key, self._descriptors, candidates)
 
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        extracted: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)
-        return extracted
+        matrix: Matrix = resolve("features", view)().extract(self.by_key, self._descriptors, candidates)
+        return matrix
 
     def well_formed(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Return whether each candidate names a sketch of this space and satisfies its choices."""
@@ -126,14 +131,14 @@ class DecisionSpace(Space):
         self, names: Sequence[str], make: Callable[[SketchRules, list[int]], Rows]
     ) -> list[Candidate]:
         """Make the rows of each sketch in one call; return candidates in the order of `names`."""
-        made: list[Candidate | None] = [None] * len(names)
+        candidates: list[Candidate | None] = [None] * len(names)
         places = places_by_sketch(names)
         for sketch in self.sketches:
             if lines := places.get(sketch.key):
                 rows = make(self._rules[sketch.key], lines).tolist()
                 for index, decisions in zip(lines, rows, strict=True):
-                    made[index] = Candidate(sketch.key, tuple(decisions))
-        return [candidate for candidate in made if candidate is not None]
+                    candidates[index] = Candidate(sketch.key, tuple(decisions))
+        return [candidate for candidate in candidates if candidate is not None]
 
 
 def _rows(rules: SketchRules, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:

@@ -66,8 +66,8 @@ class ListGene:
         return np.asarray(rows == self._values, dtype=np.float64)
 
     def decode(self, points: Points) -> Rows:
-        chosen: Rows = self._values[points.argmax(axis=1)]
-        return chosen[:, None]
+        values: Rows = self._values[points.argmax(axis=1)]
+        return values[:, None]
 
     def project(self, points: Points) -> Points:
         return _onto_simplex(points, 1)
@@ -90,7 +90,6 @@ class Genes:
         self.columns = sum(gene.columns for gene in self._genes)
 
     def encode(self, rows: Rows) -> Points:
-        """Return one point per decision vector."""
         if not self._genes:
             return np.zeros((len(rows), 0))
         parts = np.split(rows, self._rows, axis=1)
@@ -124,7 +123,6 @@ class Genes:
 
 @lru_cache(maxsize=1024)
 def genes_of(sketch: Sketch) -> Genes:
-    """Return the genes of a sketch (cached)."""
     return Genes(sketch)
 
 
@@ -132,10 +130,10 @@ def whole_parts(points: Points, total: int) -> Rows:
     """Return the nearest points with whole, non-negative coordinates that sum to `total`."""
     shares = _onto_simplex(points, total)
     floors = np.floor(shares + 1e-9)
-    missing = total - floors.sum(axis=1, keepdims=True)
+    shortfall = total - floors.sum(axis=1, keepdims=True)
     by_remainder = np.argsort(floors - shares, axis=1, kind="stable")
     rank = np.argsort(by_remainder, axis=1, kind="stable")
-    return np.asarray(floors + (rank < missing), dtype=np.int32)
+    return np.asarray(floors + (rank < shortfall), dtype=np.int32)
 
 
 def _onto_simplex(points: Points, total: int) -> Points:

@@ -53,25 +53,25 @@ class Feasibility:
 
 def learn_feasibility(space: Space, history: Sequence[Trial]) -> Feasibility | None:
     """Fit a model to the history; None if there are too few failures or too few successes."""
-    decided = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
-    bad = [trial for trial in decided if trial.outcome is not Outcome.OK]
-    good = [trial for trial in decided if trial.outcome is Outcome.OK]
+    trials = [trial for trial in history if trial.outcome not in UNINFORMATIVE]
+    bad = [trial for trial in trials if trial.outcome is not Outcome.OK]
+    good = [trial for trial in trials if trial.outcome is Outcome.OK]
     if len(bad) < FEWEST_FAILURES or len(good) < FEWEST_FAILURES:
         return None
     shares = len(bad) / min(len(bad), KEPT_FAILURES), len(good) / min(len(good), KEPT_FAILURES)
     return _failure_model(
-        space, (*bad[-KEPT_FAILURES:], *good[-KEPT_FAILURES:]), shares, len(bad) / len(decided)
+        space, (*bad[-KEPT_FAILURES:], *good[-KEPT_FAILURES:]), shares, len(bad) / len(trials)
     )
 
 
 @lru_cache(maxsize=1)  # the searchers of a portfolio call it with the same arguments
 def _failure_model(
-    space: Space, kept: tuple[Trial, ...], shares: tuple[float, float], rate: float
+    space: Space, trials: tuple[Trial, ...], shares: tuple[float, float], rate: float
 ) -> Feasibility:
     import xgboost  # here, because importing it takes a second
 
-    failed = np.array([trial.outcome is not Outcome.OK for trial in kept], dtype=np.float32)
-    features = space.features([trial.candidate for trial in kept])
+    failed = np.array([trial.outcome is not Outcome.OK for trial in trials], dtype=np.float32)
+    features = space.features([trial.candidate for trial in trials])
     data = xgboost.QuantileDMatrix(
         features, failed, weight=np.where(failed > 0, *shares), max_bin=PARAMETERS["max_bin"], nthread=1
     )
@@ -107,14 +107,14 @@ class BuildTimes:
 
 def learn_build_times(space: Space, history: Sequence[Trial]) -> BuildTimes | None:
     """Fit a model to the newest builds; None if there are too few."""
-    built = [trial for trial in history if trial.build_ms][-KEPT:]
-    return None if len(built) < FEWEST else _fitted(space, tuple(built))
+    builds = [trial for trial in history if trial.build_ms][-KEPT:]
+    return None if len(builds) < FEWEST else _fitted(space, tuple(builds))
 
 
 @lru_cache(maxsize=1)  # the searchers of a portfolio call it with the same arguments
-def _fitted(space: Space, built: tuple[Trial, ...]) -> BuildTimes:
-    logs = np.log([trial.build_ms for trial in built if trial.build_ms])
-    features = np.asarray(space.features([trial.candidate for trial in built]), dtype=np.float64)
+def _fitted(space: Space, builds: tuple[Trial, ...]) -> BuildTimes:
+    logs = np.log([trial.build_ms for trial in builds if trial.build_ms])
+    features = np.asarray(space.features([trial.candidate for trial in builds]), dtype=np.float64)
     centre, deviation = features.mean(axis=0), features.std(axis=0)
     scale = np.where(deviation > 1e-6, deviation, np.inf)
     points = (features - centre) / scale

@@ -19,7 +19,7 @@ def scaled(features: Matrix) -> Points:
     return np.asarray(standardised / np.sqrt(standardised.shape[1]))
 
 
-def squared_distances(points: Points, others: Points) -> Points:
+def squared_distances(points: Points, other_points: Points) -> Points:
     """Return the squared distances from each point to each of `others`."""
-    squares = (points**2).sum(axis=1)[:, None] + (others**2).sum(axis=1)[None, :]
-    return np.asarray(np.maximum(0.0, squares - 2.0 * points @ others.T), dtype=np.float64)
+    squares = (points**2).sum(axis=1)[:, None] + (other_points**2).sum(axis=1)[None, :]
+    return np.asarray(np.maximum(0.0, squares - 2.0 * points @ other_points.T), dtype=np.float64)

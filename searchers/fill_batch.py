@@ -25,8 +25,10 @@ class Filter:
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
-        decided = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
-        self._seen = decided | {candidate for candidate, times in lost(history).items() if times >= MOST_LOST}
+        candidates = {trial.candidate for trial in history if trial.outcome not in UNDECIDED}
+        self._seen = candidates | {
+            candidate for candidate, times in lost(history).items() if times >= MOST_LOST
+        }
 
     def fresh(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Return the distinct candidates that were neither measured nor checked, in order."""
@@ -39,8 +41,7 @@ class Filter:
         answers = self._space.valid(checked) if checked else []
         return [candidate for candidate, good in zip(checked, answers, strict=True) if good]
 
-    def pass_over(self, candidates: Iterable[Candidate]) -> None:
-        """Exclude these candidates from now on."""
+    def exclude(self, candidates: Iterable[Candidate]) -> None:
         self._seen.update(candidates)
 
 
@@ -49,17 +50,21 @@ def lost(history: Iterable[Trial]) -> Counter[Candidate]:
     return Counter(trial.candidate for trial in history if trial.outcome is Outcome.WORKER_LOST)
 
 
-def take(sieve: Filter, candidates: Sequence[Candidate], count: int, origin: str) -> list[Proposal]:
+def take(
+    candidate_filter: Filter, candidates: Sequence[Candidate], count: int, origin: str
+) -> list[Proposal]:
     """Return the first `count` valid candidates, checking only as many as are missing."""
-    taken: list[Proposal] = []
-    rest = sieve.fresh(candidates)
-    while rest and len(taken) < count:
-        chunk, rest = rest[: count - len(taken)], rest[count - len(taken) :]
-        taken += [Proposal(candidate, None, origin) for candidate in sieve.valid(chunk)]
-    return taken
+    proposals: list[Proposal] = []
+    remaining = candidate_filter.fresh(candidates)
+    while remaining and len(proposals) < count:
+        chunk, remaining = remaining[: count - len(proposals)], remaining[count - len(proposals) :]
+        proposals += [Proposal(candidate, None, origin) for candidate in candidate_filter.valid(chunk)]
+    return proposals
 
 
-def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count: int) -> list[Proposal]:
+def defaults_first(
+    space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
+) -> list[Proposal]:
     """Return valid defaults of the space if nothing was tried yet.
 
     Otherwise return only defaults whose trials were lost or withdrawn.
@@ -67,9 +72,11 @@ def defaults_first(space: Space, history: Sequence[Trial], sieve: Filter, count:
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
     withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
-    retried = set(sieve.fresh([*lost(history), *withdrawn_defaults]))
+    retried = set(candidate_filter.fresh([*lost(history), *withdrawn_defaults]))
     guesses = space.defaults() if retried or is_first else []
-    return take(sieve, [each for each in guesses if is_first or each in retried], count, DEFAULT)
+    return take(
+        candidate_filter, [guess for guess in guesses if is_first or guess in retried], count, DEFAULT
+    )
 
 
 def was_tried(history: Iterable[Trial]) -> bool:
@@ -82,18 +89,22 @@ def pending(batch: Sequence[Proposal]) -> list[Trial]:
     return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
 
-def random_fill(space: Space, sieve: Filter, count: int, rng: np.random.Generator) -> list[Proposal]:
+def random_fill(
+    space: Space, candidate_filter: Filter, count: int, rng: np.random.Generator
+) -> list[Proposal]:
     """Return `count` random valid candidates, spread over the sketches.
 
     Fewer only if the space seems to have no more.
     """
-    taken: list[Proposal] = []
+    proposals: list[Proposal] = []
     draws_without_new = invalid = 0
-    while len(taken) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:
-        drawn = space.sample(rng, DRAW)
-        fresh = sieve.fresh(drawn if not draws_without_new else [*drawn, *space.mutate_all(rng, drawn)])
-        found = take(sieve, fresh, count - len(taken), RANDOM)
-        taken += found
+    while len(proposals) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:
+        sample = space.sample(rng, DRAW)
+        fresh = candidate_filter.fresh(
+            sample if not draws_without_new else [*sample, *space.mutate_all(rng, sample)]
+        )
+        valid_proposals = take(candidate_filter, fresh, count - len(proposals), RANDOM)
+        proposals += valid_proposals
         draws_without_new = 0 if fresh else draws_without_new + 1
-        invalid = 0 if found else invalid + len(fresh)
-    return taken
+        invalid = 0 if valid_proposals else invalid + len(fresh)
+    return proposals

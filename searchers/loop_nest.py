@@ -12,7 +12,7 @@ Index = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One loop of a block."""
+    """A loop of a block."""
 
     extent: int
     reduced: bool = False
@@ -30,12 +30,15 @@ class Access:
 
     @property
     def axes(self) -> frozenset[int]:
-        """The axes that index the buffer."""
         return frozenset(axis for index in self.indices for axis, _ in index)
 
     def stride(self, axis: int) -> int:
         """Return the bytes between neighbours along an axis; 0 if unindexed by it, or relaid."""
-        places = [at for at, index in enumerate(self.indices) if any(axis == other for other, _ in index)]
+        places = [
+            dimension
+            for dimension, index in enumerate(self.indices)
+            if any(axis == index_axis for index_axis, _ in index)
+        ]
         if self.relaid or not places:
             return 0
         step = dict(self.indices[places[-1]])[axis]
@@ -59,9 +62,9 @@ class Nest:
         return (*self.reads, self.write)
 
 
-def product(spatial: tuple[int, ...], reduced: tuple[int, ...]) -> Nest:
+def product(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
     """Return the nest assumed for an unknown block: a matrix product of its axes."""
-    axes = (*(Axis(extent) for extent in spatial), *(Axis(extent, reduced=True) for extent in reduced))
+    axes = (*(Axis(extent) for extent in spatial), *(Axis(extent, reduced=True) for extent in reductions))
     last, sums = len(spatial) - 1, tuple(range(len(spatial), len(axes)))
     across = tuple(range(last))
     reads = (_of(axes, (*across, *sums)), _of(axes, (*sums, last)))
@@ -105,11 +108,11 @@ def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
     return Access(tuple(axes[index].extent for index in order), tuple(((index, 1),) for index in order))
 
 
-def read_across(made: Nest, nests: Sequence[Nest]) -> bool:
+def read_across(producer: Nest, nests: Sequence[Nest]) -> bool:
     """Return whether an element-wise block reads the result of `made` across its rows."""
     return any(
         access.made
-        and access.shape == made.write.shape
+        and access.shape == producer.write.shape
         and access.stride(len(nest.axes) - 1) > access.element_bytes
         for nest in nests
         for access in nest.reads

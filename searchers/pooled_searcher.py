@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from costmodels.base import FAILED_LABEL, CostModel, Indices, Matrix, Prediction
+from costmodels.base import FAILED_LABEL, CostModel, Indices, Prediction
 from costmodels.views import DECISIONS
 from searchers.base import SYNTHESIS, Proposal
 from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
@@ -26,10 +26,10 @@ class TopK(BatchSampler):
         self.optimism = optimism
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        ranked = np.argsort(-pool.promise(self.optimism), kind="stable")
+        order = np.argsort(-pool.promise(self.optimism), kind="stable")
         explored = rng.binomial(min(count, len(pool)), self.epsilon)
-        best, rest = np.split(ranked, [max(0, min(count, len(pool)) - explored)])
-        return np.concatenate([best, rng.permutation(rest)[:explored]]).astype(np.int64)
+        best, remaining = np.split(order, [max(0, min(count, len(pool)) - explored)])
+        return np.concatenate([best, rng.permutation(remaining)[:explored]]).astype(np.int64)
 
 
 class Contextual(BatchSampler):
@@ -48,7 +48,6 @@ class Contextual(BatchSampler):
         return TopK(self.share(pool), optimism=self.optimism).choose(pool, count, rng)
 
     def share(self, pool: ScoredPool) -> float:
-        """Return the random share of the batch."""
         if not len(pool):
             return self.least
         speed = np.exp(np.minimum(pool.prediction.mean, 0.0))
@@ -67,33 +66,35 @@ class PooledSearcher(BatchSearcher):
     """
 
     @abstractmethod
-    def pool(self, asked: Request) -> dict[Candidate, str]:
+    def pool(self, request: Request) -> dict[Candidate, str]:
         """Return the candidates to score with their origins; it may include measured ones."""
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        origins = self.pool(asked)
-        scored = score(asked.space, asked.model, sieve.fresh(origins))
-        chosen = self._sampled(penalise_failures(asked.space, asked.history, scored, asked.rng), asked, sieve)
-        # Proposals get the model's own predictions, without penalties.
-        created = score(asked.space, asked.model, [each for each in chosen if each not in origins])
-        both = scored.beside(created)
-        expected = dict(zip(both.candidates, both.prediction.mean.tolist(), strict=True))
-        return [Proposal(each, expected[each], origins.get(each, SYNTHESIS)) for each in chosen]
-
-    def _sampled(self, pool: ScoredPool, request: Request, sieve: Filter) -> list[Candidate]:
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        origins = self.pool(request)
+        fresh_pool = score(request.space, request.model, candidate_filter.fresh(origins))
+        pool = penalise_failures(request.space, request.history, fresh_pool, request.rng)
         sampler = self.sampler or TopK()
-        chosen: list[Candidate] = []
+        candidates: list[Candidate] = []
         if isinstance(sampler, Synthesiser):
-            measured = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
-            composed = sampler.compose(request.space, pool, measured, request.count, request.rng)
-            chosen = sieve.valid(composed)[: request.count]
+            measured_pool = score(request.space, request.model, fastest(request.history, BESIDE).candidates)
+            composed = sampler.compose(request.space, pool, measured_pool, request.count, request.rng)
+            candidates = candidate_filter.valid(composed)[: request.count]
             checked = set(composed)
-            pool = pool.without(np.flatnonzero([each in checked for each in pool.candidates]))
-        while len(chosen) < request.count and len(pool):
-            lines = sampler.choose(pool, request.count - len(chosen), request.rng)
-            chosen += sieve.valid([pool.candidates[index] for index in lines])
+            pool = pool.without(np.flatnonzero([candidate in checked for candidate in pool.candidates]))
+        while len(candidates) < request.count and len(pool):
+            lines = sampler.choose(pool, request.count - len(candidates), request.rng)
+            candidates += candidate_filter.valid([pool.candidates[index] for index in lines])
             pool = pool.without(lines)
-        return chosen
+
+        # Proposals get the model's own predictions, without penalties.
+        synthesised = [candidate for candidate in candidates if candidate not in origins]
+        created = score(request.space, request.model, synthesised)
+        all_scored = fresh_pool.joined_with(created)
+        predictions = dict(zip(all_scored.candidates, all_scored.prediction.mean.tolist(), strict=True))
+        return [
+            Proposal(candidate, predictions[candidate], origins.get(candidate, SYNTHESIS))
+            for candidate in candidates
+        ]
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
@@ -105,11 +106,9 @@ def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]
     if model.view == DECISIONS.name:
         return ScoredPool(candidates, features, model.predict(features))
     rows = space.viewed(model.view, candidates)
-    return ScoredPool(candidates, features, _last_if_unknown(rows, model.predict(rows)))
-
-
-def _last_if_unknown(rows: Matrix, predicted: Prediction) -> Prediction:
-    """Give candidates that cannot be lowered (all-NaN rows) a lower score than all others."""
-    unknown = np.isnan(rows).all(axis=1)
+    # Candidates that cannot be lowered (all-NaN rows) get a lower score than all others.
+    predicted = model.predict(rows)
+    is_unknown = np.isnan(rows).all(axis=1)
     worst = predicted.mean.min() + np.float32(FAILED_LABEL)
-    return Prediction(np.where(unknown, worst, predicted.mean), predicted.std)
+    mean = np.where(is_unknown, worst, predicted.mean)
+    return ScoredPool(candidates, features, Prediction(mean, predicted.std))

@@ -5,7 +5,7 @@ caches, load balance, unrolling versus the instruction cache, regions that canno
 bodies that never finish compiling.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from itertools import product
 
@@ -47,11 +47,6 @@ class SyntheticSpace(DecisionSpace):
 
     def __init__(self, m: int = 256, n: int = 256, k: int = 256) -> None:
         self.shape = (m, n, k)
-        sketches = [self._sketch(name, ordinal) for ordinal, name in enumerate((TILED, RFACTOR))]
-        super().__init__(sketches, np.log2(self.shape).tolist(), MACHINE)
-
-    def _sketch(self, name: str, ordinal: int) -> Sketch:
-        m, n, k = self.shape
         choices = (
             Choice(ChoiceKind.TILE, 4, extent=m, limit=64),
             Choice(ChoiceKind.TILE, 4, extent=n, limit=64),
@@ -59,7 +54,8 @@ class SyntheticSpace(DecisionSpace):
             Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2, 3), labels=UNROLLS, weights=(0.25,) * 4),
             Choice(ChoiceKind.LOCATION, 1, values=(-1, 0, 1)),
         )
-        return Sketch(name, "", choices, ordinal)
+        sketches = [Sketch(name, "", choices, ordinal) for ordinal, name in enumerate((TILED, RFACTOR))]
+        super().__init__(sketches, np.log2(self.shape).tolist(), MACHINE)
 
     def defaults(self) -> list[Candidate]:
         """Return one default: full rows in parallel and vector-wide innermost tiles."""
@@ -82,37 +78,33 @@ class SyntheticSpace(DecisionSpace):
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
 
     def measure(self, candidate: Candidate) -> Trial:
-        """Return the trial that a device would report."""
         latency = float(self.latency_us([candidate])[0])
         if np.isnan(latency):
             return Trial(candidate, Outcome.BUILD_ERROR, None)
         if np.isinf(latency):
             return Trial(candidate, Outcome.BUILD_TIMEOUT, None)
-        return Trial(candidate, Outcome.OK, latency, build_ms=self._build_ms(candidate))
-
-    @staticmethod
-    def _build_ms(candidate: Candidate) -> float:
-        """Return the build time, which grows with the length of the unrolled body."""
+        # The build time grows with the length of the unrolled body.
         *_, rows, _, _, _, columns, _, depth, unroll, _ = candidate.decisions
         body = rows * np.ceil(columns / LANES) * depth
-        return 300.0 + float(body if body <= UNROLLS[unroll] else 0)
+        build_ms = 300.0 + float(body if body <= UNROLLS[unroll] else 0)
+        return Trial(candidate, Outcome.OK, latency, build_ms=build_ms)
 
     @cached_property
     def optimum_us(self) -> float:
         """The least latency of all candidates, found by exhaustive search."""
-        return min(float(np.nanmin(self._latency(rows, rfactor))) for rows, rfactor in self._everything())
-
-    def _everything(self) -> Iterator[tuple[Rows, NDArray[np.bool_]]]:
-        limit, pairs = 64, zip(self.shape, (4, 4, 2), strict=True)
-        outer, inner, depth = (tilings(extent, ways) for extent, ways in pairs)
-        rest = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
+        limit = 64
+        outer, inner, depth = (tilings(e, ways) for e, ways in zip(self.shape, (4, 4, 2), strict=True))
+        lists = np.array(list(product(range(len(UNROLLS)), (-1, 0, 1))), dtype=np.int32)
         inner, depth = inner[inner[:, -1] <= limit], depth[depth[:, -1] <= limit]
-        index = np.indices((len(inner), len(depth), len(rest))).reshape(3, -1)
-        tail = np.hstack([inner[index[0]], depth[index[1]], rest[index[2]]])
+        index = np.indices((len(inner), len(depth), len(lists))).reshape(3, -1)
+        tail = np.hstack([inner[index[0]], depth[index[1]], lists[index[2]]])
+        optimum = np.inf
         for head in outer[outer[:, -1] <= limit]:
             rows = np.hstack([np.tile(head, (len(tail), 1)), tail])
             for rfactor in (False, True):
-                yield rows, np.full(len(rows), rfactor)
+                latency = self._latency(rows, np.full(len(rows), rfactor))
+                optimum = min(optimum, float(np.nanmin(latency)))
+        return optimum
 
     def _latency(self, rows: Rows, rfactor: NDArray[np.bool_]) -> Column:
         values = rows.astype(np.float64).T
@@ -126,8 +118,8 @@ class SyntheticSpace(DecisionSpace):
         # Writing results late causes memory traffic; writing them in small blocks, loop
         # overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
-        written = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
-        slowdown *= _unrolling(body, unroll) * written
+        write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
+        slowdown *= _unrolling(body, unroll) * write_cost
         balance = np.ceil(tasks / CORES) * CORES / tasks
         flops_us = 2.0 * np.prod(self.shape) / CORES / FLOPS_PER_US
         merge_us = np.where(rfactor, self.shape[0] * self.shape[1] * k[0] / FLOPS_PER_US, 0.0)

@@ -28,7 +28,7 @@ class TileRule:
         self._sources, self._targets, self._factors = _moves(choice.extent, choice.width)
 
     @property
-    def mutable(self) -> bool:
+    def has_alternatives(self) -> bool:
         """Whether there is more than one tiling."""
         if self.width == 2:
             return any(factor <= self.limit for factor in self._factors)
@@ -38,17 +38,17 @@ class TileRule:
         """Draw ordered factorisations uniformly; repair rows that are still outside limits."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
-            over = np.flatnonzero(~self._within_limits(rows))
-            if not over.size:
+            is_over = np.flatnonzero(~self._within_limits(rows))
+            if not is_over.size:
                 return rows
-            rows[over] = self._draw(rng, over.size)
+            rows[is_over] = self._draw(rng, is_over.size)
         return self.repair(rows)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
         """Move one factor of each row from one loop to another, uniformly among the legal moves."""
         legal = rows[:, self._sources] % self._factors == 0
-        grown = rows[:, -1:].astype(np.int64) * self._factors
-        legal &= (self._targets != self.width - 1) | (grown <= self.limit)
+        products = rows[:, -1:].astype(np.int64) * self._factors
+        legal &= (self._targets != self.width - 1) | (products <= self.limit)
         spare = rows[:, self._inner :].prod(axis=1, keepdims=True) // self._multiple
         leaves = (self._sources >= self._inner) & (self._targets < self._inner)
         legal &= ~leaves | (spare % self._factors == 0)
@@ -80,9 +80,9 @@ class TileRule:
         """Move factors outwards to meet the limit, then inwards for `inner_multiple`, in place."""
         for prime, power in reversed(self._primes):
             for _ in range(power):
-                over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
-                rows[over, -1] //= prime
-                rows[over, 0] *= prime
+                is_over = (rows[:, -1] > self.limit) & (rows[:, -1] % prime == 0)
+                rows[is_over, -1] //= prime
+                rows[is_over, 0] *= prime
         for prime, power in prime_powers(self._multiple):
             for source in [*range(self._inner)] * power:
                 short = rows[:, self._inner :].prod(axis=1) % prime**power != 0
@@ -96,14 +96,14 @@ class TileRule:
 def prime_powers(extent: int) -> tuple[tuple[int, int], ...]:
     """Return the prime factorisation of an extent, smallest prime first."""
     powers: dict[int, int] = {}
-    prime, rest = 2, extent
-    while prime * prime <= rest:
-        while rest % prime == 0:
+    prime, quotient = 2, extent
+    while prime * prime <= quotient:
+        while quotient % prime == 0:
             powers[prime] = powers.get(prime, 0) + 1
-            rest //= prime
+            quotient //= prime
         prime += 1
-    if rest > 1:
-        powers[rest] = powers.get(rest, 0) + 1
+    if quotient > 1:
+        powers[quotient] = powers.get(quotient, 0) + 1
     return tuple(powers.items())
 
 
@@ -128,10 +128,10 @@ def tilings(extent: int, width: int) -> Rows:
 
 def divisors(extent: int) -> list[int]:
     """Return all divisors, ascending."""
-    found = [1]
+    products = [1]
     for prime, power in prime_powers(extent):
-        found = [base * prime**exponent for base in found for exponent in range(power + 1)]
-    return sorted(found)
+        products = [base * prime**exponent for base in products for exponent in range(power + 1)]
+    return sorted(products)
 
 
 def largest_factor(extent: int, limit: int) -> int:

@@ -227,7 +227,7 @@ def first_run_is_right(kind: str, kernels: Path) -> Row:
     device.sync()
     first_ms = (time.monotonic() - began_sec) * 1e3
     _must(bool((tensors[2].numpy() == values + values).all()), "the sums of the first run are wrong")
-    timer = SliceTimer(on_cores=kind != CUDA, raised=False)
+    timer = SliceTimer(on_cores=kind != CUDA, has_priority=False)
     tvm.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     warm = timer.times(library, "main", kind, ALONE_RUNS, 3, *tensors)
     result: Row = {"first_ms": round(first_ms, 3), "warm_us": _mean_us(warm)}

@@ -25,3 +25,13 @@ def host_id() -> str:
 def host_folder() -> Path:
     """Return the folder of temporary files that all processes of this machine share."""
     return Path(os.environ.get(HOST_FOLDER_VARIABLE) or tempfile.gettempdir())
+
+
+def share_locks(host: str, locks: str, other_host: str, other_locks: str) -> bool:
+    """Return whether builders of one process wait while the other process times candidates.
+
+    Two processes of one host do not share locks if their lock files differ. Other hosts need none.
+    Empty `locks` are those of an older version, or of a process that cannot open the lock file:
+    they are assumed to be shared.
+    """
+    return host != other_host or locks == other_locks or "" in (locks, other_locks)

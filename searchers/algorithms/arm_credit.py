@@ -58,19 +58,21 @@ def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str]
     weight = np.power(DISCOUNT, np.arange(len(times_us))[::-1].astype(np.float64))
     earned = rank + GAIN_WORTH * gain
     place = {arm: number for number, arm in enumerate(arms)}
-    owner = np.array([_place(trial, place, arm_of) for trial in recent], dtype=np.int64)
+    # Defaults and trials that never ran belong to no arm.
+    owner = np.array(
+        [
+            -1
+            if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT
+            else place.get(arm_of(trial.origin), -1)
+            for trial in recent
+        ],
+        dtype=np.int64,
+    )
     has_arm = owner >= 0
     trials = np.bincount(owner[has_arm], weights=weight[has_arm], minlength=len(arms))
     total = np.bincount(owner[has_arm], weights=(weight * earned)[has_arm], minlength=len(arms))
     common = total.sum() / trials.sum() if trials.sum() else 0.0
     return ArmCredit((total + common) / (trials + 1.0), trials.astype(np.float64))
-
-
-def _place(trial: Trial, place: dict[str, int], arm_of: Callable[[str], str]) -> int:
-    """Return the index of a trial's arm; -1 for defaults and trials that never ran."""
-    if trial.outcome in UNINFORMATIVE or means_of(trial.origin) == DEFAULT:
-        return -1
-    return place.get(arm_of(trial.origin), -1)
 
 
 def _time_us(trial: Trial) -> float:

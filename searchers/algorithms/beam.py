@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, Indices
+from costmodels.base import Column
 from costmodels.decision_columns import ValuesPrefixes, prefixes
-from searchers.learning.exploring_learner import HistorySample, Learner
+from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from searchers.learning.knobs import KnobOrder, ordered
-from searchers.learning.scorer import Scorer
 from searchers.tile_factorizations import Rows
 
 BEAM = "beam"
@@ -37,57 +36,54 @@ class Beam(Learner):
     temperature: float = 0.3
     learning: bool = True
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        sketches = scout.space.sketches
-        budget = max(1, (self.considered - len(scout)) // len(sketches))
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        sketches = scorer.space.sketches
+        budget = max(1, (self.considered - len(scorer)) // len(sketches))
         ends = []
         for sketch in sketches:
             knobs = ordered(sketch)
-            prices = self.learning and not isinstance(scout.model, ValuesPrefixes)
-            looks = self.completions * (len(knobs) + 1) if prices else 1
-            width = max(2, min(self.width, budget // (looks * self.options)))
-            ends.append((sketch, self._ends(knobs, scout, width, rng)))
-        scout.look(ends, BEAM)
+            scores_completions = self.learning and not isinstance(scorer.model, ValuesPrefixes)
+            scored_rows_per_prefix = self.completions * (len(knobs) + 1) if scores_completions else 1
+            width = max(2, min(self.width, budget // (scored_rows_per_prefix * self.options)))
+            ends.append((sketch, self._search(knobs, scorer, width, rng)))
+        scorer.score_rows(ends, BEAM)
 
-    def _ends(self, knobs: KnobOrder, scout: Scorer, width: int, rng: np.random.Generator) -> Rows:
+    def _search(self, knobs: KnobOrder, scorer: Scorer, width: int, rng: np.random.Generator) -> Rows:
         """Return the complete rows at the end of the beam."""
         rows = knobs.knobs.blank(1)
-        for decided, knob in enumerate(knobs.order):
+        for step, knob in enumerate(knobs.order):
             if len(rows) > width:
-                rows = rows[self._kept(self._worth(knobs, decided, rows, scout, rng), width, rng)]
-            rows = self._expanded(knobs, knob, rows, width * self.options, rng)
+                values = self._prefix_values(knobs, step, rows, scorer, rng)
+                best_first = np.argsort(-values, kind="stable")
+                first, remaining = best_first[: width // 2], best_first[width // 2 :]
+                noisy_values = values[remaining] + self.temperature * rng.gumbel(size=len(remaining))
+                sampled = remaining[np.argsort(-noisy_values, kind="stable")[: width - len(first)]]
+                rows = rows[np.concatenate([first, sampled])]
+
+            # Expand every row by each legal option of the knob, or by a random part of too many.
+            legal = knobs.knobs.legal(knob, rows)
+            chance = np.where(legal, rng.random(legal.shape), 2.0)
+            options_per_row = max(1, width * self.options // len(rows))
+            is_tried = legal & (chance.argsort(axis=1).argsort(axis=1) < options_per_row)
+            line, place = np.nonzero(is_tried)
+            rows = rows[line]
+            knobs.knobs.set(knob, rows, place)
         return rows
 
-    def _expanded(self, knobs: KnobOrder, knob: int, rows: Rows, most: int, rng: np.random.Generator) -> Rows:
-        """Return every row with each legal option of a knob; a random part of too many."""
-        legal = knobs.knobs.legal(knob, rows)
-        chance = np.where(legal, rng.random(legal.shape), 2.0)
-        is_kept = legal & (chance.argsort(axis=1).argsort(axis=1) < max(1, most // len(rows)))
-        line, place = np.nonzero(is_kept)
-        expanded = rows[line]
-        knobs.knobs.set(knob, expanded, place)
-        return expanded
-
-    def _kept(self, worth: Column, width: int, rng: np.random.Generator) -> Indices:
-        best = np.argsort(-worth, kind="stable")
-        first, rest = best[: width // 2], best[width // 2 :]
-        drawn = worth[rest] + self.temperature * rng.gumbel(size=len(rest))
-        return np.concatenate([first, rest[np.argsort(-drawn, kind="stable")[: width - len(first)]]])
-
-    def _worth(
-        self, knobs: KnobOrder, decided: int, rows: Rows, scout: Scorer, rng: np.random.Generator
+    def _prefix_values(
+        self, knobs: KnobOrder, step: int, rows: Rows, scorer: Scorer, rng: np.random.Generator
     ) -> Column:
         if not self.learning:
             return rng.random(len(rows))
-        if isinstance(scout.model, ValuesPrefixes):
-            features = scout.space.features(knobs.sketch.candidates(rows.tolist()))
-            return scout.model.value(prefixes(features, knobs.step(decided))).astype(np.float64)
+        if isinstance(scorer.model, ValuesPrefixes):
+            features = scorer.space.features(knobs.sketch.candidates(rows.tolist()))
+            return scorer.model.value(prefixes(features, knobs.step(step))).astype(np.float64)
         # Score each prefix by the mean of the best two of a few random completions.
-        completed = np.repeat(rows, self.completions, axis=0)
-        for knob in knobs.order[decided:]:
-            legal = knobs.knobs.legal(knob, completed)
-            drawn = np.where(legal, rng.random(legal.shape), -1.0)
-            knobs.knobs.set(knob, completed, drawn.argmax(axis=1))
-        (sight,) = scout.look([(knobs.sketch, completed)], BEAM)
-        sorted_scores = np.sort(sight.promise.reshape(len(rows), self.completions), axis=1)
+        completions = np.repeat(rows, self.completions, axis=0)
+        for knob in knobs.order[step:]:
+            legal = knobs.knobs.legal(knob, completions)
+            priorities = np.where(legal, rng.random(legal.shape), -1.0)
+            knobs.knobs.set(knob, completions, priorities.argmax(axis=1))
+        (scored_rows,) = scorer.score_rows([(knobs.sketch, completions)], BEAM)
+        sorted_scores = np.sort(scored_rows.promise.reshape(len(rows), self.completions), axis=1)
         return np.asarray(sorted_scores[:, -2:].mean(axis=1))

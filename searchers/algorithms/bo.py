@@ -12,23 +12,21 @@ from scipy.special import ndtr
 from costmodels.base import Column
 from searchers.algorithms.arm_credit import credit
 from searchers.base import Proposal, Trial, means_of
-from searchers.batch_sampler import ScoredPool
 from searchers.batch_searcher import BatchSearcher, Request
 from searchers.bounded_trial_history import fastest
 from searchers.failure_and_build_time_penalty import penalise_failures
 from searchers.feature_scaling import Points, scaled, squared_distances
 from searchers.fill_batch import Filter
 from searchers.pooled_searcher import score
-from searchers.space import Candidate
 
 LENGTHS: Final = (0.5, 1.0, 2.0, 4.0)
 NOISES: Final = (1e-3, 1e-2, 1e-1)  # variances, relative to the targets' variance of 1
 LEAST_VARIANCE: Final = 1e-9
 
 
-def matern(points: Points, others: Points, length: float) -> Points:
+def matern(points: Points, other_points: Points, length: float) -> Points:
     """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
-    distance = np.sqrt(3.0 * squared_distances(points, others)) / length
+    distance = np.sqrt(3.0 * squared_distances(points, other_points)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
 
@@ -61,15 +59,15 @@ class GaussianProcess:
         weights = np.asarray(solve_triangular(factor.T, half), dtype=np.float64)
         return cls(points, factor, weights, length, noise, centre, scale)
 
-    def beliefs(self, points: Points) -> "Beliefs":
+    def posterior(self, points: Points) -> "Posterior":
         """Return the posterior at other points, which can be conditioned further."""
         cross = matern(self.points, points, self.length)
         mean = self.centre + self.scale * (cross.T @ self.weights)
         rows = np.asarray(solve_triangular(self.factor, cross, lower=True), dtype=np.float64)
-        return Beliefs(self, points, mean, rows)
+        return Posterior(self, points, mean, rows)
 
 
-class Beliefs:
+class Posterior:
     """The posterior at a pool of points, for the kriging-believer heuristic."""
 
     def __init__(self, process: GaussianProcess, points: Points, mean: Column, rows: Points) -> None:
@@ -84,11 +82,11 @@ class Beliefs:
         """Standard deviations in the units of the targets."""
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
-    def believe(self, at: int) -> None:
+    def condition_on(self, line: int) -> None:
         """Condition on one point's mean as its value: deviations near the point shrink."""
-        similar = matern(self._points[at : at + 1], self._points, self._process.length)[0]
-        residual = similar - self._rows[:, at] @ self._rows
-        row = residual / np.sqrt(self._variance[at] + self._process.noise)
+        similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
+        residual = similar - self._rows[:, line] @ self._rows
+        row = residual / np.sqrt(self._variance[line] + self._process.noise)
         self._rows = np.vstack([self._rows, row])
         self._variance = np.maximum(LEAST_VARIANCE, self._variance - row**2)
 
@@ -137,90 +135,77 @@ class BayesianOptimisation(BatchSearcher):
     kept: int = 2048
     elite: int = 48
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        timed = [trial for trial in asked.history if trial.time_us is not None]
-        if len(timed) < FEWEST:
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        trials = [trial for trial in request.history if trial.time_us is not None]
+        if len(trials) < FEWEST:
             return []
-        space, rng = asked.space, asked.rng
-        elite = fastest(asked.history, self.elite).candidates
+        space, rng = request.space, request.rng
+        elite = fastest(request.history, self.elite).candidates
         half = self.considered // 2
         parents = [elite[index] for index in rng.integers(len(elite), size=half)]
         mutants = space.mutate_all(rng, parents)
         far_mutants = space.mutate_all(rng, mutants[: half // 2])
         strangers = space.sample(rng, half - len(far_mutants))
-        pool = score(space, asked.model, sieve.fresh([*mutants, *far_mutants, *strangers]))
-        pool = penalise_failures(space, asked.history, pool, rng)
+        pool = score(space, request.model, candidate_filter.fresh([*mutants, *far_mutants, *strangers]))
+        pool = penalise_failures(space, request.history, pool, rng)
         order = rng.permutation(len(pool))
-        ranked = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
-        pool = pool.without(ranked[self.kept :])
-        return self._by_acquisition(asked, timed, pool, sieve) if len(pool) else []
+        order_by_score = order[np.argsort(-pool.prediction.mean[order], kind="stable")]
+        pool = pool.without(order_by_score[self.kept :])
+        if not len(pool):
+            return []
 
-    def _by_acquisition(
-        self, asked: Request, timed: Sequence[Trial], pool: ScoredPool, sieve: Filter
-    ) -> list[Proposal]:
-        rows = spread(timed, ROWS)
-        features = asked.space.features([trial.candidate for trial in rows])
+        rows = spread(trials, ROWS)
+        features = space.features([trial.candidate for trial in rows])
         points = scaled(np.vstack([features, pool.features]))
         targets = np.log([_time_us(trial) for trial in rows])
-        process = GaussianProcess.fit(points[: len(rows)], targets)
-        beliefs = process.beliefs(points[len(rows) :])
-        shares = credit(asked.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
-        turns = asked.rng.choice(tuple(ACQUISITIONS), size=4 * asked.count, p=shares / shares.sum())
-        return _batch(beliefs, targets, pool.candidates, turns.tolist(), sieve, asked.count)
+        posterior = GaussianProcess.fit(points[: len(rows)], targets).posterior(points[len(rows) :])
+        shares = credit(request.history, tuple(ACQUISITIONS), means_of).shares(0.15, 0.15, 0.15)
+        turns = rng.choice(tuple(ACQUISITIONS), size=4 * request.count, p=shares / shares.sum())
+
+        # Pick candidates and check that they are valid, until the batch is full.
+        picks = _picks(posterior, targets, turns.tolist())
+        batch: list[Proposal] = []
+        while next_picks := list(islice(picks, request.count - len(batch))):
+            valid = set(candidate_filter.valid(pool.candidates[row] for row, _ in next_picks))
+            gain = targets.min() - posterior.mean
+            batch += [
+                Proposal(pool.candidates[row], float(gain[row]), name)
+                for row, name in next_picks
+                if pool.candidates[row] in valid
+            ]
+        return batch
 
 
-def _batch(
-    beliefs: Beliefs,
-    targets: Column,
-    candidates: Sequence[Candidate],
-    turns: Sequence[str],
-    sieve: Filter,
-    count: int,
-) -> list[Proposal]:
-    """Pick candidates and check that they are valid, until the batch is full."""
-    picks = _picks(beliefs, targets, turns)
-    batch: list[Proposal] = []
-    while picked := list(islice(picks, count - len(batch))):
-        valid = set(sieve.valid(candidates[row] for row, _ in picked))
-        gain = targets.min() - beliefs.mean
-        batch += [
-            Proposal(candidates[row], float(gain[row]), name)
-            for row, name in picked
-            if candidates[row] in valid
-        ]
-    return batch
-
-
-def _picks(beliefs: Beliefs, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Yield lines one by one, each the best by the acquisition function of its turn."""
     best = float(targets.min())
-    exploration = contextual_variance(beliefs.std, targets)
-    is_open = np.ones(len(beliefs.mean), dtype=np.bool_)
+    exploration = contextual_variance(posterior.std, targets)
+    is_open = np.ones(len(posterior.mean), dtype=np.bool_)
     for name in turns[: len(is_open)]:
-        value = ACQUISITIONS[name](beliefs.mean, beliefs.std, best, exploration)
+        value = ACQUISITIONS[name](posterior.mean, posterior.std, best, exploration)
         line = int(np.where(is_open, value, -np.inf).argmax())
         is_open[line] = False
-        beliefs.believe(line)
+        posterior.condition_on(line)
         yield line, name
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
     """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
-    ahead = float(np.exp(targets.min() - targets.mean()))
-    return min(1.0, sure * ahead)
+    lead = float(np.exp(targets.min() - targets.mean()))
+    return min(1.0, sure * lead)
 
 
-def spread(timed: Sequence[Trial], count: int) -> list[Trial]:
+def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
     """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
-    if len(timed) <= count:
-        return list(timed)
+    if len(trials) <= count:
+        return list(trials)
     third = count // 3
-    order = sorted(range(len(timed)), key=lambda at: _time_us(timed[at]))
-    kept = set(order[:third]) | set(range(len(timed) - third, len(timed)))
-    others = [at for at in range(len(timed)) if at not in kept]
-    picked = np.linspace(0, len(others) - 1, count - len(kept)).round().astype(int)
-    return [timed[at] for at in sorted(kept | {others[at] for at in picked})]
+    order = sorted(range(len(trials)), key=lambda line: _time_us(trials[line]))
+    selected_lines = set(order[:third]) | set(range(len(trials) - third, len(trials)))
+    other_lines = [line for line in range(len(trials)) if line not in selected_lines]
+    picks = np.linspace(0, len(other_lines) - 1, count - len(selected_lines)).round().astype(int)
+    return [trials[line] for line in sorted(selected_lines | {other_lines[line] for line in picks})]
 
 
 def _time_us(trial: Trial) -> float:

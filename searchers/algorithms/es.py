@@ -8,7 +8,7 @@ import numpy as np
 
 from costmodels.base import Column
 from costmodels.views import VIEWS
-from searchers.base import RANDOM, Trial
+from searchers.base import RANDOM
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import fastest
 from searchers.decision_features import decision_rows, places_by_sketch
@@ -36,7 +36,6 @@ class SketchGaussian:
         return cls(mean, _covariance(points - mean, np.full(len(points), 1 / len(points))))
 
     def draw(self, rng: np.random.Generator, count: int) -> Points:
-        """Return random points."""
         noise = rng.standard_normal((count, len(self.mean)))
         spread = self.covariance + LEAST_VARIANCE * np.eye(len(self.mean))
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
@@ -73,22 +72,27 @@ class EsState:
         return cls(genes, shares, tuple(SketchGaussian.of(points) for points, _ in founders))
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Candidate]:
-        """Return random well-formed candidates."""
         even = LEAST_SHARE / len(self.shares)
         sizes = rng.multinomial(count, even + (1 - LEAST_SHARE) * self.shares)
-        drawn: list[Candidate] = []
+        candidates: list[Candidate] = []
         for genes, gaussian, size in zip(self.genes, self.gaussians, sizes, strict=True):
-            drawn += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
-        return drawn
+            candidates += genes.sketch.candidates(genes.decode(gaussian.draw(rng, size)).tolist())
+        return candidates
 
     def toward(self, winners: Sequence[Candidate], weights: Column, rate: float) -> "EsState":
         """Return the state moved towards the winners; `weights` must sum to 1."""
         parts = _points(self.genes, winners)
         won = np.array([weights[lines].sum() for _, lines in parts])
-        moved = [
-            _moved(gaussian, points, weights[lines], rate)
-            for gaussian, (points, lines) in zip(self.gaussians, parts, strict=True)
-        ]
+        moved = []
+        for gaussian, (points, lines) in zip(self.gaussians, parts, strict=True):
+            if not len(points):
+                moved.append(gaussian)
+                continue
+            # Few winners move the distribution little.
+            total = weights[lines].sum()
+            effective = total**2 / (weights[lines] ** 2).sum()
+            sketch_rate = float(rate * effective / (effective + TRUSTED))
+            moved.append(gaussian.toward(points, weights[lines] / total, sketch_rate))
         return replace(self, shares=(1 - rate) * self.shares + rate * won, gaussians=tuple(moved))
 
 
@@ -98,22 +102,13 @@ def by_rank(count: int) -> Column:
     return np.asarray(weights / weights.sum())
 
 
-def _moved(gaussian: SketchGaussian, points: Points, weights: Column, rate: float) -> SketchGaussian:
-    """Return a sketch's distribution moved towards its winners; few winners move it little."""
-    if not len(points):
-        return gaussian
-    total = weights.sum()
-    effective = total**2 / (weights**2).sum()
-    return gaussian.toward(points, weights / total, float(rate * effective / (effective + TRUSTED)))
-
-
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
     """Return the points of each sketch's candidates, with their indices in `candidates`."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
-    lines = [places.get(each.sketch.key, []) for each in genes]
+    lines = [places.get(sketch_genes.sketch.key, []) for sketch_genes in genes]
     return [
-        (each.encode(decision_rows(each.sketch, candidates, indices)), indices)
-        for each, indices in zip(genes, lines, strict=True)
+        (sketch_genes.encode(decision_rows(sketch_genes.sketch, candidates, indices)), indices)
+        for sketch_genes, indices in zip(genes, lines, strict=True)
     ]
 
 
@@ -142,31 +137,26 @@ class EvolutionStrategy(PooledSearcher):
     optimism: float = 0.5
     learning: bool = True
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        strategy = self._fitted(space, asked.history, rng)
-        if asked.model is None:
-            drawn = strategy.draw(rng, 2 * asked.count)
-            pool = dict.fromkeys((drawn[index] for index in rng.permutation(len(drawn))), STRATEGY)
-            return pool | dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        strategy = EsState.over(space, rng)
+        best = fastest(request.history, max(1, min(self.remembered, len(request.history) // 2)))
+        if best and self.learning:
+            rate = len(best) / (len(best) + self.trusted)
+            strategy = strategy.toward(best.candidates, by_rank(len(best)), rate)
+        if request.model is None:
+            candidates = strategy.draw(rng, 2 * request.count)
+            pool = dict.fromkeys((candidates[index] for index in rng.permutation(len(candidates))), STRATEGY)
+            return pool | dict.fromkeys(space.sample(rng, request.count), RANDOM)
         pool = dict.fromkeys(space.defaults(), STRATEGY)
-        lowered = VIEWS[asked.model.view].lowered
+        lowered = VIEWS[request.model.view].lowered
         offspring = self.compiled // self.generations if lowered else self.offspring
         parents = max(2, round(self.parent_share * offspring))
         for _ in range(self.generations):
-            drawn = list(dict.fromkeys(strategy.draw(rng, offspring)))
-            pool.update(dict.fromkeys(drawn, STRATEGY))
-            promise = score(space, asked.model, drawn).promise(self.optimism)
-            winners = [drawn[index] for index in np.argsort(-promise, kind="stable")[:parents]]
+            candidates = list(dict.fromkeys(strategy.draw(rng, offspring)))
+            pool.update(dict.fromkeys(candidates, STRATEGY))
+            promise = score(space, request.model, candidates).promise(self.optimism)
+            winners = [candidates[index] for index in np.argsort(-promise, kind="stable")[:parents]]
             if self.learning:
                 strategy = strategy.toward(winners, by_rank(len(winners)), self.rate)
         return pool
-
-    def _fitted(self, space: Space, history: Sequence[Trial], rng: np.random.Generator) -> EsState:
-        """Return the distribution of the space, moved towards the fastest of the history."""
-        strategy = EsState.over(space, rng)
-        best = fastest(history, max(1, min(self.remembered, len(history) // 2)))
-        if not best or not self.learning:
-            return strategy
-        rate = len(best) / (len(best) + self.trusted)
-        return strategy.toward(best.candidates, by_rank(len(best)), rate)

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from costmodels.base import Column
 from searchers.base import CROSSOVER, DEFAULT, MEASURED, MUTATION, RANDOM
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import fastest
@@ -26,13 +24,13 @@ class Evolutionary(PooledSearcher):
     crossover: float = 0.15
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        elite = fastest(asked.history, self.elite).candidates
-        if asked.model is None:
-            pool = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        elite = fastest(request.history, self.elite).candidates
+        if request.model is None:
+            pool = dict.fromkeys(space.sample(rng, request.count), RANDOM)
             if elite:
-                parents = [elite[index] for index in rng.integers(len(elite), size=asked.count)]
+                parents = [elite[index] for index in rng.integers(len(elite), size=request.count)]
                 pool.update(dict.fromkeys(space.mutate_all(rng, parents), MUTATION))
             shuffled = rng.permutation(len(pool))
             items = list(pool.items())
@@ -42,23 +40,20 @@ class Evolutionary(PooledSearcher):
         pool = founders | {c: RANDOM for c in strangers if c not in founders}
         parents = list(pool)
         for _ in range(self.generations):
-            promise = score(space, asked.model, parents).promise(self.optimism)
+            promise = score(space, request.model, parents).promise(self.optimism)
             # Parents are drawn by the rank of their score, which does not depend on its scale.
+            best_first = np.argsort(-promise, kind="stable")
+            ranks = np.empty(len(promise))
+            ranks[best_first] = np.arange(len(promise))
+            weights = np.exp(-10.0 * ranks / len(promise))
             couples = round(self.population * self.crossover)
-            drawn = rng.choice(len(parents), size=self.population + couples, p=_by_rank(promise))
-            chosen = [parents[index] for index in drawn]
-            crossed = space.cross_all(rng, chosen[:couples], chosen[self.population :])
-            mutated = space.mutate_all(rng, chosen[couples : self.population])
+            drawn_count = self.population + couples
+            parent_lines = rng.choice(len(parents), size=drawn_count, p=weights / weights.sum())
+            mates = [parents[index] for index in parent_lines]
+            crossed = space.cross_all(rng, mates[:couples], mates[self.population :])
+            mutated = space.mutate_all(rng, mates[couples : self.population])
             children = dict.fromkeys(crossed, CROSSOVER) | dict.fromkeys(mutated, MUTATION)
             for child, origin in children.items():
                 pool.setdefault(child, origin)
-            best_first = np.argsort(-promise, kind="stable")
             parents = [parents[index] for index in best_first[: self.population // 2]] + list(children)
         return pool
-
-
-def _by_rank(promise: NDArray[np.float32]) -> Column:
-    ranks = np.empty(len(promise))
-    ranks[np.argsort(-promise, kind="stable")] = np.arange(len(promise))
-    weights = np.exp(-10.0 * ranks / len(promise))
-    return np.asarray(weights / weights.sum())

@@ -11,8 +11,7 @@ from costmodels.base import Column
 from costmodels.dense_layers import AdamW, Tensor, forward, gradients, initial, slopes
 from searchers.base import MUTATION, RANDOM
 from searchers.decision_vector_encoding import Genes, Points, genes_of
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
 from searchers.space import Candidate
 from searchers.tile_factorizations import Rows
 
@@ -31,10 +30,10 @@ class Surrogate:
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
         spread = (points @ logs).std(axis=0)
-        used = np.flatnonzero(spread > 0)
-        self._to_inputs = (logs[:, used] / spread[used]).astype(np.float32)
+        varying = np.flatnonzero(spread > 0)
+        self._to_inputs = (logs[:, varying] / spread[varying]).astype(np.float32)
         self._middle = (points @ self._to_inputs).mean(axis=0)
-        self._layers = initial(rng, 1, (len(used), *HIDDEN, 1))
+        self._layers = initial(rng, 1, (len(varying), *HIDDEN, 1))
         self._layers[-1] += np.float32(scores.mean())
         with threadpool_limits(1, user_api="blas"):
             # Fast candidates have larger weights, because the search starts from them.
@@ -52,7 +51,6 @@ class Surrogate:
         return forward(self._layers, self._rows(points))[-1][0, :, 0].astype(np.float64)
 
     def slope(self, points: Points) -> Points:
-        """Return the gradient of each point's predicted score."""
         with threadpool_limits(1, user_api="blas"):
             back = slopes(self._layers, forward(self._layers, self._rows(points)))[0]
             return np.asarray(back @ self._to_inputs.T, dtype=np.float64)
@@ -87,37 +85,37 @@ class Felix(Learner):
     greed: float = 10.0
     learning: bool = True
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         # Score the training data of the surrogates: random candidates, and mutants of the
         # best.
         size = self.considered // 8
-        scout.look_at(scout.space.sample(rng, size), RANDOM)
-        best = [each for sight in scout.starts(size, self.greed, rng) for each in _candidates(sight)]
-        scout.look_at(scout.space.mutate_all(rng, best), MUTATION)
-        count = min(self.begun, max(2, (self.considered - len(scout)) // self.steps))
-        measured = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
-        starts = self._starts(scout, count, rng)
-        for scored in scout.memory():
-            if rows := starts.get(scored.sketch.key):
-                path_rows = self._climbed(np.concatenate(rows), scored, measured, rng)
-                scout.look([(scored.sketch, path_rows)], ASCENT)
-
-    def _starts(self, scout: Scorer, count: int, rng: np.random.Generator) -> dict[str, list[Rows]]:
-        """Return starting rows by sketch key: half drawn by score, half uniformly."""
+        scorer.score_candidates(scorer.space.sample(rng, size), RANDOM)
+        best = [
+            candidate
+            for scored_rows in scorer.starts(size, self.greed, rng)
+            for candidate in _candidates(scored_rows)
+        ]
+        scorer.score_candidates(scorer.space.mutate_all(rng, best), MUTATION)
+        count = min(self.begun, max(2, (self.considered - len(scorer)) // self.steps))
+        labels = dict(zip(sample.candidates, sample.label.tolist(), strict=True))
+        # Half of the starting rows are drawn by score, the others uniformly.
         starts: dict[str, list[Rows]] = {}
-        for size, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
-            for sight in scout.starts(size, greed, rng):
-                starts.setdefault(sight.sketch.key, []).append(sight.rows)
-        return starts
+        for start_count, greed in ((count // 2, self.greed), (count - count // 2, 0.0)):
+            for scored_rows in scorer.starts(start_count, greed, rng):
+                starts.setdefault(scored_rows.sketch.key, []).append(scored_rows.rows)
+        for sketch_rows in scorer.memory():
+            if rows := starts.get(sketch_rows.sketch.key):
+                path_rows = self._climb(np.concatenate(rows), sketch_rows, labels, rng)
+                scorer.score_rows([(sketch_rows.sketch, path_rows)], ASCENT)
 
-    def _climbed(
-        self, starts: Rows, scored: ScoredRows, measured: dict[Candidate, float], rng: np.random.Generator
+    def _climb(
+        self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
         """Return the rounded rows of all steps of gradient ascent from some candidates."""
-        genes = genes_of(scored.sketch)
-        pairs = zip(_candidates(scored), scored.promise, strict=True)
-        scores = np.array([measured.get(candidate, score) for candidate, score in pairs])
-        surrogate = Surrogate(genes, genes.encode(scored.rows), scores, rng) if self.learning else None
+        genes = genes_of(scored_rows.sketch)
+        pairs = zip(_candidates(scored_rows), scored_rows.promise, strict=True)
+        scores = np.array([labels.get(candidate, score) for candidate, score in pairs])
+        surrogate = Surrogate(genes, genes.encode(scored_rows.rows), scores, rng) if self.learning else None
         points, path_rows = genes.encode(starts), []
         for length in np.geomspace(self.longest, self.shortest, self.steps):
             direction = surrogate.slope(points) if surrogate else rng.normal(size=points.shape)
@@ -132,5 +130,5 @@ def _unit(ways: Points) -> Points:
     return np.asarray(ways / np.maximum(TINY, np.linalg.norm(ways, axis=1, keepdims=True)))
 
 
-def _candidates(sight: ScoredRows) -> Iterator[Candidate]:
-    return (Candidate(sight.sketch.key, tuple(row)) for row in sight.rows.tolist())
+def _candidates(scored_rows: ScoredRows) -> Iterator[Candidate]:
+    return (Candidate(scored_rows.sketch.key, tuple(row)) for row in scored_rows.rows.tolist())

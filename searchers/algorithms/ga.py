@@ -34,9 +34,9 @@ def tournament(
     rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
 ) -> Indices:
     """Return the winners of `winners` tournaments on an island."""
-    drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
-    best = fitness[drawn].argmax(axis=1)
-    return np.asarray(drawn[np.arange(winners), best])
+    contestants_drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
+    best = fitness[contestants_drawn].argmax(axis=1)
+    return np.asarray(contestants_drawn[np.arange(winners), best])
 
 
 def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
@@ -61,21 +61,24 @@ class Genetic(PooledSearcher):
     mutation: float = 0.4
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        measured = fastest(asked.history, self.remembered)
-        if asked.model is None:
-            drawn = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-            if not measured:
-                return drawn
-            fitness = -measured.slowdown.astype(np.float32)
-            return self._breed(space, measured.candidates, fitness, 2 * asked.count, rng) | drawn
-        founders = dict.fromkeys(measured.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        elite_trials = fastest(request.history, self.remembered)
+        if request.model is None:
+            contestants_drawn = dict.fromkeys(space.sample(rng, request.count), RANDOM)
+            if not elite_trials:
+                return contestants_drawn
+            fitness = -elite_trials.slowdown.astype(np.float32)
+            return (
+                self._breed(space, elite_trials.candidates, fitness, 2 * request.count, rng)
+                | contestants_drawn
+            )
+        founders = dict.fromkeys(elite_trials.candidates, MEASURED) | dict.fromkeys(space.defaults(), DEFAULT)
         strangers = space.sample(rng, max(1, self.population - len(founders)))
         pool = dict.fromkeys(strangers, RANDOM) | founders
         alive = list(pool)
         for _ in range(self.generations):
-            fitness = score(space, asked.model, alive).promise(self.optimism)
+            fitness = score(space, request.model, alive).promise(self.optimism)
             champions = [
                 alive[index] for lines in islands(alive) for index in elite(fitness, lines, self.champions)
             ]
@@ -91,11 +94,11 @@ class Genetic(PooledSearcher):
         # Both parents are winners of tournaments on the same island.
         members = islands(alive)
         sizes = rng.multinomial(count, shares(fitness, members, self.champions))
-        chosen = [
+        couples = [
             tournament(rng, fitness, lines, 2 * size, self.contestants).reshape(2, size)
             for lines, size in zip(members, sizes, strict=True)
         ]
-        mothers, fathers = rng.permutation(np.hstack(chosen), axis=1)
+        mothers, fathers = rng.permutation(np.hstack(couples), axis=1)
         is_crossed = rng.random(count) < self.crossover
         partners = np.where(is_crossed, fathers, mothers)
         offspring = space.cross_all(rng, [alive[i] for i in mothers], [alive[i] for i in partners])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column, CostModel
+from costmodels.base import Column
 from searchers.base import WALK
 from searchers.batch_searcher import Request
 from searchers.bounded_trial_history import TimedCandidates, fastest
@@ -13,7 +13,7 @@ from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.decision_vector_encoding import Points, genes_of
 from searchers.feature_scaling import squared_distances
 from searchers.pooled_searcher import PooledSearcher, score
-from searchers.roller.rank_candidates import losses
+from searchers.roller.rank_candidates import log_slowdowns
 from searchers.space import Candidate, Space
 
 NEIGHBOURS = 3  # steps taken from each measured candidate
@@ -41,11 +41,13 @@ class StepGains:
 class Directions:
     """Measured steps of every sketch, for predicting the gain of new steps."""
 
-    def __init__(self, space: Space, measured: TimedCandidates) -> None:
+    def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
         self._steps = {
-            key: _steps(self._points(measured.candidates, key, lines), measured.slowdown[lines])
-            for key, lines in places_by_sketch([each.sketch for each in measured.candidates]).items()
+            key: _steps(self._points(best_trials.candidates, key, lines), best_trials.slowdown[lines])
+            for key, lines in places_by_sketch(
+                [candidate.sketch for candidate in best_trials.candidates]
+            ).items()
             if len(lines) > 1
         }
 
@@ -96,41 +98,35 @@ class Guided(PooledSearcher):
     noise: float = 0.05
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
+    def pool(self, request: Request) -> dict[Candidate, str]:
         """Return all candidates that the walkers rated, the best first."""
-        space, model, rng = asked.space, asked.model, asked.rng
-        measured = fastest(asked.history, self.remembered)
-        directions = Directions(space, measured)
-        positions, values = self._starts(space, measured, rng)
+        space, model, rng = request.space, request.model, request.rng
+        best_trials = fastest(request.history, self.remembered)
+        directions = Directions(space, best_trials)
+        # Walkers start at the best measured candidates, then at defaults and random ones.
+        best = best_trials.candidates[: self.walkers * 3 // 4]
+        fillers = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
+        filler_values = -log_slowdowns(space, fillers) - float(
+            best_trials.slowdown.mean() if best_trials else 0.0
+        )
+        positions = [*best, *fillers]
+        values = np.concatenate([-best_trials.slowdown[: len(best)], filler_values])
         rated: dict[Candidate, float] = {}
         for _ in range(self.steps if model else self.blind_steps):
-            origin = [each for each in positions for _ in range(self.neighbours)]
+            origin = [position for position in positions for _ in range(self.neighbours)]
             neighbours = space.mutate_all(rng, origin)
-            prior = losses(space, [*origin, *neighbours])
+            prior = log_slowdowns(space, [*origin, *neighbours])
             hints = directions.expected(origin, neighbours) + prior[: len(origin)] - prior[len(origin) :]
-            value = self._value(space, model, neighbours, np.repeat(values, self.neighbours), hints)
+            # The expected log speed of each neighbour, relative to the best measured.
+            if model is None:
+                value = np.repeat(values, self.neighbours) + hints
+            else:
+                value = score(space, model, neighbours).promise(self.optimism) + self.hint * hints
             rated.update(zip(neighbours, value.tolist(), strict=True))
             # Each walker takes the best of its neighbours; noise breaks ties.
             noisy = value + self.noise * rng.gumbel(size=len(value))
-            best = noisy.reshape(-1, self.neighbours).argmax(axis=1)
-            chosen = np.arange(len(best)) * self.neighbours + best
-            positions, values = [neighbours[line] for line in chosen], value[chosen]
+            best_neighbour = noisy.reshape(-1, self.neighbours).argmax(axis=1)
+            best_lines = np.arange(len(best_neighbour)) * self.neighbours + best_neighbour
+            positions, values = [neighbours[line] for line in best_lines], value[best_lines]
         best_first = sorted(rated, key=lambda candidate: -rated[candidate])
-        return dict.fromkeys(best_first if model else best_first[: 2 * asked.count], WALK)
-
-    def _value(
-        self, space: Space, model: CostModel | None, nearby: list[Candidate], values: Column, hints: Column
-    ) -> Column:
-        """Return the expected log speed of each neighbour, relative to the best measured."""
-        if model is None:
-            return values + hints
-        return score(space, model, nearby).promise(self.optimism) + self.hint * hints
-
-    def _starts(
-        self, space: Space, measured: TimedCandidates, rng: np.random.Generator
-    ) -> tuple[list[Candidate], Column]:
-        """Return the walkers' starts and values: the best measured, defaults, random ones."""
-        best = measured.candidates[: self.walkers * 3 // 4]
-        others = [*space.defaults(), *space.sample(rng, self.walkers)][: self.walkers - len(best)]
-        values = -losses(space, others) - float(measured.slowdown.mean() if measured else 0.0)
-        return [*best, *others], np.concatenate([-measured.slowdown[: len(best)], values])
+        return dict.fromkeys(best_first if model else best_first[: 2 * request.count], WALK)

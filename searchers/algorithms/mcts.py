@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from costmodels.base import Column, Indices
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.knob_distributions import counted, softmax
-from searchers.learning.knobs import Mask, knobs_of
-from searchers.learning.scorer import ScoredRows, Scorer
+from searchers.learning.exploring_learner import HistorySample, Learner, ScoredRows, Scorer
+from searchers.learning.knobs import Mask, counted, knobs_of, softmax
 from searchers.space import Sketch
 from searchers.tile_factorizations import Rows
 
@@ -34,24 +32,24 @@ class SearchTrees:
 
         NOWHERE has no children.
         """
-        inside = nodes != NOWHERE
-        child = np.where(inside, self._child[nodes, options], NOWHERE)
-        made = inside & (child == NOWHERE)
+        is_node = nodes != NOWHERE
+        child = np.where(is_node, self._child[nodes, options], NOWHERE)
+        is_new = is_node & (child == NOWHERE)
         parents, inverse = np.unique(
-            np.stack([nodes[made], options[made]], axis=1), axis=0, return_inverse=True
+            np.stack([nodes[is_new], options[is_new]], axis=1), axis=0, return_inverse=True
         )
         new = self._new(len(parents))
         self._child[parents[:, 0], parents[:, 1]] = new
-        child[made] = new[inverse.reshape(-1)]
-        return child, made
+        child[is_new] = new[inverse.reshape(-1)]
+        return child, is_new
 
-    def credit(self, paths: Nodes, worth: Column) -> None:
+    def credit(self, paths: Nodes, results: Column) -> None:
         """Add a result to every node on each path (one path per row, NOWHERE after its end)."""
         line, level = np.nonzero(paths != NOWHERE)
-        nodes, worth = paths[line, level], worth[line]
+        nodes, results = paths[line, level], results[line]
         np.add.at(self._visits, nodes, 1.0)
-        np.add.at(self._total, nodes, worth)
-        np.maximum.at(self._best, nodes, worth)
+        np.add.at(self._total, nodes, results)
+        np.maximum.at(self._best, nodes, results)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
         """Return the upper confidence bound of each option: value plus bonus for few visits.
@@ -59,11 +57,11 @@ class SearchTrees:
         An option without visits has its parent's value; likelier options get a larger bonus.
         """
         child = self._child[nodes]
-        tried = child != NOWHERE
-        worth = np.where(tried, self._worth(child), self._worth(nodes)[:, None])
-        visits = np.where(tried, self._visits[child], 0.0)
+        has_child = child != NOWHERE
+        results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])
+        visits = np.where(has_child, self._visits[child], 0.0)
         doubt = chances * np.sqrt(self._visits[nodes])[:, None] / (1.0 + visits)
-        return np.asarray(worth + curiosity * doubt)
+        return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
         """Return the upper confidence bound of every tree's root.
@@ -74,7 +72,6 @@ class SearchTrees:
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
     def root_visits(self) -> Column:
-        """Return the number of rollouts of each tree."""
         return np.asarray(self._visits[self.roots])
 
     def _worth(self, nodes: Nodes) -> Column:
@@ -84,10 +81,10 @@ class SearchTrees:
 
     def _new(self, count: int) -> Nodes:
         while self._size + count > len(self._visits):
-            more = max(256, len(self._visits))
-            self._child = np.pad(self._child, ((0, more), (0, 0)), constant_values=NOWHERE)
+            growth = max(256, len(self._visits))
+            self._child = np.pad(self._child, ((0, growth), (0, 0)), constant_values=NOWHERE)
             self._visits, self._total, self._best = (
-                np.pad(column, (0, more)) for column in (self._visits, self._total, self._best)
+                np.pad(column, (0, growth)) for column in (self._visits, self._total, self._best)
             )
         self._size += count
         return np.arange(self._size - count, self._size)
@@ -100,18 +97,18 @@ class SketchTrees:
         self.sketch = sketch
         self.knobs = knobs_of(sketch)
         self.nodes = SearchTrees(trees, self.knobs.most)
-        self.take_up(np.empty((0, sketch.width), dtype=np.int32))
+        self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
-    def take_up(self, rows: Rows) -> None:
+    def count_options(self, rows: Rows) -> None:
         """Use the option frequencies of these rows for completing later rollouts."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
-    def plant(self, sight: ScoredRows, tree: Nodes) -> None:
+    def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:
         """Add the full paths of scored candidates, each to its tree."""
-        path, places = [self.nodes.roots[tree]], self.knobs.places(sight.rows)
+        path, places = [self.nodes.roots[tree]], self.knobs.places(scored_rows.rows)
         for index in range(len(self.knobs)):
             path.append(self.nodes.step(path[-1], places[:, index])[0])
-        self.nodes.credit(np.stack(path, axis=1), np.exp(sight.promise))
+        self.nodes.credit(np.stack(path, axis=1), np.exp(scored_rows.promise))
 
 
 class Rollouts:
@@ -130,18 +127,18 @@ class Rollouts:
             in_tree = (node != NOWHERE)[:, None]
             legal = trees.knobs.legal(index, rows)
             bound = trees.nodes.bound(node, softmax(trees.habit[index], legal), curiosity)
-            drawn = self._rng.gumbel(size=legal.shape)
-            preference = np.where(in_tree, bound + noise * drawn, trees.habit[index] + drawn)
+            draws = self._rng.gumbel(size=legal.shape)
+            preference = np.where(in_tree, bound + noise * draws, trees.habit[index] + draws)
             options = np.where(legal, preference, -np.inf).argmax(axis=1)
             trees.knobs.set(index, rows, options)
-            child, made = trees.nodes.step(node, options)
+            child, is_new = trees.nodes.step(node, options)
             self._path.append(child)
-            node = np.where(made, NOWHERE, child)
+            node = np.where(is_new, NOWHERE, child)
         return rows
 
-    def credit(self, sight: ScoredRows) -> None:
+    def credit(self, scored_rows: ScoredRows) -> None:
         """Add each result, as speed relative to the best, to the nodes on its path."""
-        self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(sight.promise))
+        self.trees.nodes.credit(np.stack(self._path, axis=1), np.exp(scored_rows.promise))
 
 
 ROLLOUT = "rollout"
@@ -164,34 +161,33 @@ class Mcts(Learner):
     noise: float = 0.03
     learning: bool = True
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        forest = [SketchTrees(sketch, self.trees) for sketch in scout.space.sketches]
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        forest = [SketchTrees(sketch, self.trees) for sketch in scorer.space.sketches]
         # Start every tree with the paths of its own random draw of the best scored candidates.
-        drawn = {s.sketch.key: s for s in scout.starts(self.elite * self.trees, self.greed, rng)}
+        draws = {s.sketch.key: s for s in scorer.starts(self.elite * self.trees, self.greed, rng)}
         for trees in forest:
-            if sight := drawn.get(trees.sketch.key):
-                trees.plant(self._scores_to_store(sight), rng.integers(self.trees, size=len(sight)))
-        for _ in range(max(1, (self.considered - len(scout)) // self.batch)):
-            self._take_up(forest, scout, rng)
-            self._roll_out(forest, scout, rng)
+            if scored_rows := draws.get(trees.sketch.key):
+                trees.add_paths(
+                    self._scores_to_store(scored_rows), rng.integers(self.trees, size=len(scored_rows))
+                )
+        for _ in range(max(1, (self.considered - len(scorer)) // self.batch)):
+            draws = {s.sketch.key: s for s in scorer.starts(self.elite, self.greed, rng)}
+            for trees in forest:
+                if scored_rows := draws.get(trees.sketch.key):
+                    trees.count_options(scored_rows.rows)
 
-    def _take_up(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
-        drawn = {s.sketch.key: s for s in scout.starts(self.elite, self.greed, rng)}
-        for trees in forest:
-            if sight := drawn.get(trees.sketch.key):
-                trees.take_up(sight.rows)
+            # Run one batch of rollouts over all trees; the first decision of each is its sketch.
+            tree = np.arange(self.batch) % self.trees
+            total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
+            bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
+            tree_bounds = np.stack(bounds, axis=1)[tree]
+            sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
+            parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
+            views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
+            for part, scored_rows in zip(parts, scorer.score_rows(views, ROLLOUT), strict=True):
+                part.credit(self._scores_to_store(scored_rows))
 
-    def _roll_out(self, forest: list[SketchTrees], scout: Scorer, rng: np.random.Generator) -> None:
-        """Run one batch of rollouts over all trees; the first decision of each is its sketch."""
-        tree = np.arange(self.batch) % self.trees
-        total = np.sum([trees.nodes.root_visits() for trees in forest], axis=0)
-        bounds = [trees.nodes.root_bound(len(forest), total, self.curiosity) for trees in forest]
-        tree_bounds = np.stack(bounds, axis=1)[tree]
-        sketch = (tree_bounds + self.noise * rng.gumbel(size=tree_bounds.shape)).argmax(axis=1)
-        parts = [Rollouts(trees, tree[sketch == index], rng) for index, trees in enumerate(forest)]
-        views = [(part.trees.sketch, part.complete(self.curiosity, self.noise)) for part in parts]
-        for part, sight in zip(parts, scout.look(views, ROLLOUT), strict=True):
-            part.credit(self._scores_to_store(sight))
-
-    def _scores_to_store(self, sight: ScoredRows) -> ScoredRows:
-        return sight if self.learning else replace(sight, promise=np.zeros_like(sight.promise))
+    def _scores_to_store(self, scored_rows: ScoredRows) -> ScoredRows:
+        if self.learning:
+            return scored_rows
+        return replace(scored_rows, promise=np.zeros_like(scored_rows.promise))

@@ -42,8 +42,8 @@ class Portfolio(Searcher):
         count: int,
         rng: np.random.Generator,
     ) -> list[Proposal]:
-        sieve = Filter(space, history)
-        batch = defaults_first(space, history, sieve, count)
+        candidate_filter = Filter(space, history)
+        batch = defaults_first(space, history, candidate_filter, count)
         sizes = self.sizes(history, count - len(batch), rng)
         for arm in np.argsort(-sizes, kind="stable"):
             if sizes[arm]:
@@ -51,8 +51,8 @@ class Portfolio(Searcher):
                 trials = [*history, *pending(batch)]
                 proposals = searcher.propose(space, trials, model, int(sizes[arm]), rng)
                 batch += [named(proposal, self.arms[arm]) for proposal in proposals]
-        sieve.pass_over(proposal.candidate for proposal in batch)
-        batch += random_fill(space, sieve, count - len(batch), rng)
+        candidate_filter.exclude(proposal.candidate for proposal in batch)
+        batch += random_fill(space, candidate_filter, count - len(batch), rng)
         return [named(proposal, NAME) for proposal in batch]
 
     def sizes(self, history: Sequence[Trial], count: int, rng: np.random.Generator) -> Indices:
@@ -60,8 +60,8 @@ class Portfolio(Searcher):
         credits = credit(history, self.arms, searcher_of)
         exact_sizes = count * credits.shares(self.exploration, self.temperature, self.floor)
         sizes = np.floor(exact_sizes).astype(np.int64)
-        rest = exact_sizes - sizes
-        missing = count - int(sizes.sum())
-        if missing:
-            sizes += rng.multinomial(missing, rest / rest.sum())
+        remainders = exact_sizes - sizes
+        shortfall = count - int(sizes.sum())
+        if shortfall:
+            sizes += rng.multinomial(shortfall, remainders / remainders.sum())
         return sizes

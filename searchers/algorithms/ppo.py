@@ -1,19 +1,16 @@
 """Proximal policy optimisation over knob steps (down, stay, up), as in Chameleon."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from costmodels.base import Indices
-from searchers.learning.dense_network import DenseNetwork
-from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.learned_parameters import LearnedParameters, Lesson
-from searchers.learning.moves import STAY, moves_of
-from searchers.learning.replay_buffer import reward
-from searchers.learning.scorer import ScoredRows, Scorer
-from searchers.learning.serial_matmul import Array
-from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.dense_network import Array, DenseNetwork, Parameters
+from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
+from searchers.learning.moves import STAY, moves_of, reward
+from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Matrix
 from searchers.tile_factorizations import Rows
 
@@ -45,21 +42,22 @@ class Experience(NamedTuple):
 class Actor:
     """A policy (probabilities of down, stay and up per knob) and a critic (value of a state)."""
 
-    def __init__(self, known: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
-        self._policy = DenseNetwork(known, HIDDEN, 3 * knobs, rate, rng)
-        self._critic = DenseNetwork(known, HIDDEN, 1, rate, rng)
+    def __init__(self, rows: Matrix, knobs: int, rate: float, rng: np.random.Generator) -> None:
+        self._policy = DenseNetwork(rows, HIDDEN, 3 * knobs, rate, rng)
+        self._critic = DenseNetwork(rows, HIDDEN, 1, rate, rng)
         moving = min(0.5, MOVED / max(1, knobs))
         self._calm = np.log([moving / 2, 1 - moving, moving / 2])
 
-    def lesson(self) -> Lesson:
-        """Return the parameters of both networks."""
-        policy = {f"policy.{name}": array for name, array in self._policy.lesson().items()}
-        return policy | {f"critic.{name}": array for name, array in self._critic.lesson().items()}
+    def parameters(self) -> Parameters:
+        policy = {f"policy.{name}": array for name, array in self._policy.parameters().items()}
+        return policy | {f"critic.{name}": array for name, array in self._critic.parameters().items()}
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore a network's part if its shape differs."""
+    def load(self, parameters: Parameters) -> None:
+        """Load these parameters; ignore those of a network whose shapes differ."""
         for part, network in (("policy.", self._policy), ("critic.", self._critic)):
-            network.go_on({n.removeprefix(part): array for n, array in lesson.items() if n.startswith(part)})
+            network.load(
+                {n.removeprefix(part): array for n, array in parameters.items() if n.startswith(part)}
+            )
 
     def act(self, state: Matrix, rng: np.random.Generator) -> tuple[Indices, Array]:
         """Return an action per knob, and its log probability."""
@@ -78,18 +76,15 @@ class Actor:
         for _ in range(epochs):
             order = rng.permutation(len(experience.value))
             for lines in np.split(order, range(BATCH, len(order), BATCH)):
-                self._update(experience.at(lines), clip, entropy)
-
-    def _update(self, part: Experience, clip: float, entropy: float) -> None:
-        self._policy.learn(part.state, lambda outputs: self._slope(outputs, part, clip, entropy))
-        target = part.value[:, None]
-        self._critic.learn(part.state, lambda outputs: (outputs - target) / len(target))
+                part = experience.at(lines)
+                self._policy.learn(part.state, partial(self._slope, part, clip, entropy))
+                self._critic.learn(part.state, partial(_value_slope, part.value[:, None]))
 
     def _logs(self, outputs: Array) -> Array:
-        raised = outputs.reshape(len(outputs), -1, 3) + self._calm
-        return np.asarray(raised - np.log(np.exp(raised).sum(axis=2, keepdims=True)))
+        logits = outputs.reshape(len(outputs), -1, 3) + self._calm
+        return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
-    def _slope(self, outputs: Array, part: Experience, clip: float, entropy: float) -> Array:
+    def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
         """Return the gradient of the clipped objective per knob, with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
@@ -100,6 +95,10 @@ class Actor:
         surprise = -(chances * logs).sum(axis=2, keepdims=True)
         slope += entropy * chances * (logs + surprise)
         return np.asarray(slope.reshape(len(outputs), -1) / len(outputs))
+
+
+def _value_slope(target: Array, outputs: Array) -> Array:
+    return np.asarray((outputs - target) / len(target))
 
 
 def _taken(logs: Array, action: Indices) -> Array:
@@ -129,22 +128,22 @@ class Trajectory:
         self._chances.append(chance)
         moves = moves_of(self.here.sketch)
         rows = self.here.rows
-        for (down, up), chosen in zip(moves.knobs, action.T, strict=True):
-            rows = moves.apply(rows, np.array([down, STAY, up])[chosen])
+        for (down, up_move), options in zip(moves.knobs, action.T, strict=True):
+            rows = moves.apply(rows, np.array([down, STAY, up_move])[options])
         return rows
 
-    def arrive(self, there: ScoredRows) -> None:
+    def arrive(self, arrival: ScoredRows) -> None:
         """Append the scored rows that the last decision led to."""
-        self._seen.append(there)
+        self._seen.append(arrival)
 
     def experience(self, discount: float, trace: float) -> Experience:
         """Return all steps of all walkers, with normalised advantages."""
-        promise = np.stack([sight.promise for sight in self._seen])
-        values = np.stack([self.actor.value(sight.features) for sight in self._seen])
+        promise = np.stack([scored_rows.promise for scored_rows in self._seen])
+        values = np.stack([self.actor.value(scored_rows.features) for scored_rows in self._seen])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
         normalised = (gain - gain.mean()) / max(SMALLEST_SPREAD, float(gain.std()))
         return Experience(
-            np.concatenate([sight.features for sight in self._seen[:-1]]),
+            np.concatenate([scored_rows.features for scored_rows in self._seen[:-1]]),
             np.concatenate(self._actions),
             np.concatenate(self._chances),
             normalised.reshape(-1),
@@ -155,11 +154,11 @@ class Trajectory:
 def advantages(rewards: Array, values: Array, discount: float, trace: float) -> Array:
     """Return generalised advantage estimates (steps x walkers); `values` has one more step."""
     surprise = rewards + discount * values[1:] - values[:-1]
-    ahead = np.zeros_like(surprise)
+    advantage = np.zeros_like(surprise)
     for index in reversed(range(len(surprise))):
-        later = ahead[index + 1] if index + 1 < len(surprise) else 0.0
-        ahead[index] = surprise[index] + discount * trace * later
-    return ahead
+        next_advantage = advantage[index + 1] if index + 1 < len(surprise) else 0.0
+        advantage[index] = surprise[index] + discount * trace * next_advantage
+    return advantage
 
 
 STEP = "step"
@@ -184,26 +183,29 @@ class Ppo(StatefulLearner):
     clip: float = 0.2
     entropy: float = 0.01
 
-    def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        actors = {sight.sketch.key: self._actor(sight, lessons, rng) for sight in scout.memory()}
-        for _ in range(max(1, (self.considered - len(scout)) // (self.walkers * self.horizon))):
+        actors: dict[str, Actor] = {}
+        for scored_rows in scorer.memory():
+            knob_count = len(moves_of(scored_rows.sketch).knobs)
+            actor = actors[scored_rows.sketch.key] = Actor(scored_rows.features, knob_count, self.rate, rng)
+            if parameters := stored_parameters.of(scored_rows.sketch.key):
+                actor.load(parameters)
+        for _ in range(max(1, (self.considered - len(scorer)) // (self.walkers * self.horizon))):
             trails = [
-                Trajectory(actors[s.sketch.key], s) for s in scout.starts(self.walkers, self.greed, rng)
+                Trajectory(actors[s.sketch.key], s) for s in scorer.starts(self.walkers, self.greed, rng)
             ]
             for _ in range(self.horizon):
                 views = [(trail.here.sketch, trail.decide(rng)) for trail in trails]
-                for trail, arrival in zip(trails, scout.look(views, STEP), strict=True):
+                for trail, arrival in zip(trails, scorer.score_rows(views, STEP), strict=True):
                     trail.arrive(arrival)
             for trail in trails if self.learning else ():
                 experience = trail.experience(self.discount, self.trace)
                 trail.actor.learn(experience, self.epochs, self.clip, self.entropy, rng)
         for sketch, actor in actors.items():
-            lessons.keep(sketch, actor.lesson())
-
-    def _actor(self, sight: ScoredRows, lessons: LearnedParameters, rng: np.random.Generator) -> Actor:
-        actor = Actor(sight.features, len(moves_of(sight.sketch).knobs), self.rate, rng)
-        if lesson := lessons.of(sight.sketch.key):
-            actor.go_on(lesson)
-        return actor
+            stored_parameters.store(sketch, actor.parameters())

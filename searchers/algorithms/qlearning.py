@@ -1,22 +1,18 @@
 """Q-learning over directions, as in FlexTensor: predicts which small steps raise the score."""
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from costmodels.base import Indices
 from searchers.base import WALK
 from searchers.decision_features import decision_rows, places_by_sketch
-from searchers.learning.dense_network import DenseNetwork
-from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.learned_parameters import LearnedParameters, Lesson
-from searchers.learning.moves import STAY, Moves, moves_of
-from searchers.learning.replay_buffer import Transitions, joined, measured_steps, reward
-from searchers.learning.scorer import ScoredRows, Scorer
-from searchers.learning.serial_matmul import Array
-from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.dense_network import Array, DenseNetwork, Parameters
+from searchers.learning.exploring_learner import HistorySample, ScoredRows, Scorer
+from searchers.learning.moves import STAY, Moves, Transitions, joined, measured_steps, moves_of, reward
+from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Matrix
 
 HIDDEN = (64, 64)
@@ -27,53 +23,55 @@ class QValues:
     """A network for the value of directions: the reward plus the discounted best next value."""
 
     def __init__(
-        self, moves: Moves, known: Matrix, measured: Transitions, rate: float, rng: np.random.Generator
+        self,
+        moves: Moves,
+        rows: Matrix,
+        measured_transitions: Transitions,
+        rate: float,
+        rng: np.random.Generator,
     ) -> None:
         self._moves = moves
-        self._network = DenseNetwork(known, HIDDEN, len(moves), rate, rng)
-        self._replay = [measured]
+        self._network = DenseNetwork(rows, HIDDEN, len(moves), rate, rng)
+        self._replay = [measured_transitions]
 
-    def lesson(self) -> Lesson:
-        """Return the network's parameters."""
-        return self._network.lesson()
+    def parameters(self) -> Parameters:
+        return self._network.parameters()
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore it if its shape differs."""
-        self._network.go_on(lesson)
+    def load(self, parameters: Parameters) -> None:
+        self._network.load(parameters)
 
-    def ways(self, here: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
+    def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
         """Return per row the direction of highest value or, by chance, a random one."""
         if not len(self._moves):
-            return np.full(len(here), STAY, dtype=np.int64)
-        legal = self._moves.legal(here.rows)
-        best = np.where(legal, self._network(here.features), -np.inf).argmax(axis=1)
+            return np.full(len(start), STAY, dtype=np.int64)
+        legal = self._moves.legal(start.rows)
+        best = np.where(legal, self._network(start.features), -np.inf).argmax(axis=1)
         anywhere = np.where(legal, rng.random(legal.shape), -1.0).argmax(axis=1)
-        return np.asarray(np.where(rng.random(len(here)) < epsilon, anywhere, best))
+        return np.asarray(np.where(rng.random(len(start)) < epsilon, anywhere, best))
 
-    def remember(self, here: ScoredRows, way: Indices, there: ScoredRows) -> None:
+    def remember(self, start: ScoredRows, way: Indices, arrival: ScoredRows) -> None:
         """Add a step to the replay buffer, with its gain as reward."""
-        gain = reward(there.promise - here.promise)
-        steps = Transitions(here.features, way, gain, there.features, self._moves.legal(there.rows))
+        gain = reward(arrival.promise - start.promise)
+        steps = Transitions(start.features, way, gain, arrival.features, self._moves.legal(arrival.rows))
         self._replay.append(steps)
 
     def learn(self, updates: int, discount: float, rng: np.random.Generator) -> None:
         """Train on batches of the replay buffer, with targets from a copy of the network."""
         self._replay = [joined(self._replay)]
-        before = deepcopy(self._network)
+        frozen_network = deepcopy(self._network)
         for _ in range(updates if len(self._moves) and len(self._replay[0].way) else 0):
             steps = self._replay[0].drawn(rng, BATCH)
-            next_values = np.where(steps.legal, before(steps.after), 0.0).max(axis=1, initial=0.0)
-            self._fit(steps, steps.reward + discount * next_values)
+            next_values = np.where(steps.legal, frozen_network(steps.after), 0.0).max(axis=1, initial=0.0)
+            targets = steps.reward + discount * next_values
+            self._network.learn(steps.state, partial(_slope, steps.way, targets))
 
-    def _fit(self, steps: Transitions, worth: Array) -> None:
-        line = np.arange(len(worth))
 
-        def slope(outputs: Array) -> Array:
-            error = np.zeros_like(outputs)
-            error[line, steps.way] = (outputs[line, steps.way] - worth) / len(worth)
-            return error
-
-        self._network.learn(steps.state, slope)
+def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
+    """Return the gradient of the squared error of the directions that were taken."""
+    line = np.arange(len(targets))
+    error = np.zeros_like(outputs)
+    error[line, way] = (outputs[line, way] - targets) / len(targets)
+    return error
 
 
 @dataclass(eq=False, kw_only=True)
@@ -93,49 +91,42 @@ class QLearning(StatefulLearner):
     updates: int = 24
     rate: float = 5e-3
 
-    def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        values = self._values(lessons, scout, sample, rng)
-        rounds = max(1, (self.considered - len(scout)) // (self.walkers * self.walk))
+        # The networks by sketch key, with measured steps in their replay buffers.
+        values: dict[str, QValues] = {}
+        places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
+        for scored_rows in scorer.memory():
+            moves, lines = moves_of(scored_rows.sketch), places.get(scored_rows.sketch.key, [])
+            rows = decision_rows(scored_rows.sketch, sample.candidates, lines)
+            features = scorer.space.features([sample.candidates[index] for index in lines])
+            steps = measured_steps(moves, rows, features, sample.label[lines])
+            q_values = values[scored_rows.sketch.key] = QValues(
+                moves, scored_rows.features, steps, self.rate, rng
+            )
+            if parameters := stored_parameters.of(scored_rows.sketch.key):
+                q_values.load(parameters)
+
+        rounds = max(1, (self.considered - len(scorer)) // (self.walkers * self.walk))
         for epsilon in np.geomspace(*(self.epsilon if self.learning else (1.0, 1.0)), num=rounds):
-            walkers = scout.starts(self.walkers, self.greed, rng)
+            walkers = scorer.starts(self.walkers, self.greed, rng)
             for _ in range(self.walk):
-                walkers = self._step(scout, walkers, values, float(epsilon), rng)
+                ways = [values[w.sketch.key].ways(w, float(epsilon), rng) for w in walkers]
+                views = [
+                    (walker.sketch, moves_of(walker.sketch).apply(walker.rows, way))
+                    for walker, way in zip(walkers, ways, strict=True)
+                ]
+                arrivals = scorer.score_rows(views, WALK)
+                for walker, way, arrival in zip(walkers, ways, arrivals, strict=True):
+                    values[walker.sketch.key].remember(walker, way, arrival)
+                walkers = arrivals
             for walker in walkers if self.learning else ():
                 updates = round(self.updates * len(walker) / self.walkers)
                 values[walker.sketch.key].learn(updates, self.discount, rng)
-        for sketch, learned in values.items():
-            lessons.keep(sketch, learned.lesson())
-
-    def _values(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
-    ) -> dict[str, QValues]:
-        """Return the networks by sketch key, with measured steps in their replay buffers."""
-        values: dict[str, QValues] = {}
-        places = places_by_sketch([candidate.sketch for candidate in sample.candidates])
-        for sight in scout.memory():
-            moves, lines = moves_of(sight.sketch), places.get(sight.sketch.key, [])
-            rows = decision_rows(sight.sketch, sample.candidates, lines)
-            features = scout.space.features([sample.candidates[index] for index in lines])
-            steps = measured_steps(moves, rows, features, sample.label[lines])
-            values[sight.sketch.key] = QValues(moves, sight.features, steps, self.rate, rng)
-            if lesson := lessons.of(sight.sketch.key):
-                values[sight.sketch.key].go_on(lesson)
-        return values
-
-    def _step(
-        self,
-        scout: Scorer,
-        walkers: Sequence[ScoredRows],
-        values: dict[str, QValues],
-        epsilon: float,
-        rng: np.random.Generator,
-    ) -> list[ScoredRows]:
-        """Make one step with the walkers of every sketch, and add it to the replay buffers."""
-        ways = [values[start.sketch.key].ways(start, epsilon, rng) for start in walkers]
-        moved = [moves_of(h.sketch).apply(h.rows, way) for h, way in zip(walkers, ways, strict=True)]
-        arrived = scout.look([(h.sketch, rows) for h, rows in zip(walkers, moved, strict=True)], WALK)
-        for start, way, arrival in zip(walkers, ways, arrived, strict=True):
-            values[start.sketch.key].remember(start, way, arrival)
-        return arrived
+        for sketch, q_values in values.items():
+            stored_parameters.store(sketch, q_values.parameters())

@@ -13,5 +13,5 @@ class RandomSearch(BatchSearcher):
 
     random_share: float = 0.0  # the base class fills the batch with random candidates anyway
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         return []

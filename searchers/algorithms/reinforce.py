@@ -6,12 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Column
-from searchers.learning.exploring_learner import HistorySample
-from searchers.learning.knob_distributions import Draw, KnobDistributions, counted, softmax
-from searchers.learning.knobs import knobs_of
-from searchers.learning.learned_parameters import LearnedParameters, Lesson, fits
-from searchers.learning.scorer import Scorer
-from searchers.learning.stateful_learner import StatefulLearner
+from searchers.learning.dense_network import Parameters, fits
+from searchers.learning.exploring_learner import HistorySample, Scorer
+from searchers.learning.knobs import Draw, KnobDistributions, counted, knobs_of, softmax
+from searchers.learning.stateful_learner import LearnedParameters, StatefulLearner
 from searchers.space import Sketch
 from searchers.tile_factorizations import Rows
 
@@ -25,20 +23,24 @@ class DecisionPolicy:
     """Independent distributions over the sketch and each of its decisions."""
 
     def __init__(
-        self, sketches: Sequence[Sketch], liked: dict[str, Rows], lessons: LearnedParameters, rate: float
+        self,
+        sketches: Sequence[Sketch],
+        liked: dict[str, Rows],
+        stored_parameters: LearnedParameters,
+        rate: float,
     ) -> None:
-        """Fit the policy to preferred rows, averaged with the last round's lessons."""
+        """Fit the policy to preferred rows, averaged with the last round's stored_parameters."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
         self._tables = [
-            _tables(sketch, preferred, lessons.of(sketch.key), rate)
+            _tables(sketch, preferred, stored_parameters.of(sketch.key), rate)
             for sketch, preferred in zip(sketches, rows, strict=True)
         ]
 
-    def lesson(self, at: int) -> Lesson:
+    def parameters(self, index: int) -> Parameters:
         """Return the probability of each option of a sketch's knobs."""
-        tables = self._tables[at]
+        tables = self._tables[index]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Draw]:
@@ -75,36 +77,43 @@ class Reinforce(StatefulLearner):
     rate: float = 0.3
     entropy: float = 0.02
 
-    def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
+        sketches = scorer.space.sketches
         policies = []
         for _ in range(self.policies):
-            liked = {sight.sketch.key: sight.rows for sight in scout.starts(self.elite, self.greed, rng)}
-            policies.append(DecisionPolicy(scout.space.sketches, liked, lessons, self.rate))
-        count = max(1, (self.considered - len(scout)) // (self.updates * self.policies))
+            liked = {
+                scored_rows.sketch.key: scored_rows.rows
+                for scored_rows in scorer.starts(self.elite, self.greed, rng)
+            }
+            policies.append(DecisionPolicy(sketches, liked, stored_parameters, self.rate))
+        count = max(1, (self.considered - len(scorer)) // (self.updates * self.policies))
         for _ in range(self.updates):
+            # One call of the model scores the draws of all policies.
             draws = [policy.draw(rng, count) for policy in policies]
-            priced = zip(policies, draws, _scores_of(scout, draws), strict=True)
-            for policy, drawn, promises in priced if self.learning else ():
-                policy.learn(drawn, promises, self.entropy)
-        for index, sketch in enumerate(scout.space.sketches):
-            chances = [policy.lesson(index)["chances"] for policy in policies]
-            lessons.keep(sketch.key, {"chances": np.mean(chances, axis=0)})
+            views = [
+                (sketch, draw.rows)
+                for policy_draws in draws
+                for sketch, draw in zip(sketches, policy_draws, strict=True)
+            ]
+            promises = [scored_rows.promise for scored_rows in scorer.score_rows(views, POLICY)]
+            for index, policy in enumerate(policies if self.learning else ()):
+                start = index * len(sketches)
+                policy.learn(draws[index], promises[start : start + len(sketches)], self.entropy)
+        for index, sketch in enumerate(sketches):
+            chances = [policy.parameters(index)["chances"] for policy in policies]
+            stored_parameters.store(sketch.key, {"chances": np.mean(chances, axis=0)})
 
 
-def _tables(sketch: Sketch, liked: Rows, learned: Lesson | None, rate: float) -> KnobDistributions:
+def _tables(sketch: Sketch, liked: Rows, parameters: Parameters | None, rate: float) -> KnobDistributions:
     knobs = knobs_of(sketch)
     logits = counted(knobs, liked, np.ones(len(liked)))
-    if learned is not None and fits(learned, {"chances": logits.shape}):
-        total = softmax(logits, knobs.exists) + np.maximum(0.0, learned["chances"])
+    if parameters is not None and fits(parameters, {"chances": logits.shape}):
+        total = softmax(logits, knobs.exists) + np.maximum(0.0, parameters["chances"])
         logits = np.log(np.maximum(total / 2, LEAST))
     return KnobDistributions(knobs, logits, rate)
-
-
-def _scores_of(scout: Scorer, draws: Sequence[Sequence[Draw]]) -> list[list[Column]]:
-    """Return the scores of every policy's draw, from one call of the model."""
-    sketches = scout.space.sketches
-    views = [(s, draw.rows) for drawn in draws for s, draw in zip(sketches, drawn, strict=True)]
-    promises = [sight.promise for sight in scout.look(views, POLICY)]
-    return [promises[start : start + len(sketches)] for start in range(0, len(promises), len(sketches))]

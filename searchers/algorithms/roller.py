@@ -22,17 +22,14 @@ class Roller(BatchSearcher):
 
     random_share: float = 0.0
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        space = asked.space
-        mutants = take(sieve, _neighbours(asked), round(BESIDE * asked.count), MUTATION)
-        used = len(space.defaults()) + len(asked.history)
-        best = ranked(space.sketches, space.nests, space.machine, used + _SPARE * asked.count)
-        return take(sieve, best, asked.count - len(mutants), RANKED) + mutants
-
-
-def _neighbours(request: Request) -> list[Candidate]:
-    elite = fastest(request.history, _ELITE).candidates
-    if not elite:
-        return []
-    drawn = request.rng.integers(len(elite), size=request.count)
-    return request.space.mutate_all(request.rng, [elite[index] for index in drawn])
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        space = request.space
+        elite = fastest(request.history, _ELITE).candidates
+        neighbours: list[Candidate] = []
+        if elite:
+            parents = [elite[index] for index in request.rng.integers(len(elite), size=request.count)]
+            neighbours = space.mutate_all(request.rng, parents)
+        mutants = take(candidate_filter, neighbours, round(BESIDE * request.count), MUTATION)
+        tried_count = len(space.defaults()) + len(request.history)
+        best = ranked(space.sketches, space.nests, space.machine, tried_count + _SPARE * request.count)
+        return take(candidate_filter, best, request.count - len(mutants), RANKED) + mutants

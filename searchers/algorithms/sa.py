@@ -30,37 +30,33 @@ class Annealing(PooledSearcher):
     halving_trials: int = 64
     optimism: float = 0.5
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        temperature = self.temperature(len(asked.history))
-        if asked.model is None:
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        temperature = self.temperature(len(request.history))
+        space, model, rng = request.space, request.model, request.rng
+        if model is None:
             # One step from half of the starts, two from the others.
-            space, rng = asked.space, asked.rng
-            starts = fastest(asked.history, self.remembered).draw(rng, 2 * asked.count, temperature)
-            once = space.mutate_all(rng, starts)
-            twice = [*once[::2], *space.mutate_all(rng, once[1::2])]
-            strangers = dict.fromkeys(space.sample(rng, asked.count), RANDOM)
+            starts = fastest(request.history, self.remembered).draw(rng, 2 * request.count, temperature)
+            first_mutants = space.mutate_all(rng, starts)
+            twice = [*first_mutants[::2], *space.mutate_all(rng, first_mutants[1::2])]
+            strangers = dict.fromkeys(space.sample(rng, request.count), RANDOM)
             return dict.fromkeys((twice[line] for line in rng.permutation(len(twice))), ANNEALING) | strangers
-        positions = self._starts(asked, temperature)
-        space, model, rng = asked.space, asked.model, asked.rng
+        # Half of the starts are fast candidates, a quarter recent, then defaults and random ones.
+        fast = fastest(request.history, self.remembered).draw(rng, self.chains // 2, temperature)
+        recent = latest(request.history, self.remembered).draw(rng, self.chains // 4, temperature)
+        positions = [*fast, *recent, *space.defaults()][: self.chains]
+        positions += space.sample(rng, self.chains - len(positions))
         visited = dict.fromkeys(positions, ANNEALING)
         promise = score(space, model, positions).promise(self.optimism)
         for step in range(self.steps):
             heat = temperature * (1 - step / self.steps)
             mutants = space.mutate_all(rng, positions)
             visited.update(dict.fromkeys(mutants, ANNEALING))
-            expected = score(space, model, mutants).promise(self.optimism)
-            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (expected - promise) / heat))
-            promise = np.where(accepts, expected, promise)
+            mutant_promise = score(space, model, mutants).promise(self.optimism)
+            accepts = rng.random(len(positions)) < np.exp(np.minimum(0.0, (mutant_promise - promise) / heat))
+            promise = np.where(accepts, mutant_promise, promise)
             positions = [new if go else old for old, new, go in zip(positions, mutants, accepts, strict=True)]
         return visited
 
     def temperature(self, trials: int) -> float:
         """Return the temperature at the start of a round, in units of log latency."""
         return max(self.coldest, float(self.hottest * 0.5 ** (trials / self.halving_trials)))
-
-    def _starts(self, request: Request, temperature: float) -> list[Candidate]:
-        """Return the starts: half fast candidates, a quarter recent, defaults, random ones."""
-        fast = fastest(request.history, self.remembered).draw(request.rng, self.chains // 2, temperature)
-        last = latest(request.history, self.remembered).draw(request.rng, self.chains // 4, temperature)
-        starts = [*fast, *last, *request.space.defaults()][: self.chains]
-        return starts + request.space.sample(request.rng, self.chains - len(starts))

@@ -4,11 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from costmodels.base import Column
 from costmodels.decision_columns import ProposesDecisions, prefixes
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.knobs import KnobOrder, Mask, ordered, pick
-from searchers.learning.scorer import Scorer
+from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
+from searchers.learning.knobs import KnobOrder, ordered, pick
 from searchers.tile_factorizations import Rows
 
 GENERATED = "generated"
@@ -32,36 +30,36 @@ class Generator(Learner):
     greed: float = 4.0
     learning: bool = True
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        sketches = scout.space.sketches
-        each = max(8, self.drawn // len(sketches))
-        scout.look(
-            [(sketch, self._draws(ordered(sketch), scout, each, rng)) for sketch in sketches], GENERATED
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        sketches = scorer.space.sketches
+        count = max(8, self.drawn // len(sketches))
+        scorer.score_rows(
+            [(sketch, self._sample(ordered(sketch), scorer, count, rng)) for sketch in sketches], GENERATED
         )
-        left = max(0, self.considered - len(scout))
+        left = max(0, self.considered - len(scorer))
         for _ in range(self.generations):
-            starts = scout.starts(left // self.generations, self.greed, rng)
-            parents = [each for sight in starts for each in sight.sketch.candidates(sight.rows.tolist())]
-            scout.look_at(scout.space.mutate_all(rng, parents), BRED)
+            starts = scorer.starts(left // self.generations, self.greed, rng)
+            parents = [
+                candidate
+                for scored_rows in starts
+                for candidate in scored_rows.sketch.candidates(scored_rows.rows.tolist())
+            ]
+            scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
-    def _draws(self, knobs: KnobOrder, scout: Scorer, count: int, rng: np.random.Generator) -> Rows:
+    def _sample(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
         """Return complete rows; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
-        for decided, knob in enumerate(knobs.order):
+        for step, knob in enumerate(knobs.order):
             legal = knobs.knobs.legal(knob, rows)
-            logits = sharpness * self._liking(knobs, decided + 1, rows, legal, scout)
-            knobs.knobs.set(knob, rows, pick(rng, logits, legal))
+            logits = np.zeros(legal.shape)
+            if self.learning and isinstance(scorer.model, ProposesDecisions):
+                line, place = np.nonzero(legal)
+                options = rows[line]
+                knobs.knobs.set(knob, options, place)
+                features = scorer.space.features(knobs.sketch.candidates(options.tolist()))
+                logits[line, place] = scorer.model.rate_last_decision(
+                    prefixes(features, knobs.step(step + 1))
+                )
+            knobs.knobs.set(knob, rows, pick(rng, sharpness * logits, legal))
         return rows
-
-    def _liking(self, knobs: KnobOrder, decided: int, rows: Rows, legal: Mask, scout: Scorer) -> Column:
-        """Return the logit of each legal option of the next decision; 0 for illegal ones."""
-        liking = np.zeros(legal.shape)
-        if self.learning and isinstance(scout.model, ProposesDecisions):
-            line, place = np.nonzero(legal)
-            tried = rows[line]
-            knobs.knobs.set(knobs.order[decided - 1], tried, place)
-            candidates = knobs.sketch.candidates(tried.tolist())
-            open_rows = prefixes(scout.space.features(candidates), knobs.step(decided))
-            liking[line, place] = scout.model.rate_last_decision(open_rows)
-        return liking

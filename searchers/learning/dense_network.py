@@ -1,14 +1,31 @@
 """A small fully connected network in numpy, with ReLU layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.dense_layers import Adam
-from searchers.learning.learned_parameters import Lesson, fits
-from searchers.learning.serial_matmul import Array, product
+
+Array = NDArray[np.float64]
+Parameters = Mapping[str, Array]  # the parameters of one sketch's policy, by name
+
+SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling thread
+
+
+def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
+    """Return left @ right, computed in blocks of rows that OpenBLAS does on the calling thread.
+
+    On a busy host, threads that wait for each other take far longer. The result does not
+    depend on the number of cores.
+    """
+    block = max(1, SERIAL // max(1, right.size))
+    if len(left) <= block:
+        return np.asarray(left @ right, dtype=np.float64)
+    parts = [left[start : start + block] @ right for start in range(0, len(left), block)]
+    return np.asarray(np.concatenate(parts), dtype=np.float64)
+
 
 Rows = NDArray[np.floating]
 Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for them
@@ -16,21 +33,29 @@ Slope = Callable[[Array], Array]  # maps outputs to the gradient of the loss for
 KEPT = 1e-6  # columns that vary less are rounding noise
 
 
+def fits(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """Return whether the parameters are exactly arrays of these shapes, all finite."""
+    return parameters.keys() == shapes.keys() and all(
+        parameters[name].shape == shape and bool(np.isfinite(parameters[name]).all())
+        for name, shape in shapes.items()
+    )
+
+
 class DenseNetwork:
     """A network that maps each row to `outputs` numbers.
 
     Columns are standardised by the rows given to the constructor; constant ones are ignored.
-    `go_on` replaces this scaling by that of the lesson.
+    `load` replaces this scaling by that of the loaded parameters.
     """
 
     def __init__(
-        self, rows: Rows, hidden: Sequence[int], outputs: int, rate: float, rng: np.random.Generator
+        self, rows: Rows, hidden_sizes: Sequence[int], outputs: int, rate: float, rng: np.random.Generator
     ) -> None:
         spread = rows.std(axis=0)
         self._columns = np.flatnonzero(spread > KEPT)
         self._centre = rows[:, self._columns].mean(axis=0, dtype=np.float64)
         self._scale = 1 / spread[self._columns]
-        sizes = [len(self._columns), *hidden, outputs]
+        sizes = [len(self._columns), *hidden_sizes, outputs]
         self._weights = [rng.normal(0, np.sqrt(2 / max(1, a)), size=(a, b)) for a, b in pairwise(sizes)]
         self._weights[-1] *= 0.1  # starts near zero
         self._biases = [np.zeros(size) for size in sizes[1:]]
@@ -38,27 +63,27 @@ class DenseNetwork:
         self._rate = rate
         self._adam = Adam([*self._weights, *self._biases], rate)
 
-    def lesson(self) -> Lesson:
+    def parameters(self) -> Parameters:
         """Return scales, weights and biases, but not the state of Adam."""
         scales = {"columns": self._columns.astype(np.float64), "centre": self._centre, "scale": self._scale}
         weights = {f"weight{index}": weight for index, weight in enumerate(self._weights)}
         return scales | weights | {f"bias{index}": bias for index, bias in enumerate(self._biases)}
 
-    def go_on(self, lesson: Lesson) -> None:
-        """Load parameters from a lesson; ignore it if its shape differs."""
-        used = len(lesson.get("columns", ()))
-        sizes = [used, *(len(bias) for bias in self._biases)]
+    def load(self, parameters: Parameters) -> None:
+        """Load these parameters; ignore them if their shapes differ."""
+        width = len(parameters.get("columns", ()))
+        sizes = [width, *(len(bias) for bias in self._biases)]
         weights = {f"weight{index}": pair for index, pair in enumerate(pairwise(sizes))}
         biases = {f"bias{index}": (size,) for index, size in enumerate(sizes[1:])}
-        scales = dict.fromkeys(("columns", "centre", "scale"), (used,))
-        if not fits(lesson, {**scales, **weights, **biases}):
+        scales = dict.fromkeys(("columns", "centre", "scale"), (width,))
+        if not fits(parameters, {**scales, **weights, **biases}):
             return
-        columns = lesson["columns"].astype(np.int64)
+        columns = parameters["columns"].astype(np.int64)
         if not ((columns >= 0) & (columns < self._width)).all():
             return
-        self._columns, self._centre, self._scale = columns, lesson["centre"], lesson["scale"]
-        self._weights = [lesson[name].copy() for name in weights]
-        self._biases = [lesson[name].copy() for name in biases]
+        self._columns, self._centre, self._scale = columns, parameters["centre"], parameters["scale"]
+        self._weights = [parameters[name].copy() for name in weights]
+        self._biases = [parameters[name].copy() for name in biases]
         self._adam = Adam([*self._weights, *self._biases], self._rate)
 
     def __call__(self, rows: Rows) -> Array:

@@ -9,15 +9,104 @@ from typing import NamedTuple
 
 import numpy as np
 
-from costmodels.base import Column, CostModel, Groups, Matrix, Prediction, Vector
+from costmodels.base import Column, CostModel, Groups, Indices, Matrix, Prediction, Vector
 from costmodels.labels import bounded_sample, is_informative, labels
 from searchers.base import DEFAULT, MEASURED, RANDOM, Proposal, Trial
 from searchers.batch_searcher import Request
+from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.fill_batch import Filter
-from searchers.learning.scorer import Scorer
-from searchers.learning.serial_matmul import product
-from searchers.pooled_searcher import PooledSearcher
-from searchers.space import Candidate, Space
+from searchers.learning.dense_network import product
+from searchers.pooled_searcher import PooledSearcher, score
+from searchers.space import Candidate, Sketch, Space
+from searchers.tile_factorizations import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRows:
+    """Rows of one sketch, their features and their scores (`promise`)."""
+
+    sketch: Sketch
+    rows: Rows
+    features: Matrix
+    promise: Column
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, lines: Indices) -> "ScoredRows":
+        return ScoredRows(self.sketch, self.rows[lines], self.features[lines], self.promise[lines])
+
+
+class Scorer:
+    """Scores candidates and remembers each one of a round, with its origin and score.
+
+    The score (`promise`) is the model's prediction of log(best latency / latency), plus a
+    share of its spread. Differences of scores serve as rewards.
+    """
+
+    def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
+        self.space = space
+        self.model = model
+        self._optimism = optimism
+        self._origins: dict[Candidate, str] = {}
+        self._seen: dict[str, list[ScoredRows]] = {}
+
+    def __len__(self) -> int:
+        return len(self._origins)
+
+    def score_rows(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
+        """Score rows of several sketches with one call of the model; one result per view."""
+        candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
+        pool = score(self.space, self.model, candidates)
+        promise = pool.promise(self._optimism).astype(np.float64)
+        results, end = [], 0
+        for sketch, rows in views:
+            lines = slice(end, end := end + len(rows))
+            results.append(ScoredRows(sketch, rows, pool.features[lines], promise[lines]))
+            new = {c: index for index, c in enumerate(candidates[lines]) if c not in self._origins}
+            self._origins |= dict.fromkeys(new, origin)
+            remembered = self._seen.setdefault(sketch.key, [])
+            remembered.append(results[-1].at(np.array(list(new.values()), dtype=np.int64)))
+        return results
+
+    def score_candidates(self, candidates: Sequence[Candidate], origin: str) -> list[ScoredRows]:
+        """Score candidates of any sketch; return one result per sketch."""
+        places = places_by_sketch([candidate.sketch for candidate in candidates])
+        present = [sketch for sketch in self.space.sketches if sketch.key in places]
+        views = [(sketch, decision_rows(sketch, candidates, places[sketch.key])) for sketch in present]
+        return self.score_rows(views, origin) if views else []
+
+    def memory(self) -> list[ScoredRows]:
+        """Return all candidates scored so far, each once; one result per sketch."""
+        memory = []
+        for sketch in self.space.sketches:
+            if results := self._seen.get(sketch.key):
+                columns = [
+                    (scored_rows.rows, scored_rows.features, scored_rows.promise) for scored_rows in results
+                ]
+                memory.append(ScoredRows(sketch, *map(np.concatenate, zip(*columns, strict=True))))
+        return memory
+
+    def starts(self, count: int, greed: float, rng: np.random.Generator) -> list[ScoredRows]:
+        """Draw scored candidates with weights exp(-greed * relative loss of speed)."""
+        memory = self.memory()
+        promise = np.concatenate([scored_rows.promise for scored_rows in memory])
+        loss = np.expm1(np.minimum(20.0, promise.max() - promise))
+        weight = np.exp(-greed * loss)
+        drawn_lines = np.sort(rng.choice(len(promise), size=count, p=weight / weight.sum()))
+        starts, begin = [], 0
+        for scored_rows in memory:
+            end = begin + len(scored_rows)
+            lines = drawn_lines[(drawn_lines >= begin) & (drawn_lines < end)] - begin
+            if len(lines):
+                starts.append(scored_rows.at(lines))
+            begin = end
+        return starts
+
+    def pool(self) -> dict[Candidate, str]:
+        """Return every scored candidate with its origin."""
+        return dict(self._origins)
+
 
 LENGTHS = (0.25, 0.5, 1.0)  # shares of the typical distance between rows
 NOISES = (0.01, 0.1)  # shares of the labels' variance
@@ -41,15 +130,15 @@ class KernelRegression(CostModel):
         centre: Array = rows.mean(axis=0)
         spread: Array = rows.std(axis=0)
         scale: Array = np.where(spread > KEPT, 1 / np.maximum(spread, KEPT), 0.0)
-        known, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
-        squared = _squared_distances(known, known)
+        training_rows, mean = (rows - centre) * scale, labels.mean(dtype=np.float64)
+        squared = _squared_distances(training_rows, training_rows)
         typical = np.median(squared[squared > 0]) if (squared > 0).any() else 1.0
         fits = [
             _Fit(squared, labels - mean, typical * length**2, noise)
             for length, noise in itertools.product(LENGTHS, NOISES)
         ]
         best = min(fits, key=lambda fit: fit.error)
-        self._state = {"centre": centre, "scale": scale, "known": known, "mean": np.array(mean)}
+        self._state = {"centre": centre, "scale": scale, "known": training_rows, "mean": np.array(mean)}
         self._state |= {"length": np.array(best.length), "weights": best.weights}
         self._state["variance"] = np.array(best.variance)
 
@@ -60,9 +149,11 @@ class KernelRegression(CostModel):
             return Prediction(alike, alike + 1)
         s = self._state
         rows = (np.clip(np.nan_to_num(features.astype(np.float64)), -1e6, 1e6) - s["centre"]) * s["scale"]
-        near = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
-        spread = np.sqrt(s["variance"] * (1 - near.max(axis=1) ** 2))  # as if only the nearest row were known
-        score = np.einsum("nk,k->n", near, s["weights"]) + s["mean"]
+        similarity = _kernel(_squared_distances(rows, s["known"]), float(s["length"]))
+        spread = np.sqrt(
+            s["variance"] * (1 - similarity.max(axis=1) ** 2)
+        )  # as if only the nearest row were known
+        score = np.einsum("nk,k->n", similarity, s["weights"]) + s["mean"]
         return Prediction(score.astype(np.float32), spread.astype(np.float32))
 
     def save(self) -> bytes:
@@ -73,8 +164,8 @@ class KernelRegression(CostModel):
     @classmethod
     def load(cls, blob: bytes) -> "KernelRegression":
         model = cls()
-        with np.load(BytesIO(blob), allow_pickle=False) as stored:
-            model._state = dict(stored)
+        with np.load(BytesIO(blob), allow_pickle=False) as arrays:
+            model._state = dict(arrays)
         return model
 
 
@@ -109,14 +200,14 @@ class HistorySample(NamedTuple):
 
 
 def sample_of(history: Sequence[Trial]) -> HistorySample:
-    """Return at most MOST informative measurements, failures included."""
+    """Return at most MOST is_informative measurements, failures included."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
     useful = np.flatnonzero(is_informative(outcomes))
     sampled = useful[bounded_sample(label[useful], MOST, seed=len(history))]
-    ranked = sampled[np.argsort(-label[sampled], kind="stable")]
-    return HistorySample([history[index].candidate for index in ranked], label[ranked])
+    order = sampled[np.argsort(-label[sampled], kind="stable")]
+    return HistorySample([history[index].candidate for index in order], label[order])
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,25 +222,25 @@ class Learner(PooledSearcher):
     optimism: float = 0.5
 
     @abstractmethod
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        """Score about `considered` candidates with the scout, moving towards better ones."""
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        """Score about `considered` candidates with the scorer, moving towards better ones."""
 
-    def choose(self, asked: Request, sieve: Filter) -> list[Proposal]:
-        if asked.model is None:
-            asked = replace(asked, model=stand_in(asked.space, sample_of(asked.history)))
-        return super().choose(asked, sieve)
+    def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
+        if request.model is None:
+            request = replace(request, model=stand_in(request.space, sample_of(request.history)))
+        return super().choose(request, candidate_filter)
 
-    def pool(self, asked: Request) -> dict[Candidate, str]:
-        space, rng = asked.space, asked.rng
-        if asked.model is None:
-            return dict.fromkeys(space.sample(rng, asked.count), RANDOM)
-        sample = sample_of(asked.history)
-        scout = Scorer(space, asked.model, optimism=self.optimism)
-        scout.look_at(sample.candidates, MEASURED)
-        scout.look_at(space.defaults(), DEFAULT)
-        scout.look_at(space.sample(rng, self.considered // 8), RANDOM)
-        self.explore(scout, sample, rng)
-        return scout.pool()
+    def pool(self, request: Request) -> dict[Candidate, str]:
+        space, rng = request.space, request.rng
+        if request.model is None:
+            return dict.fromkeys(space.sample(rng, request.count), RANDOM)
+        sample = sample_of(request.history)
+        scorer = Scorer(space, request.model, optimism=self.optimism)
+        scorer.score_candidates(sample.candidates, MEASURED)
+        scorer.score_candidates(space.defaults(), DEFAULT)
+        scorer.score_candidates(space.sample(rng, self.considered // 8), RANDOM)
+        self.explore(scorer, sample, rng)
+        return scorer.pool()
 
 
 def stand_in(space: Space, sample: HistorySample) -> CostModel | None:

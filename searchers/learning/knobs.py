@@ -15,6 +15,7 @@ from costmodels.decision_columns import (
     reduction_column,
     spatial_column,
 )
+from costmodels.dense_layers import Adam
 from searchers.decision_features import layout
 from searchers.learning.moves import support
 from searchers.space import ChoiceKind, Sketch
@@ -25,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One decision: the column that it sets, and the tile whose factor it is."""
+    """A decision: the column that it sets, and the tile whose factor it is."""
 
     column: int
     options: tuple[int, ...]
@@ -63,26 +64,28 @@ class Knobs:
         """Return undecided rows, with each tile's full extent at the outermost level."""
         return np.tile(self._start, (count, 1))
 
-    def legal(self, at: int, rows: Rows) -> Mask:
+    def legal(self, index: int, rows: Rows) -> Mask:
         """Return a mask of the legal options of knob `at`, given the knobs set before."""
-        if not self.knobs[at].extent:
-            return np.tile(self.exists[at], (len(rows), 1))
-        knob = self.knobs[at]
-        divides = rows[:, knob.rest, None] % self._options[at] == 0
+        if not self.knobs[index].extent:
+            return np.tile(self.exists[index], (len(rows), 1))
+        knob = self.knobs[index]
+        divides = rows[:, knob.rest, None] % self._options[index] == 0
         inner = rows[:, knob.column + 1 : knob.column + 1 + knob.inside].prod(axis=1, keepdims=True)
-        return np.asarray(divides & (inner * self._options[at] % knob.multiple == 0) & self.exists[at])
+        return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
-    def set(self, at: int, rows: Rows, place: Indices) -> None:
+    def set(self, index: int, rows: Rows, place: Indices) -> None:
         """Set knob `at` of every row to an option index, in place."""
-        knob, value = self.knobs[at], self._options[at, place]
+        knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
         """Return the option index of each knob; the next lower option for other values."""
-        found = [np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs]
-        return np.maximum(0, np.array(found, dtype=np.int64).reshape(len(self), len(rows)).T)
+        places = [
+            np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
+        ]
+        return np.maximum(0, np.array(places, dtype=np.int64).reshape(len(self), len(rows)).T)
 
 
 def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
@@ -93,7 +96,6 @@ def pick(rng: np.random.Generator, logits: Column, legal: Mask) -> Indices:
 
 @lru_cache(maxsize=256)
 def knobs_of(sketch: Sketch) -> Knobs:
-    """Return the knobs of a sketch (cached)."""
     return Knobs(sketch)
 
 
@@ -127,7 +129,18 @@ class KnobOrder:
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
         self.knobs: Knobs = knobs_of(sketch)
-        steps = _steps(sketch)
+        # The feature column in the view `decisions` of each column of a decision vector.
+        groups = layout(sketch)
+        columns = np.zeros(sketch.width, dtype=np.int64)
+        for tiles, column in ((groups.spatial, spatial_column), (groups.reduction, reduction_column)):
+            for axis, tile in enumerate(reversed(tiles)):
+                for level, index in enumerate(reversed(range(tile.start, tile.stop))):
+                    columns[index] = column(axis, level)
+        for position, (index, _) in enumerate(groups.listed):
+            columns[index] = listed_column(position)
+        for position, index in enumerate(groups.locations):
+            columns[index] = place_column(position)
+        steps = STEP[columns]
         mine = np.array([steps[knob.column] for knob in self.knobs.knobs], dtype=np.int64)
         self.order = np.argsort(mine, kind="stable").tolist()
         self._before = [int(mine[index]) - 1 for index in self.order] + [LAST]
@@ -135,28 +148,69 @@ class KnobOrder:
     def __len__(self) -> int:
         return len(self.order)
 
-    def step(self, decided: int) -> int:
+    def step(self, count: int) -> int:
         """Return the decision step up to which rows are decided if `decided` knobs are set."""
-        return self._before[decided]
-
-
-def _steps(sketch: Sketch) -> list[int]:
-    """Return for each column of a decision vector its decision step in the view `decisions`."""
-    where = layout(sketch)
-    columns = np.zeros(sketch.width, dtype=np.int64)
-    for tiles, column in ((where.spatial, spatial_column), (where.reduction, reduction_column)):
-        for axis, tile in enumerate(reversed(tiles)):
-            for level, index in enumerate(reversed(range(tile.start, tile.stop))):
-                columns[index] = column(axis, level)
-    for position, (index, _) in enumerate(where.listed):
-        columns[index] = listed_column(position)
-    for position, index in enumerate(where.locations):
-        columns[index] = place_column(position)
-    steps: list[int] = STEP[columns].tolist()
-    return steps
+        return self._before[count]
 
 
 @lru_cache(maxsize=256)
 def ordered(sketch: Sketch) -> KnobOrder:
-    """Return the ordered knobs of a sketch (cached)."""
     return KnobOrder(sketch)
+
+
+SMOOTHING = 0.2  # uniform share of a distribution fit by counting
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Rows of one sketch, the option drawn for each knob, and the options that were legal."""
+
+    rows: Rows
+    places: Indices  # rows x knobs
+    legal: Mask  # rows x knobs x options
+
+
+class KnobDistributions:
+    """Logits for each knob; rows are drawn knob by knob from the legal options."""
+
+    def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
+        self.knobs = knobs
+        self.logits = logits
+        self._adam = Adam([self.logits], rate)
+
+    def draw(self, rng: np.random.Generator, count: int) -> Draw:
+        rows = self.knobs.blank(count)
+        places = np.zeros((count, len(self.knobs)), dtype=np.int64)
+        legal = np.zeros((count, *self.logits.shape), dtype=np.bool_)
+        for index in range(len(self.knobs)):
+            legal[:, index] = self.knobs.legal(index, rows)
+            places[:, index] = pick(rng, self.logits[index], legal[:, index])
+            self.knobs.set(index, rows, places[:, index])
+        return Draw(rows, places, legal)
+
+    def learn(self, draw: Draw, advantage: Column, entropy: float) -> None:
+        """Make one policy-gradient step; `entropy` is the weight of the entropy bonus."""
+        chances = softmax(self.logits, draw.legal)
+        logs = np.log(np.maximum(chances, 1e-12))
+        surprise = -(chances * logs).sum(axis=2, keepdims=True)
+        slope = -np.einsum("n,nko->ko", advantage, chances)
+        np.add.at(slope, (np.arange(len(self.knobs)), draw.places), advantage[:, None])
+        slope -= entropy * (chances * (logs + surprise)).sum(axis=0)
+        self._adam.step([-slope / max(1, len(advantage))])
+
+
+def softmax(logits: Column, legal: Mask) -> Column:
+    """Return the softmax over the last axis, with 0 for illegal options."""
+    legal_logits = np.where(legal, logits, -np.inf)
+    powers = np.exp(legal_logits - legal_logits.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
+    """Return the logits with least cross-entropy on weighted rows, mixed with uniform ones."""
+    uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
+    counts = np.zeros(knobs.exists.shape)
+    np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])
+    total = weight.sum()
+    share = counts / total if total else uniform
+    return np.asarray(np.log(np.maximum(SMOOTHING * uniform + (1 - SMOOTHING) * share, 1e-12)))

@@ -1,14 +1,17 @@
 """Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from costmodels.base import Indices
-from searchers.space import Choice, ChoiceKind, Sketch
+from searchers.learning.dense_network import Array
+from searchers.space import Choice, ChoiceKind, Matrix, Sketch
 from searchers.tile_factorizations import Rows, prime_powers
 
 STAY = -1
@@ -20,7 +23,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Direction:
-    """One small change of a row; for a list, source and target are the same column."""
+    """A small change of a row; for a list, source and target are the same column."""
 
     source: int  # column that loses the factor
     target: int  # column that gains it
@@ -35,24 +38,24 @@ class Moves:
     """All directions of one sketch, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
-        placed = [(choice, columns.start) for columns, choice in sketch.places]
+        starts = [(choice, columns.start) for columns, choice in sketch.places]
         self._inner = [
             (slice(start + choice.inner_multiple[0], start + choice.width), choice.inner_multiple[1])
-            for choice, start in placed
+            for choice, start in starts
             if choice.inner_multiple
         ]
         begins = [columns.start for columns, _ in self._inner]
-        self.directions = [d for choice, start in placed for d in _directions(choice, start, begins)]
+        self.directions = [d for choice, start in starts for d in _directions(choice, start, begins)]
         fields = [[d.source, d.target, d.factor, d.limit, d.step, d.edge, d.left] for d in self.directions]
         table = np.array(fields, dtype=np.int64).reshape(-1, 7)
         self._source, self._target, self._factor, self._limit, self._step, self._edge, self._left = table.T
-        self._lists = {start: support(c) for c, start in placed if c.kind is not ChoiceKind.TILE}
+        self._lists = {start: support(c) for c, start in starts if c.kind is not ChoiceKind.TILE}
         # Pairs of opposite directions, down and up: a prime at an inner level of a tile, or a list.
-        outermost = {start for _, start in placed}
-        index = {(d.source, d.target, d.factor, d.step): at for at, d in enumerate(self.directions)}
+        outermost = {start for _, start in starts}
+        index = {(d.source, d.target, d.factor, d.step): number for number, d in enumerate(self.directions)}
         pairs = [
-            (at, index[d.target, d.source, d.factor, -d.step])
-            for at, d in enumerate(self.directions)
+            (number, index[d.target, d.source, d.factor, -d.step])
+            for number, d in enumerate(self.directions)
             if d.step < 0 or (d.step == 0 and d.target in outermost)
         ]
         self.knobs = np.array(pairs, dtype=np.int64).reshape(-1, 2)
@@ -65,16 +68,20 @@ class Moves:
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
-    def apply(self, rows: Rows, chosen: Indices) -> Rows:
+    def apply(self, rows: Rows, directions: Indices) -> Rows:
         """Move each row in its chosen direction, unless that is STAY or illegal."""
         moved = rows.copy()
-        line = np.flatnonzero(chosen != STAY)
-        way = chosen[line]
+        line = np.flatnonzero(directions != STAY)
+        way = directions[line]
         spare = self._spare(rows)[line, self._left[way]]
         may = self._may(rows[line, self._source[way]], rows[line, self._target[way]], spare, way)
         line, way = line[may], way[may]
         tiled = self._step[way] == 0
-        self._shift(moved, line[~tiled], way[~tiled])
+        for column, values in self._lists.items():
+            is_stepped = ~tiled & (self._source[way] == column)
+            lines = line[is_stepped]
+            index = np.searchsorted(values, moved[lines, column]) + self._step[way[is_stepped]]
+            moved[lines, column] = values[np.clip(index, 0, len(values) - 1)]
         line, way = line[tiled], way[tiled]
         factor = self._factor[way].astype(np.int32)
         moved[line, self._source[way]] //= factor
@@ -87,29 +94,22 @@ class Moves:
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
     def _may(self, sources: Rows, targets: Rows, spare: Indices, way: Indices) -> Mask:
-        grown = targets.astype(np.int64) * self._factor[way]
-        fits = (sources % self._factor[way] == 0) & (grown <= self._limit[way])
+        products = targets.astype(np.int64) * self._factor[way]
+        fits = (sources % self._factor[way] == 0) & (products <= self._limit[way])
         fits &= spare % self._factor[way] == 0
         return np.asarray(fits & (sources != self._edge[way]), dtype=np.bool_)
-
-    def _shift(self, moved: Rows, line: Indices, way: Indices) -> None:
-        for column, values in self._lists.items():
-            mine = self._source[way] == column
-            index = np.searchsorted(values, moved[line[mine], column]) + self._step[way[mine]]
-            moved[line[mine], column] = values[np.clip(index, 0, len(values) - 1)]
 
 
 @lru_cache(maxsize=256)
 def moves_of(sketch: Sketch) -> Moves:
-    """Return the directions of a sketch (cached)."""
     return Moves(sketch)
 
 
 def support(choice: Choice) -> NDArray[np.int32]:
     """Return the values of a list that have a positive weight, ascending."""
     weights = choice.weights or (1.0,) * len(choice.values)
-    drawn = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
-    return np.array(sorted(drawn), dtype=np.int32)
+    values = {value for value, weight in zip(choice.values, weights, strict=True) if weight > 0}
+    return np.array(sorted(values), dtype=np.int32)
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:
@@ -133,3 +133,50 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
         for prime, _ in prime_powers(choice.extent)
         for source, target in permutations(range(choice.width), 2)
     ]
+
+
+class Transitions(NamedTuple):
+    """State, direction, reward, next state, and the legal directions there."""
+
+    state: Matrix
+    way: Indices
+    reward: Array
+    after: Matrix
+    legal: Mask
+
+    def drawn(self, rng: np.random.Generator, count: int) -> "Transitions":
+        lines = rng.integers(len(self.way), size=count)
+        return Transitions(
+            self.state[lines], self.way[lines], self.reward[lines], self.after[lines], self.legal[lines]
+        )
+
+
+def joined(steps: Sequence[Transitions]) -> Transitions:
+    return Transitions(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+
+
+def reward(gain: NDArray[np.floating]) -> Array:
+    """Return the tanh of a difference of log speeds, so that failures do not dominate."""
+    return np.asarray(np.tanh(gain), dtype=np.float64)
+
+
+def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
+    """Return the steps between pairs of measured rows, with rewards from their speeds."""
+    start = np.repeat(np.arange(len(rows)), len(moves))
+    way = np.tile(np.arange(len(moves)), len(rows))
+    end = _places(rows, moves.apply(rows[start], way))
+    pairs = np.flatnonzero((end >= 0) & (end != start))
+    start, end, way = start[pairs], end[pairs], way[pairs]
+    gain = reward(speed[end] - speed[start])
+    return Transitions(features[start], way, gain, features[end], moves.legal(rows[end]))
+
+
+def _places(rows: Rows, queries: Rows) -> Indices:
+    """Return the index of each wanted row among the rows; -1 if it is missing."""
+    if not len(rows):
+        return np.empty(0, dtype=np.int64)
+    salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below
+    codes = rows @ salt
+    order = np.argsort(codes)
+    candidates = order[np.minimum(np.searchsorted(codes[order], queries @ salt), len(rows) - 1)]
+    return np.where((rows[candidates] == queries).all(axis=1), candidates, -1)

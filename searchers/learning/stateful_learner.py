@@ -1,20 +1,74 @@
 """Base class of learners that pass their parameters on to the task's next round."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from costmodels.base import CostModel
+from costmodels.serialization import pack, unpack
+from mallorn.core.errors import InvalidRequest
 from searchers.base import Proposal, Trial
 from searchers.batch_searcher import BatchSearcher
-from searchers.learning.exploring_learner import HistorySample, Learner
-from searchers.learning.learned_parameters import LearnedParameters
-from searchers.learning.scorer import Scorer
+from searchers.learning.dense_network import Parameters
+from searchers.learning.exploring_learner import HistorySample, Learner, Scorer
 from searchers.space import Space
-from searchers.stateful import State, StatefulSearcher
+from searchers.stateful import MOST_BYTES, State, StatefulSearcher
+
+SPARE: Final = 1 << 16  # bytes for names and headers
+
+
+class LearnedParameters:
+    """Parameters by sketch; `packed` drops the last sketches if they exceed the size limit."""
+
+    def __init__(self, kind: str, parameters: Mapping[str, Parameters] | None = None) -> None:
+        self._kind = kind
+        self._known = dict(parameters or {})
+
+    @classmethod
+    def read(cls, kind: str, state: bytes | None) -> "LearnedParameters":
+        """Return the parameters packed in `state`; empty if the bytes are not of this kind."""
+        try:
+            names, arrays = unpack(kind, state or b"")
+            places = list(enumerate(names["sketches"]))
+        except (InvalidRequest, KeyError, TypeError):
+            return cls(kind)
+        wide = {name: np.asarray(array, dtype=np.float64) for name, array in arrays.items()}
+        stored_parameters = {
+            key: {
+                name.removeprefix(f"{place}."): array
+                for name, array in wide.items()
+                if name.startswith(f"{place}.")
+            }
+            for place, key in places
+            if isinstance(key, str)
+        }
+        return cls(kind, stored_parameters)
+
+    def of(self, sketch: str) -> Parameters | None:
+        """Return the parameters of a sketch; None if there are none."""
+        return self._known.get(sketch)
+
+    def store(self, sketch: str, parameters: Parameters) -> None:
+        self._known[sketch] = parameters
+
+    def packed(self) -> bytes | None:
+        """Return the parameters as at most MOST_BYTES; None without any."""
+        left = MOST_BYTES - SPARE
+        sketches: list[str] = []
+        arrays: dict[str, NDArray[np.float32]] = {}
+        for sketch, parameters in self._known.items():
+            narrow = {name: array.astype(np.float32) for name, array in parameters.items()}
+            left -= sum(array.nbytes for array in narrow.values())
+            if left < 0:
+                break
+            arrays |= {f"{len(sketches)}.{name}": array for name, array in narrow.items()}
+            sketches.append(sketch)
+        return pack(self._kind, {"sketches": sketches}, arrays) if sketches else None
 
 
 @dataclass(eq=False, kw_only=True)
@@ -32,13 +86,17 @@ class StatefulLearner(StatefulSearcher, Learner):
         self._lessons = LearnedParameters(self._kind)
 
     @abstractmethod
-    def study(
-        self, lessons: LearnedParameters, scout: Scorer, sample: HistorySample, rng: np.random.Generator
+    def explore_from(
+        self,
+        stored_parameters: LearnedParameters,
+        scorer: Scorer,
+        sample: HistorySample,
+        rng: np.random.Generator,
     ) -> None:
-        """Explore like `explore`, starting from these lessons, and update them."""
+        """Explore like `explore`, starting from these stored_parameters, and update them."""
 
-    def explore(self, scout: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        self.study(self._lessons, scout, sample, rng)
+    def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
+        self.explore_from(self._lessons, scorer, sample, rng)
 
     def propose_from(
         self,
@@ -49,10 +107,12 @@ class StatefulLearner(StatefulSearcher, Learner):
         count: int,
         rng: np.random.Generator,
     ) -> tuple[list[Proposal], State]:
-        pupil = copy(self)  # keep this object unchanged
-        pupil._lessons = LearnedParameters.read(self._kind, state if self.keeping and self.learning else None)
-        proposals = BatchSearcher.propose(pupil, space, history, model, count, rng)
-        return proposals, pupil._lessons.packed() if self.keeping and self.learning else None
+        learner = copy(self)  # keep this object unchanged
+        learner._lessons = LearnedParameters.read(
+            self._kind, state if self.keeping and self.learning else None
+        )
+        proposals = BatchSearcher.propose(learner, space, history, model, count, rng)
+        return proposals, learner._lessons.packed() if self.keeping and self.learning else None
 
     @property
     def _kind(self) -> str:

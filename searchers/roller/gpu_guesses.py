@@ -80,7 +80,7 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
     rows = _listed(sketch, rows, *_VARIANTS[0])
     for place in summing:
         rows[:, place.start] = np.arange(len(threads))
-    return rows, np.array([_summing_us(nests, machine, len(summing), each) for each in threads])
+    return rows, np.array([_summing_us(nests, machine, len(summing), access) for access in threads])
 
 
 def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
@@ -96,24 +96,24 @@ def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Mach
 def _is_modelled(of_sketch: Sequence[Block]) -> bool:
     if len(of_sketch) != 1:
         return False
-    spatial, reduced = of_sketch[0].spatial, of_sketch[0].reduced
+    spatial, reductions = of_sketch[0].spatial, of_sketch[0].reduced
     return {place.choice.width for place in spatial} == {GPU_LEVELS} and {
-        place.choice.width for place in reduced
+        place.choice.width for place in reductions
     } <= {GPU_SUM_LEVELS}
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
     """Return the rows with usual values of the non-tile choices."""
-    listed = rows.copy()
+    filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
         if choice.kind is ChoiceKind.CATEGORICAL:
             labels = choice.labels or choice.values
             target = {0: unroll, 1: vector}.get(labels[0], _USUAL_THREADS)
-            listed[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
+            filled_rows[:, place.start] = min(choice.values, key=lambda value: abs(labels[value] - target))
         elif choice.kind is ChoiceKind.LOCATION:
-            listed[:, place.start] = choice.values[0]
-    return listed
+            filled_rows[:, place.start] = choice.values[0]
+    return filled_rows
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
@@ -121,21 +121,21 @@ def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: in
 
     The other reductions use one thread per sum.
     """
-    summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+    reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
-    for at, nest in enumerate(summed):
-        team = threads if at < first else 1
+    for index, nest in enumerate(reduction_nests):
+        team = threads if index < first else 1
         depth = prod(axis.extent for axis in nest.axes if axis.reduced)
         sums = prod(nest.extents) // depth
-        side_by_side = [at for at, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
+        side_by_side = [index for index, axis in enumerate(nest.axes) if axis.reduced == (team > 1)][-1:]
         moved = 0.0
         for read in nest.reads:
             strides = [read.stride(axis) for axis in side_by_side]
             neighbours = min(WARP_SIZE, team if team > 1 else sums) if strides == [read.element_bytes] else 1
             waste = max(1.0, _SECTOR / (neighbours * read.element_bytes))
             moved += prod(read.shape) * read.element_bytes * waste
-        filled = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
-        moving = moved / machine.memory_gbytes_per_sec / 1e3 / filled
+        occupancy = min(1.0, sums * min(team, depth) / (machine.cores * machine.in_flight / 2))
+        moving = moved / machine.memory_gbytes_per_sec / 1e3 / occupancy
         adding = -(-depth // team) * _STEP_US + _BARRIER_US * log2(team)
         total += max(moving, adding) + machine.fork_us
     return total
@@ -155,27 +155,40 @@ class GpuTiles:
         """Return the loops in units of fragments, and how often untiled axes repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
-        summed = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
-        largest = max(summed, key=lambda nest: prod(nest.extents), default=None)
+        reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
+        largest = max(reduction_nests, key=lambda nest: prod(nest.extents), default=None)
         operand, sums = (
-            (2.0, 2.0) if largest is None else (_widest(largest.reads), largest.write.element_bytes)
+            (2.0, 2.0)
+            if largest is None
+            else (
+                max((read.element_bytes for read in largest.reads), default=2.0),
+                largest.write.element_bytes,
+            )
         )
         rows, columns, depth = self._fragment
         spatial = [place.choice.extent for place in self._block.spatial]
-        reduced = [place.choice.extent for place in self._block.reduced]
-        nest = product(tuple(spatial), tuple(reduced))
+        reductions = [place.choice.extent for place in self._block.reduced]
+        nest = product(tuple(spatial), tuple(reductions))
         left, right = nest.reads
         sized = Nest(
             nest.axes,
             (_of_bytes(left, operand * rows * depth), _of_bytes(right, operand * depth * columns)),
             _of_bytes(nest.write, sums * rows * columns),
         )
-        points = prod(spatial) * prod(reduced) * rows * columns * depth
+        points = prod(spatial) * prod(reductions) * rows * columns * depth
         return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
         """Return up to `count` rows of tiles, fastest first, with penalties beyond limits."""
-        tables = [self._spatial_options(place.choice.extent) for place in self._block.spatial]
+        tables = []
+        for place in self._block.spatial:
+            limits = (1, 4, 256, 4, 8) if self._fragment is None else (1, 1, 8, 4, 4)
+            table = _tilings(place.choice.extent, GPU_LEVELS, limits)
+            if self._fragment is not None:
+                grid = np.array([max(f for f in divisors(n) if f <= 8) for n in table[:, 0].tolist()])
+                table[:, 0] //= grid
+                table[:, 1] = grid
+            tables.append(table)
         tables += [
             _tilings(p.choice.extent, p.choice.width, (1, 8, p.choice.limit or 64))
             for p in self._block.reduced
@@ -189,15 +202,6 @@ class GpuTiles:
         rows = np.hstack([table[pick] for table, pick in zip(tables, picks, strict=True)])
         rows = np.unique(rows, axis=0)
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
-
-    def _spatial_options(self, extent: int) -> Table:
-        if self._fragment is None:
-            return _tilings(extent, GPU_LEVELS, (1, 4, 256, 4, 8))
-        rows = _tilings(extent, GPU_LEVELS, (1, 1, 8, 4, 4))
-        grid = np.array([max(f for f in divisors(outer) if f <= 8) for outer in rows[:, 0].tolist()])
-        rows[:, 0] //= grid
-        rows[:, 1] = grid
-        return rows
 
     def time_us(self, rows: Table) -> Column:
         """Return the estimated time of each row of tiles, with penalties beyond limits."""
@@ -214,20 +218,21 @@ class GpuTiles:
         steps, step_depth = depth[:, :, 0].prod(axis=1), depth[:, :, 1:].prod(axis=2)
         reads = [self._bytes(read, shared_tile, step_depth) for read in self._nest.reads]
         tile_bytes = np.sum([size * waste for size, waste in reads], axis=0)
-        shared = self._stages * np.sum([size for size, _ in reads], axis=0)
+        shared_bytes = self._stages * np.sum([size for size, _ in reads], axis=0)
         sums = own_tile.prod(axis=1)
         registers = sums + _OVERHEAD_REGISTERS
         if cores:
             of_sums = self._nest.write.element_bytes / (4 * WARP_SIZE)
             registers = sums * of_sums + 8 * (own_tile[:, 0] + own_tile[:, -1]) + _OVERHEAD_REGISTERS
             if self._stages == 1:
-                shared = (
-                    shared + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
+                shared_bytes = (
+                    shared_bytes
+                    + across[:, 2] * tiles[:, -1, 3:].prod(axis=1) * self._nest.write.element_bytes
                 )
         limit = machine.caches[0].bytes - SHARED_RESERVED if cores else SHARED_PER_BLOCK
         excess = (
             _above(threads, THREADS_PER_BLOCK)
-            * _above(shared, limit)
+            * _above(shared_bytes, limit)
             * _above(registers, REGISTERS_PER_THREAD)
         )
         excess *= _above(registers * warps, machine.registers)
@@ -241,7 +246,7 @@ class GpuTiles:
                 np.full(len(rows), 32.0),
                 machine.in_flight // (warps * WARP_SIZE),
                 machine.registers // (warps * np.minimum(registers, REGISTERS_PER_THREAD)),
-                machine.caches[0].bytes // (shared + SHARED_RESERVED),
+                machine.caches[0].bytes // (shared_bytes + SHARED_RESERVED),
             ]
         )
         active = np.clip(np.ceil(blocks / machine.cores), 1, np.maximum(resident, 1))
@@ -255,27 +260,26 @@ class GpuTiles:
             peak = peak_gflops(machine, ["float16"])
         else:
             busy = np.minimum(1, active * threads * sums / _OPERATIONS_FILLED) * threads / (warps * WARP_SIZE)
-            loads = 2.0 * self._loads(own_tile)
+            # Loads from shared memory per result of a thread.
+            loaded = np.zeros(len(own_tile))
+            for access in self._nest.reads:
+                axes = [axis for axis in access.axes if axis < spatial]
+                loaded += own_tile[:, axes].prod(axis=1)
+            loads = 2.0 * loaded / own_tile.prod(axis=1)
             peak = peak_gflops(machine, ["float32"])
         computing = active * operations / (peak / machine.cores) / busy * np.maximum(1, loads) / 1e3
         moving = active * tile_bytes / (machine.caches[1].gbytes_per_sec) / 1e3
         slowest = np.maximum(computing, moving)
         at_once = active * self._stages
-        beside = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
+        exposed = np.maximum(_EXPOSED, 1 / at_once) * (computing + moving - slowest)
         latency = _LATENCY_US * np.maximum(1, tile_bytes / (threads * _BYTES_IN_FLIGHT))
-        overlapped = slowest + beside + latency / at_once
-        memory = sum(prod(each.shape) * each.element_bytes for each in self._nest.accesses) * self._batch
+        overlapped = slowest + exposed + latency / at_once
+        memory = (
+            sum(prod(access.shape) * access.element_bytes for access in self._nest.accesses) * self._batch
+        )
         floor = memory / machine.memory_gbytes_per_sec / 1e3
         total = np.maximum(waves * steps * overlapped, floor) + machine.fork_us
         return np.asarray(total * excess**4)
-
-    def _loads(self, own_tile: Table) -> Column:
-        """Return the number of loads from shared memory per result of a thread."""
-        read = np.zeros(len(own_tile))
-        for access in self._nest.reads:
-            axes = [axis for axis in access.axes if axis < self._spatial]
-            read += own_tile[:, axes].prod(axis=1)
-        return np.asarray(read / own_tile.prod(axis=1))
 
     def _bytes(self, access: Access, tile: Table, depth: Table) -> tuple[Column, Column]:
         """Return the bytes of a buffer in a tile, and the factor of wasted memory transfers."""
@@ -293,18 +297,14 @@ def _above(value: Column, limit: float) -> Column:
     return np.asarray(np.maximum(1, value / limit))
 
 
-def _widest(accesses: Sequence[Access]) -> float:
-    return max((access.element_bytes for access in accesses), default=2.0)
-
-
 def _of_bytes(access: Access, element_bytes: float) -> Access:
     return Access(access.shape, access.indices, element_bytes)
 
 
-def _tilings(extent: int, width: int, most: Sequence[int]) -> Table:
+def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
     """Return tilings with inner factors bounded by `most`; the outermost has the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
-    for limit in most[:0:-1]:
+    for limit in limits[:0:-1]:
         rows = [
             (row[0] // factor, factor, *row[1:])
             for row in rows

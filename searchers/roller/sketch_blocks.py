@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import takewhile
 
 from searchers.loop_nest import Nest, folded, product
 from searchers.space import Choice, ChoiceKind, Sketch
@@ -32,10 +31,12 @@ class Block:
     reduced: tuple[PlacedChoice, ...]
 
     @property
-    def tiled(self) -> bool:
+    def is_tiled(self) -> bool:
         """Whether it has the multi-level tiling for registers, caches and cores."""
-        spatial, reduced = ({place.choice.width for place in group} for group in (self.spatial, self.reduced))
-        return spatial == {SPATIAL_LEVELS} and reduced <= {REDUCTION_LEVELS}
+        spatial, reductions = (
+            {place.choice.width for place in group} for group in (self.spatial, self.reduced)
+        )
+        return spatial == {SPATIAL_LEVELS} and reductions <= {REDUCTION_LEVELS}
 
     @property
     def places(self) -> tuple[PlacedChoice, ...]:
@@ -47,39 +48,35 @@ class Block:
         For tensorized blocks, the loops count entire instructions (`folded`).
         """
         spatial = tuple(place.choice.extent for place in self.spatial)
-        reduced = tuple(place.choice.extent for place in self.reduced)
-        matches = (folded(nest, (*spatial, *reduced)) for nest in reversed(nests))
-        return next((nest for nest in matches if nest), None) or product(spatial, reduced)
+        reductions = tuple(place.choice.extent for place in self.reduced)
+        matches = (folded(nest, (*spatial, *reductions)) for nest in reversed(nests))
+        return next((nest for nest in matches if nest), None) or product(spatial, reductions)
 
 
 @lru_cache(maxsize=1024)
 def places(sketch: Sketch) -> tuple[PlacedChoice, ...]:
-    """Return all choices of a sketch, in order."""
     return tuple(PlacedChoice(columns.start, choice) for columns, choice in sketch.places)
 
 
 def blocks(sketch: Sketch) -> list[Block]:
     """Return the blocks with free tiles; tiles with a suggested value are not included."""
     remaining = [p for p in places(sketch) if p.choice.kind is ChoiceKind.TILE and not p.choice.suggested]
-    found: list[Block] = []
+    found_blocks: list[Block] = []
     while remaining:
-        spatial, reduced = _first(remaining)
-        found.append(Block(spatial, reduced))
-        remaining = remaining[len(spatial) + len(reduced) :]
-    return found
-
-
-def _first(remaining: Sequence[PlacedChoice]) -> tuple[tuple[PlacedChoice, ...], tuple[PlacedChoice, ...]]:
-    """Return the first block's tiles: spatial ones (as many levels as the first), reductions."""
-    levels = remaining[0].choice.width
-    spatial = tuple(takewhile(lambda place: place.choice.width == levels, remaining))
-    if levels < SPATIAL_LEVELS:
-        return spatial, ()
-    return spatial, tuple(takewhile(lambda place: place.choice.width < levels, remaining[len(spatial) :]))
+        # Spatial tiles have as many levels as the first one, reductions have fewer.
+        widths = [place.choice.width for place in remaining]
+        spatial_count = next((i for i, width in enumerate(widths) if width != widths[0]), len(widths))
+        end = spatial_count
+        if widths[0] >= SPATIAL_LEVELS:
+            while end < len(widths) and widths[end] < widths[0]:
+                end += 1
+        found_blocks.append(Block(tuple(remaining[:spatial_count]), tuple(remaining[spatial_count:end])))
+        remaining = remaining[end:]
+    return found_blocks
 
 
 @lru_cache(maxsize=1024)
-def home(sketch: Sketch) -> int | None:
+def consumer_depth(sketch: Sketch) -> int | None:
     """Return the number of loops around the consumer of a block's result; None if unfused."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):

@@ -38,7 +38,14 @@ class Clustering:
 
 def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
     """Cluster points by Lloyd's algorithm, starting from k-means++."""
-    centres = points[_starts(points, count, rng)]
+    starts = [int(rng.integers(len(points)))]
+    distance = squared_distances(points, points[starts])[:, 0]
+    while len(starts) < count:
+        total = distance.sum()
+        share = distance / total if total > 0 else np.full(len(points), 1 / len(points))
+        starts.append(int(rng.choice(len(points), p=share)))
+        distance = np.minimum(distance, squared_distances(points, points[starts[-1:]])[:, 0])
+    centres = points[starts]
     for _ in range(STEPS):
         member = squared_distances(points, centres).argmin(axis=1)
         sizes = np.bincount(member, minlength=count)
@@ -52,41 +59,31 @@ def k_means(points: Points, count: int, rng: np.random.Generator) -> Clustering:
     return Clustering(distance.argmin(axis=1), centres, float(distance.min(axis=1).sum()))
 
 
-def to_the_knee(points: Points, most: int, worth: float, rng: np.random.Generator) -> Clustering:
-    """Double the number of clusters while that divides the loss by `worth` or more."""
-    count = min(2, most)
+def cluster_to_knee(points: Points, limit: int, gain: float, rng: np.random.Generator) -> Clustering:
+    """Double the number of clusters while that divides the loss by `gain` or more."""
+    count = min(2, limit)
     best = k_means(points, count, rng)
-    while count < most and best.loss > 1e-9:
-        count = min(2 * count, most)
+    while count < limit and best.loss > 1e-9:
+        count = min(2 * count, limit)
         finer = k_means(points, count, rng)
-        if finer.loss * worth > best.loss:
+        if finer.loss * gain > best.loss:
             break
         best = finer
     return best
 
 
-def _starts(points: Points, count: int, rng: np.random.Generator) -> list[int]:
-    chosen = [int(rng.integers(len(points)))]
-    distance = squared_distances(points, points[chosen])[:, 0]
-    while len(chosen) < count:
-        total = distance.sum()
-        share = distance / total if total > 0 else np.full(len(points), 1 / len(points))
-        chosen.append(int(rng.choice(len(points), p=share)))
-        distance = np.minimum(distance, squared_distances(points, points[chosen[-1:]])[:, 0])
-    return chosen
-
-
 Setting = tuple[int, ...]
 
 
-def synthesised(sketch: Sketch, among: Sequence[Candidate]) -> Iterator[Candidate]:
+def synthesised(sketch: Sketch, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
     """Yield the candidate with each knob's most frequent setting among candidates of a sketch.
 
     Then yield it with one knob at its second most frequent setting, the most frequent of these
     first. A tile with all its factors is one knob, so the candidates are well-formed.
     """
     knobs = [
-        Counter(each.decisions[columns] for each in among).most_common(2) for columns, _ in sketch.places
+        Counter(candidate.decisions[columns] for candidate in candidates).most_common(2)
+        for columns, _ in sketch.places
     ]
     best = [settings[0][0] for settings in knobs]
     yield _joined(sketch, best)
@@ -118,52 +115,51 @@ class Clustered(Synthesiser):
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         promise = pool.promise(self.optimism)
-        ranked = np.argsort(-promise, kind="stable")
+        order = np.argsort(-promise, kind="stable")
         if count <= 1 or len(pool) <= count:
-            return ranked[:count]
-        near_top = ranked[: self.considered * count]
+            return order[:count]
+        near_top = order[: self.considered * count]
         points = scaled(pool.features[near_top])
         medoids = near_top[self._clustered(pool, near_top, count, rng).medoids(points)]
-        others = ranked[~np.isin(ranked, medoids)]
-        chosen = np.concatenate([medoids, others[: count - len(medoids)]])
-        return chosen[np.argsort(-promise[chosen], kind="stable")].astype(np.int64)
+        remaining = order[~np.isin(order, medoids)]
+        lines = np.concatenate([medoids, remaining[: count - len(medoids)]])
+        return lines[np.argsort(-promise[lines], kind="stable")].astype(np.int64)
 
     def compose(
-        self, space: Space, pool: ScoredPool, measured: ScoredPool, count: int, rng: np.random.Generator
+        self, space: Space, pool: ScoredPool, measured_pool: ScoredPool, count: int, rng: np.random.Generator
     ) -> list[Candidate]:
         if count <= 1 or len(pool) <= count:
             return []
-        both_pools = pool.beside(measured)
+        both_pools = pool.joined_with(measured_pool)
         promise = both_pools.promise(self.optimism)
-        ranked = np.argsort(-promise, kind="stable")
-        near_top = ranked[: self.considered * count]
+        order = np.argsort(-promise, kind="stable")
+        near_top = order[: self.considered * count]
         clustering = self._clustered(both_pools, near_top, count, rng)
-        measured_ones, batch = set(measured.candidates), dict[Candidate, float]()
-        for members in _by_cluster(clustering, scaled(both_pools.features[near_top]), near_top):
-            cluster = [both_pools.candidates[line] for line in members.tolist()]
-            medoid, *others = cluster
-            same_sketch = [each for each in cluster if each.sketch == medoid.sketch]
+        measured_candidates, batch = set(measured_pool.candidates), dict[Candidate, float]()
+        points = scaled(both_pools.features[near_top])
+        for medoid_line in clustering.medoids(points).tolist():
+            # The members of a cluster as lines of the pool: the medoid, then others by distance.
+            members = np.flatnonzero(clustering.member == clustering.member[medoid_line])
+            distances = squared_distances(points[members], points[medoid_line : medoid_line + 1])[:, 0]
+            distances[members == medoid_line] = -1.0
+            lines = near_top[members[np.argsort(distances, kind="stable")]]
+            cluster = [both_pools.candidates[line] for line in lines.tolist()]
+            medoid, *remaining = cluster
+            same_sketch = [member for member in cluster if member.sketch == medoid.sketch]
             # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
             # member.
-            representatives = chain([medoid], synthesised(space.by_key[medoid.sketch], same_sketch), others)
-            new = (each for each in representatives if each not in measured_ones and each not in batch)
+            representatives = chain(
+                [medoid], synthesised(space.by_key[medoid.sketch], same_sketch), remaining
+            )
+            new = (c for c in representatives if c not in measured_candidates and c not in batch)
             if representative := next(new, None):
-                batch[representative] = float(promise[members[0]])
-        for line in ranked.tolist():
-            if len(batch) < count and both_pools.candidates[line] not in measured_ones:
+                batch[representative] = float(promise[lines[0]])
+        for line in order.tolist():
+            if len(batch) < count and both_pools.candidates[line] not in measured_candidates:
                 batch.setdefault(both_pools.candidates[line], float(promise[line]))
         return sorted(batch, key=lambda candidate: -batch[candidate])
 
     def _clustered(
         self, pool: ScoredPool, lines: Indices, count: int, rng: np.random.Generator
     ) -> Clustering:
-        return to_the_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)
-
-
-def _by_cluster(clustering: Clustering, points: Points, lines: Indices) -> Iterator[Indices]:
-    """Yield each cluster's members as lines of the pool: medoid, then others by distance."""
-    for medoid in clustering.medoids(points).tolist():
-        members = np.flatnonzero(clustering.member == clustering.member[medoid])
-        distances = squared_distances(points[members], points[medoid : medoid + 1])[:, 0]
-        distances[members == medoid] = -1.0
-        yield lines[members[np.argsort(distances, kind="stable")]]
+        return cluster_to_knee(scaled(pool.features[lines]), max(1, count // 2), self.worth, rng)

@@ -20,15 +20,15 @@ class Diverse(BatchSampler):
 
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
         promise = pool.promise(self.optimism).astype(np.float64)
-        ranked = np.argsort(-promise, kind="stable")
-        near_top = ranked[: self.considered * count]
+        order = np.argsort(-promise, kind="stable")
+        near_top = order[: self.considered * count]
         if len(near_top) < 2 or len(near_top) <= count:
             return near_top[:count]
         lead = promise[near_top] - promise[near_top[0]]
         points = scaled(pool.features[near_top])
-        chosen = near_top[_volume(points, self.weight * lead, count)]
-        rest = ranked[~np.isin(ranked, chosen)]
-        return np.concatenate([chosen, rest[: count - len(chosen)]]).astype(np.int64)
+        lines = near_top[_volume(points, self.weight * lead, count)]
+        remaining = order[~np.isin(order, lines)]
+        return np.concatenate([lines, remaining[: count - len(lines)]]).astype(np.int64)
 
 
 def _volume(points: Points, log_quality: Column, count: int) -> Indices:
@@ -37,14 +37,14 @@ def _volume(points: Points, log_quality: Column, count: int) -> Indices:
     similar = np.exp(-distance / (2 * max(1e-12, float(np.median(distance)))))
     remaining = np.ones(len(points))  # squared volume that a point would add
     factor = np.zeros((count, len(points)))
-    chosen: list[int] = []
-    while len(chosen) < count:
+    lines: list[int] = []
+    while len(lines) < count:
         gain = log_quality + 0.5 * np.log(np.maximum(remaining, 1e-12))
-        gain[chosen] = -np.inf
+        gain[lines] = -np.inf
         best = int(gain.argmax())
-        step = len(chosen)
+        step = len(lines)
         root = np.sqrt(max(remaining[best], 1e-12))
         factor[step] = (similar[best] - factor[:step, best] @ factor[:step]) / root
         remaining = np.maximum(0.0, remaining - factor[step] ** 2)
-        chosen.append(best)
-    return np.array(chosen, dtype=np.int64)
+        lines.append(best)
+    return np.array(lines, dtype=np.int64)

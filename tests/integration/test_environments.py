@@ -15,7 +15,7 @@ from tests.fixtures.waiting import PATIENCE
 from workers.device import key_agent
 from workers.interfaces import candidate_compiler, device_runner, model_compiler, whole_model_engine
 from workers.interfaces.device_runner import Runner
-from workers.sandbox.sandbox import harmless
+from workers.sandbox.sandbox import allowed_environment
 from workers.subprocesses.child_process import Child
 
 KEY = "0123456789abcdef" * 4
@@ -92,8 +92,8 @@ def test_what_compilers_and_drivers_need_stays() -> None:
     given: Mapping[str, str] = dict.fromkeys(
         ("PATH", "CUDA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "PYTHONHASHSEED", "OMP_PROC_BIND"), "1"
     )
-    assert harmless(given) == given
-    assert key_agent.DEVICE_VARIABLES[0] not in harmless({"MALLORN_TRACKER": "127.0.0.1:1"})
+    assert allowed_environment(given) == given
+    assert key_agent.DEVICE_VARIABLES[0] not in allowed_environment({"MALLORN_TRACKER": "127.0.0.1:1"})
 
 
 WITHOUT_SECCOMP = "import workers.sandbox.sandbox as s; s.enter_sandbox = lambda _walls: 'without seccomp'\n"

@@ -6,7 +6,7 @@ import pytest
 from costmodels.base import Prediction
 from searchers.batch_sampler import BatchSampler, ScoredPool, Synthesiser
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import assert_well_formed, generator
+from searchers.testing import assert_well_formed, generator
 
 SPACE = SyntheticSpace(64, 64, 64)
 

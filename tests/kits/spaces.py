@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from searchers.space import Candidate, Space
-from searchers.testing.candidate_checks import SEEDS, assert_well_formed, generator, split
+from searchers.testing import SEEDS, assert_well_formed, generator, split
 
 
 class SpaceTestCase:

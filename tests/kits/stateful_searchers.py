@@ -6,8 +6,7 @@ from costmodels.base import CostModel
 from searchers.base import Searcher, Trial
 from searchers.stateful import MOST_BYTES, StatefulSearcher
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import TinySpace, assert_well_formed, generator
-from searchers.testing.searchers import SearcherTestCase
+from searchers.testing import SearcherTestCase, TinySpace, assert_well_formed, generator
 
 
 class RememberingTestCase(SearcherTestCase):

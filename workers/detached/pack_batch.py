@@ -31,7 +31,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.decision_log import RoundStats
 from workers.detached import run_batch
 from workers.detached.batch_record import LEASE_SEC, SentBatch, SentCall, SentRound, holder_of, store_batch
-from workers.device.detect_host import ask_tvm
+from workers.device.detect_host import run_with_tvm
 from workers.device.random_and_saved_arrays import load_arrays
 from workers.device.target_support import LLVM_PROGRAM, machine_of, needed_flags
 from workers.finish.contenders import Contest, contest_of
@@ -56,8 +56,7 @@ from workers.round.propose import prepare
 from workers.round.run import close_round, fix_round_inputs
 from workers.round.store_referenced_rows import store_sketches
 from workers.sandbox.untrusted_files import open_plain, untrusted_folder
-from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, twice
 from workers.tvm.code_digest import TVM_VERSION
 from workers.tvm.compare_outputs import tolerance
 
@@ -393,7 +392,7 @@ def needs(target: Target) -> run_batch.Json:
     if not target.is_cpu:
         return {"kind": target.kind, "arch": str(target.attrs.get("arch", ""))}
     machine = machine_of(target) or os.uname().machine
-    answer = ask_tvm(LLVM_PROGRAM, target.text)
+    answer = run_with_tvm(LLVM_PROGRAM, target.text)
     features = json.loads(answer.stdout.splitlines()[-1])["features"] if answer.returncode == 0 else []
     flags = sorted(set(needed_flags(target, features, machine).values()))
     return {"kind": target.kind, "machine": machine, "cores": target.num_cores, "flags": flags}

@@ -29,7 +29,7 @@ from workers.detached.batch_record import (
     known_calls,
     load_batch,
 )
-from workers.device.device_class import Endpoint, none_like
+from workers.device.device_class import Endpoint, no_device_error
 from workers.finish.numeric_check import Checker, NumericCheck
 from workers.finish.run import finish_stage
 from workers.measure.base import MeasureInput, MeasureResult, Program
@@ -78,7 +78,7 @@ def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
             context = context_of(session, job.target_id, options, endpoint)
             Jobs(session).bind_context(batch.job_id, context.id)
         elif device_class != endpoint.device_class:
-            raise none_like(device_class)
+            raise no_device_error(device_class)
     new, cancelled = 0, 0
     for sent_round in batch.rounds:
         answers = {

@@ -37,8 +37,8 @@ class DeviceRequestQueue:
         if offer in self._free:
             self._free.remove(offer)
 
-    def ask(self, client: Any, wanted: str) -> None:
-        self._requests.append((client, wanted))
+    def ask(self, client: Any, class_text: str) -> None:
+        self._requests.append((client, class_text))
         self._match()
 
     def summary(self) -> dict[str, int]:
@@ -46,15 +46,20 @@ class DeviceRequestQueue:
 
     def _match(self) -> None:
         # Remove clients that hung up: if their class never came back, they would stay forever.
-        self._requests = [each for each in self._requests if not each[0].gone]
+        self._requests = [request for request in self._requests if not request[0].is_gone]
         for client, class_text in list(self._requests):
             offer = next(
-                (each for each in self._free if class_text in ("", described_class(each[0].summary()))), None
+                (
+                    request
+                    for request in self._free
+                    if class_text in ("", described_class(request[0].summary()))
+                ),
+                None,
             )
             if offer is None:
                 continue
             self._requests.remove((client, class_text))
-            if client.hand_out(offer[1:]):
+            if client.send_device(offer[1:]):
                 self._free.remove(offer)
                 offer[0].pending_matchkeys.discard(offer[-1])
 
@@ -80,9 +85,14 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             proof = self._key.proof("tracker", self._peer_nonce, self._nonce)
             self.ret_value([self._nonce, bool(self._key), proof])
         elif code == PROVE:
-            self._admit(str(args[1]))
+            self._admitted = self._key.proves(str(args[1]), "peer", self._peer_nonce, self._nonce)
+            if self._admitted:
+                self._waiting.remove(self)
+                self.ret_value(SUCCESS)
+            else:
+                self._refuse("does not know our key")
         elif self._admitted and code == UPDATE_INFO and len(str(args)) > LONGEST:
-            self._refuse("says more of itself than its list has room for")
+            self._refuse("sent a description that is too long")
         elif self._admitted and code == REQUEST:
             self._tracker.ask(str(args[1]), self, str(args[2]))
         elif self._admitted:
@@ -91,25 +101,16 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
             self._refuse("asked for something before it proved that it knows our key")
 
     @property
-    def gone(self) -> bool:
-        """Whether the connection is closed."""
+    def is_gone(self) -> bool:
         return not self._sock
 
-    def hand_out(self, device: tuple[Any, ...]) -> bool:
+    def send_device(self, device: tuple[Any, ...]) -> bool:
         """Send the client the device that it gets; return False if the client is gone."""
         try:
             self.ret_value([SUCCESS, device])
         except OSError:
             return False
-        return not self.gone
-
-    def _admit(self, proof: str) -> None:
-        self._admitted = self._key.proves(proof, "peer", self._peer_nonce, self._nonce)
-        if self._admitted:
-            self._waiting.remove(self)
-            self.ret_value(SUCCESS)
-        else:
-            self._refuse("does not know our key")
+        return not self.is_gone
 
     def _refuse(self, reason: str) -> None:
         log.warning("%s %s", self.name(), reason)
@@ -136,15 +137,14 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
     def create_scheduler(self, key: str) -> DeviceRequestQueue:
         return DeviceRequestQueue()
 
-    def ask(self, key: str, client: Peer, wanted: str) -> None:
-        """Queue a client for a device of this key and, unless `wanted` is empty, of that class."""
+    def ask(self, key: str, client: Peer, class_text: str) -> None:
+        """Queue a client for a device of this key and, unless `class_text` is empty, of that class."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
-        self._scheduler_map[key].ask(client, wanted)
+        self._scheduler_map[key].ask(client, class_text)
 
-    def call_later(self, seconds: float, what: Any) -> None:
-        """Call `what` from the event loop after `seconds`."""
-        self._ioloop.call_later(seconds, what)
+    def call_later(self, seconds: float, callback: Any) -> None:
+        self._ioloop.call_later(seconds, callback)
 
     def _on_event(self, _events: int) -> None:
         while True:

@@ -1,7 +1,6 @@
 """Settings and limits of this host's clock rate, which may change while the host runs."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -24,21 +23,20 @@ def governor() -> str:
 
 def limits() -> str:
     """Return what slows this host down now, as `+quota1.5+battery`; empty if nothing does."""
-    return "".join(f"+{word}" for word in _limits())
-
-
-def _limits() -> Iterator[str]:
+    words = []
     quota = cpu_quota()
     if quota is not None and quota < len(os.sched_getaffinity(0)):
-        yield f"quota{quota:g}"
+        words.append(f"quota{quota:g}")
     if (preference := _word(FREQUENCY / "energy_performance_preference")) in SAVES:
-        yield f"epp-{preference}"
+        words.append(f"epp-{preference}")
     if any(_word(file) == slow for file, slow in TURBO.items()):
-        yield "noturbo"
+        words.append("noturbo")
     # Batteries of peripherals, such as a mouse, have the scope Device.
     supplies = [supply for supply in SUPPLIES.glob("*") if _word(supply / "scope") != "Device"]
-    if any((_word(each / "type"), _word(each / "status")) == ("Battery", "Discharging") for each in supplies):
-        yield "battery"
+    states = [(_word(supply / "type"), _word(supply / "status")) for supply in supplies]
+    if ("Battery", "Discharging") in states:
+        words.append("battery")
+    return "".join(f"+{word}" for word in words)
 
 
 def _word(file: Path) -> str:

@@ -88,8 +88,28 @@ class CudaDriver:
             self._check(self._cuda.cuDeviceGetCount(ctypes.byref(self._count)))
 
     def gpus(self) -> list[Gpu]:
-        driver = self._version()
-        return [self._gpu(index, driver) for index in range(self._count.value)]
+        cuda = self._cuda
+        if KERNEL_MODULE.exists():
+            driver = KERNEL_MODULE.read_text().strip()
+        else:
+            version = ctypes.c_int()
+            self._check(cuda.cuDriverGetVersion(ctypes.byref(version)))
+            driver = f"CUDA-{version.value // 1000}.{version.value % 1000 // 10}"
+
+        gpus = []
+        for index in range(self._count.value):
+            device, memory = ctypes.c_int(), ctypes.c_size_t()
+            name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+            self._check(cuda.cuDeviceGet(ctypes.byref(device), index))
+            self._check(cuda.cuDeviceGetName(name, len(name), device))
+            self._check(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
+            self._check(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
+            words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
+            kind = "MIG" if " MIG " in words else "GPU"  # the name of a MIG slice contains its profile
+            parts = (kind, digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+            capability = 10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device)
+            gpus.append(Gpu(index, "-".join(parts), words, memory.value, driver, capability))
+        return gpus
 
     def use_memory(self) -> None:
         cuda, device, context = self._cuda, ctypes.c_int(), ctypes.c_void_p()
@@ -101,30 +121,10 @@ class CudaDriver:
         self._check(cuda.cuMemsetD8_v2(address, ctypes.c_ubyte(1), ctypes.c_size_t(_PROBE_BYTES)))
         self._check(cuda.cuCtxSynchronize())
 
-    def _gpu(self, index: int, driver: str) -> Gpu:
-        cuda, device, memory = self._cuda, ctypes.c_int(), ctypes.c_size_t()
-        name, uuid = ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
-        self._check(cuda.cuDeviceGet(ctypes.byref(device), index))
-        self._check(cuda.cuDeviceGetName(name, len(name), device))
-        self._check(cuda.cuDeviceGetUuid_v2(ctypes.byref(uuid), device))
-        self._check(cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device))
-        words, digits = name.value.decode(errors="replace"), bytes(uuid).hex()
-        kind = "MIG" if " MIG " in words else "GPU"  # the name of a MIG slice contains its profile
-        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
-        capability = 10 * self._attribute(_MAJOR, device) + self._attribute(_MINOR, device)
-        return Gpu(index, "-".join((kind, *parts)), words, memory.value, driver, capability)
-
     def _attribute(self, number: int, device: ctypes.c_int) -> int:
         value = ctypes.c_int()
         self._check(self._cuda.cuDeviceGetAttribute(ctypes.byref(value), number, device))
         return value.value
-
-    def _version(self) -> str:
-        if KERNEL_MODULE.exists():
-            return KERNEL_MODULE.read_text().strip()
-        version = ctypes.c_int()
-        self._check(self._cuda.cuDriverGetVersion(ctypes.byref(version)))
-        return f"CUDA-{version.value // 1000}.{version.value % 1000 // 10}"
 
     def _check(self, code: int) -> None:
         """Raise HostFault with the driver's own words unless `code` is 0, success."""

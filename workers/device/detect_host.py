@@ -2,21 +2,24 @@
 
 import hashlib
 import os
+import platform
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 from mallorn.core.errors import InvalidTarget, Unavailable
 from mallorn.core.host_id import host_id
 from mallorn.core.targets import Target, parse_target
 from workers.device.clock_conditions import governor, limits
 from workers.device.device_class import HostFacts, Identity
-from workers.device.usable_flags import feature_differences, usable_flags
 from workers.host.core_lock import lock_identity
-from workers.sandbox.sandbox import harmless
+from workers.sandbox.sandbox import allowed_environment
+from workers.sandbox.seccomp import X86_64
+from workers.sandbox.syscall import syscall
 from workers.subprocesses.cgroups import cpu_quota
 
 LLVM_TIMEOUT_SEC = 120
@@ -60,32 +63,38 @@ def host_fingerprint() -> HostFacts:
     }
 
 
-def described_again(identity: Identity) -> Identity:
+def refresh_identity(identity: Identity) -> Identity:
     """Return `identity` updated to this host's present governor, quota, power supply and locks."""
     accelerator = identity.get("accelerator", "").replace(" ", "-")
-    now: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
+    present: Identity = {**identity, **host_fingerprint(), "locks": lock_identity()}
     if accelerator:
-        now["host_class"] += f"+{accelerator}"
+        present["host_class"] += f"+{accelerator}"
     if driver := identity.get("gpu_driver"):
-        now["host_class"] += f"+{driver}{identity.get('gpu_power_limit', '')}"
-    return now
+        present["host_class"] += f"+{driver}{identity.get('gpu_power_limit', '')}"
+    return present
 
 
 def detect_target() -> Target:
     """Return this host's CPU target, with as many cores as this process may use."""
     cpu = cpu_info()
     flags = usable_flags(cpu)
-    mcpu, features = _llvm_cpu(flags) or (_cpu_level(cpu, os.uname().machine), set())
+    # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
+    mcpu, *llvm_features = run_with_tvm(LLVM_CPU_PROGRAM).stdout.split() or ["generic"]
+    features = set(llvm_features)
+    # A hypervisor may hide features that LLVM expects of this CPU.
+    level_flags = set().union(*(flags_needed for _, flags_needed in X86_LEVELS))
+    if mcpu == "generic" or (flags and level_flags & features - flags):
+        mcpu, features = _cpu_level(cpu, os.uname().machine), set()
     mattr = feature_differences(flags, features) if flags else []
-    others = {"mattr": mattr} if mattr else {}
-    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **others})
+    options = {"mattr": mattr} if mattr else {}
+    return parse_target({"kind": "llvm", "mcpu": mcpu, "num-cores": available_cores(), **options})
 
 
 def available_cores() -> int:
     """Return the number of CPUs that this process may run on, limited by its cgroup quota."""
-    allowed = len(os.sched_getaffinity(0))
+    cpus = len(os.sched_getaffinity(0))
     quota = cpu_quota()
-    return allowed if quota is None else max(1, min(allowed, int(quota)))
+    return cpus if quota is None else max(1, min(cpus, int(quota)))
 
 
 def physical_cores() -> int:
@@ -107,12 +116,12 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
+def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
     """Run a program in a child process with full TVM, for callers that load only its runtime.
 
     A crash of TVM ends only the child. Raises Unavailable on timeout.
     """
-    env = {name: value for name, value in harmless().items() if name != "TVM_USE_RUNTIME_LIB"}
+    env = {name: value for name, value in allowed_environment().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
     try:
@@ -123,21 +132,47 @@ def ask_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
         raise Unavailable(f"TVM did not answer within {LLVM_TIMEOUT_SEC} s", hint="uptime") from None
 
 
-def _llvm_cpu(flags: set[str]) -> tuple[str, set[str]] | None:
-    """Return LLVM's name for this CPU and its features; None if unknown or if some are hidden."""
-    answer = ask_tvm(LLVM_CPU_PROGRAM)
-    # The program fails if only TVM's runtime is installed; LLVM calls an unknown CPU "generic".
-    name, *features = answer.stdout.split() or ["generic"]
-    # A hypervisor may hide features that LLVM expects of this CPU.
-    hidden = flags and set().union(*(needed for _, needed in X86_LEVELS)) & set(features) - flags
-    return None if name == "generic" or hidden else (name, set(features))
-
-
 def _cpu_level(cpu: Mapping[str, str], machine: str) -> str:
     if machine != "x86_64":
         return "generic"
     flags = set(cpu.get("flags", "").split())
-    for level, needed in X86_LEVELS:
-        if needed <= flags:
+    for level, flags_needed in X86_LEVELS:
+        if flags_needed <= flags:
             return level
     raise InvalidTarget("this CPU is older than x86-64-v2", hint='name it: --target \'{"kind":"llvm",...}\'')
+
+
+#: Instructions for products of narrow numbers: LLVM's feature name -> the kernel's flag.
+PRODUCTS: Final = {
+    "avx512bf16": "avx512_bf16", "amx-tile": "amx_tile", "amx-int8": "amx_int8", "amx-bf16": "amx_bf16",
+}  # fmt: skip
+_TILES: Final = "amx_"
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA = 158, 0x1023, 18
+
+
+def usable_flags(cpu: Mapping[str, str], field: str = "flags") -> set[str]:
+    """Return the CPU's flags, without those of AMX if the kernel refuses this process AMX."""
+    flags = set(cpu.get(field, "").split())
+    tiles = {flag for flag in flags if flag.startswith(_TILES)}
+    return flags - tiles if tiles and not tiles_allowed() else flags
+
+
+@lru_cache(maxsize=1)
+def tiles_allowed() -> bool:
+    """Request AMX tiles from the kernel and return whether this process may use them."""
+    if platform.machine() != X86_64:
+        return False
+    try:
+        return syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _TILE_DATA) == 0
+    except OSError:
+        return False
+
+
+def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
+    """Return `mattr` entries for product instructions that only one of `flags` and `known` has."""
+    present = {name for name, flag in PRODUCTS.items() if flag in flags}
+    return [
+        f"{'+' if name in present else '-'}{name}"
+        for name in PRODUCTS
+        if (name in present) != (name in features)
+    ]

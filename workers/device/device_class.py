@@ -1,4 +1,4 @@
-"""How devices describe themselves, and the class of devices whose times are comparable."""
+"""The description that a device sends, and the class of devices whose times are comparable."""
 
 import json
 from collections.abc import Mapping
@@ -41,13 +41,13 @@ def described_class(info: Any) -> str:
         return "unknown"
 
 
-def none_like(like: DeviceClass | None) -> NoDevice:
-    """Return the error for "no device of class `like` answers"; None stands for any class."""
-    if like is None:
+def no_device_error(device_class: DeviceClass | None) -> NoDevice:
+    """Return the error for "no device of this class answers"; None stands for any class."""
+    if device_class is None:
         return NoDevice()
-    kind = f"{like.host_class}, TVM {like.tvm_version}, threads: {like.threads}"
+    kind = f"{device_class.host_class}, TVM {device_class.tvm_version}, threads: {device_class.threads}"
     hint = "mallorn devices   (bring one back, or tune the model anew)"
-    return NoDevice(f"no device answers that is as those that took this job's times ({kind})", hint=hint)
+    return NoDevice(f"no device of the class that measured this job's times answers ({kind})", hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

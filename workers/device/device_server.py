@@ -2,10 +2,12 @@
 
 import logging
 import os
+import secrets
 import select
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,22 +15,108 @@ from typing import Final
 
 from tvm.rpc import _ffi_api as rpc_api
 
-from mallorn.core.errors import HostFault, InvalidRequest
-from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
+from mallorn.core.errors import HostFault, InvalidRequest, Unavailable
+from mallorn.core.fleet_key import FleetKey
+from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS, host_id, share_locks
 from mallorn.core.locked_folders import remove_tree
-from workers.device.detect_host import described_again
+from workers.device.detect_host import refresh_identity
 from workers.device.device_class import Identity
-from workers.device.forked_process import fork, how_it_ended, waits_for
+from workers.device.forked_process import describe_exit, fork, waits_for
 from workers.device.listen import is_own
 from workers.device.nvidia_driver import gpu_fault
 from workers.device.pending_connections import PendingConnections
-from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, has_other_locks, welcome
+from workers.device.rpc_handshake import DEATH_NOTICE, UNHEARD, answer_greeting, host_and_locks
 from workers.device.serve_rpc_session import RpcSession
-from workers.device.tracker_client import NO_KEY
-from workers.device.tracker_registration import Registration
+from workers.device.tracker_client import NO_KEY, Address, TrackerClient
 from workers.subprocesses.cpu_share import processor_sec
 
 log = logging.getLogger(__name__)
+
+# A client that received our match key and has not connected after this time never will.
+UNCLAIMED_SEC = 2.0
+
+
+class Registration:
+    """Keeps a device registered; methods do not raise if the tracker is gone: it may come back."""
+
+    def __init__(
+        self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
+    ) -> None:
+        self.key = key
+        self.match_key = ""  # a client must present it; it opens one session
+        self._address = tracker
+        self._listening = listening
+        self._identity = identity
+        self.fleet = fleet
+        self._tracker: TrackerClient | None = None
+        self._busy = False
+        self._offered_sec = 0.0
+        self._has_complained = False
+
+    def fileno(self) -> int | None:
+        """Return the connection's descriptor, readable once the tracker closes it, or None."""
+        return self._tracker.fileno() if self._tracker is not None else None
+
+    def keep(self) -> None:
+        """Register if the tracker is not connected, or renew an offer that was lost."""
+
+        def register_or_renew() -> None:
+            if self._tracker is None:
+                self._tracker = TrackerClient(self._address, key=self.fleet)
+                log.info("registered with the tracker at %s:%d as %s", *self._address, self.key)
+                self._announce()
+            elif not self._busy and self.match_key in self._tracker.pending():
+                self._offered_sec = time.monotonic()
+            elif not self._busy and time.monotonic() - self._offered_sec > UNCLAIMED_SEC:
+                log.info("a client got this device's match key from the tracker and never connected")
+                self._announce()
+
+        self._attempt(register_or_renew)
+
+    def set_busy(self, busy: bool) -> None:
+        """Report to the tracker that a session began, or that the device is free again."""
+        self._busy, self.match_key = busy, ""
+        self._attempt(self._announce)
+
+    def describe(self, identity: Identity) -> None:
+        """Send the tracker this device's new description after its host changed."""
+        self._identity = identity
+        self._attempt(self._send_description)
+
+    def move(self, listening: Address, identity: Identity) -> None:
+        """Set the device's new address and description; the next `keep` registers them."""
+        self._listening, self._identity = listening, identity
+        self.drop()
+
+    def drop(self) -> None:
+        """Close the connection to the tracker; the next `keep` opens a new one."""
+        if self._tracker is not None:
+            self._tracker.close()
+            self._tracker = None
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+            self._has_complained = False
+        except Unavailable as error:
+            if not self._has_complained:
+                log.warning("%s; trying again every second", error.message)
+            self._has_complained = True
+            self.drop()
+
+    def _send_description(self) -> None:
+        if self._tracker is not None:
+            state = {"busy": self._busy, "mallorn": self._identity}
+            self._tracker.update({"key": f"server:{self.key}", "addr": [*self._listening], **state})
+
+    def _announce(self) -> None:
+        self._send_description()
+        if self._tracker is not None and not self._busy:
+            host, port = self._listening
+            self.match_key = f"{self.key}:{secrets.token_hex(8)}"
+            self._tracker.put(self.key, host, port, self.match_key)
+            self._offered_sec = time.monotonic()
+
 
 PING_SEC = 1.0
 LAST_WORDS_BYTES: Final = 500
@@ -46,17 +134,18 @@ class Running:
     connection: socket.socket
     folder: Path
     last_words_fd: int
-    abandoned: bool = False  # its client hung up
-    waited: bool = False  # whether it waited for its client at the last look
+    is_abandoned: bool = False  # its client hung up
+    was_waiting: bool = False  # whether it waited for its client at the last record
     ran_sec: float = 0.0  # processor time until then
 
-    def look(self) -> None:
+    def record_state(self) -> None:
         """Record whether the session waits for its client now, and its processor time so far."""
-        self.waited, self.ran_sec = waits_for(self.pid, self.connection.fileno()), processor_sec(self.pid)
+        self.was_waiting = waits_for(self.pid, self.connection.fileno())
+        self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether a session that ended has only waited for its client since the last look."""
-        return self.waited and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
+        """Return whether a session that ended has only waited for its client since the last record."""
+        return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
 class DeviceServer:
@@ -89,39 +178,51 @@ class DeviceServer:
         Raises HostFault once the GPU has failed.
         """
         while True:
-            self._look_at_host()
             if (running := self._running) is not None:
                 # A session that waits for its client at its deadline is in no endless loop: the
                 # network stalled.
-                running.look()
-            if self._is_reached():
+                running.record_state()
+            else:
+                self._announce_host_changes()
+            if self._has_address():
                 self._registration.keep()
+
             waiting = set(self._pending)
-            for ready_fd in self._wait(waiting):
+            poller = select.poll()
+            if self._running is None:
+                for number in (self._listener.fileno(), *waiting):
+                    poller.register(number, select.POLLIN)
+            else:
+                poller.register(self._running.pid_fd, select.POLLIN)
+                if not self._running.is_abandoned:
+                    poller.register(self._running.connection, select.POLLRDHUP)
+            if (tracker_fd := self._registration.fileno()) is not None:
+                poller.register(tracker_fd, select.POLLIN)
+
+            for ready_fd, _ in poller.poll(PING_SEC * 1000):
                 if ready_fd == self._listener.fileno():
-                    self._pending.let_in()
+                    self._pending.accept()
                 elif ready_fd in waiting:
-                    if self._hear(ready_fd):
+                    greeting = self._pending.read_greeting(ready_fd)
+                    if greeting is not None and self._start_session(*greeting):
                         break  # the other numbers may mean other files now
                 elif self._running is not None and ready_fd == self._running.pid_fd:
                     self._end_session(self._running)
                 elif self._running is not None and ready_fd == self._running.connection.fileno():
                     # The client is gone: nobody waits for the candidate that may still run.
-                    self._running.abandoned = True
+                    self._running.is_abandoned = True
                     os.kill(self._running.pid, signal.SIGKILL)
                 elif ready_fd == self._registration.fileno():
                     self._registration.drop()
 
-    def _look_at_host(self) -> None:
+    def _announce_host_changes(self) -> None:
         """Between sessions, announce changes of this host, which change the device's class."""
-        if self._running is not None:
-            return
-        if (now := described_again(self._identity)) != self._identity:
-            log.info("this host is %s now, with governor %s", now["host_class"], now["governor"])
-            self._identity = now
-            self._registration.introduce(now)
+        if (identity := refresh_identity(self._identity)) != self._identity:
+            log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
+            self._identity = identity
+            self._registration.describe(identity)
 
-    def _is_reached(self) -> bool:
+    def _has_address(self) -> bool:
         """Return whether this host still has the device's address; if not, listen on its new one."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
@@ -129,7 +230,7 @@ class DeviceServer:
             listener = self._listen()
         except InvalidRequest as error:
             if self._registration.fileno() is not None:
-                log.warning("nobody reaches this device until its address is back: %s", error.message)
+                log.warning("no client can reach this device until its address is back: %s", error.message)
             self._registration.drop()
             return False
         self._pending.clear()
@@ -140,69 +241,54 @@ class DeviceServer:
         self._registration.move((host, port), self._identity)
         return True
 
-    def _wait(self, waiting: set[int]) -> list[int]:
-        poller = select.poll()
-        if self._running is None:
-            for number in (self._listener.fileno(), *waiting):
-                poller.register(number, select.POLLIN)
-        else:
-            poller.register(self._running.pid_fd, select.POLLIN)
-            if not self._running.abandoned:
-                poller.register(self._running.connection, select.POLLRDHUP)
-        if (tracker_fd := self._registration.fileno()) is not None:
-            poller.register(tracker_fd, select.POLLIN)
-        return [ready_fd for ready_fd, _ in poller.poll(PING_SEC * 1000)]
-
-    def _hear(self, number: int) -> bool:
-        """Return whether the pending client has completed its greeting and got the session."""
-        registration, greeting = self._registration, self._pending.hear(number)
-        if greeting is None:
+    def _start_session(self, connection: socket.socket, greeting: str) -> bool:
+        """Return whether the greeting opens a session, which this method then starts in a fork."""
+        registration = self._registration
+        if not answer_greeting(
+            connection, greeting, registration.key, registration.match_key, registration.fleet
+        ):
+            connection.close()
             return False
-        connection, words = greeting
-        if welcome(connection, words, registration.key, registration.match_key, registration.fleet):
-            self._pending.clear()
-            self._warn_of_locks(words)
-            self._start_session(connection)
-            return True
-        connection.close()
-        return False
-
-    def _warn_of_locks(self, greeting: str) -> None:
-        """Warn once if the client's locks differ: its builders run on while this device times."""
-        if self._identity.get("accelerator") or self._has_warned_of_locks:
-            return
-        if has_other_locks(greeting, self._identity["locks"]):
+        self._pending.clear()
+        # Warn once if the client's locks differ: its builders run on while this device times.
+        client_host, client_locks = host_and_locks(greeting)
+        is_separate = not share_locks(client_host, client_locks, host_id(), self._identity["locks"])
+        if is_separate and not self._identity.get("accelerator") and not self._has_warned_of_locks:
             self._has_warned_of_locks = True
             log.warning("%s; %s", SEPARATE_LOCKS, SHARE_LOCKS)
 
-    def _start_session(self, connection: socket.socket) -> None:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        # A session runs strangers' code: it gets a key that is valid for this session only.
-        key = next(iter(self._registration.fleet.of_session(self._registration.match_key)), NO_KEY)
+        # A session runs untrusted code: it gets a key that is valid for this session only.
+        key = next(iter(registration.fleet.of_session(registration.match_key)), NO_KEY)
         last_words_fd = os.memfd_create("last-words")
         session = RpcSession(self._identity, folder, self._log_path, key, self._sandbox, last_words_fd)
-        # Before the session answers its client: from then on the tracker must not call us free.
-        self._registration.set_busy(True)
+        # Before the session answers its client: from then on the tracker must not list us as free.
+        registration.set_busy(True)
 
         def become_session() -> None:
             self._listener.close()
-            self._registration.drop()
+            registration.drop()
             session.serve(connection.fileno())
 
         pid = fork(become_session)
         self._running = Running(pid, os.pidfd_open(pid), connection, folder, last_words_fd)
+        return True
 
     def _end_session(self, running: Running) -> None:
         suffix = UNHEARD if running.is_unheard() else ""
         status = os.waitpid(running.pid, 0)[1]
         words = os.pread(running.last_words_fd, LAST_WORDS_BYTES, 0).decode(errors="replace")
-        cause = " ".join(words.split()) or how_it_ended(status)
+        cause = " ".join(words.split()) or describe_exit(status)
         fault = ""
-        if status != 0 and not running.abandoned:
+        if status != 0 and not running.is_abandoned:
             log.warning("a session ended badly: %s", cause)
             fault = gpu_fault() if "gpu_uuid" in self._identity else ""
             is_innocent = fault or HARDWARE in cause
-            _say_last_words(running.connection, cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}")
+            text = cause if is_innocent else f"{DEATH_NOTICE} {cause}{suffix}"
+            try:  # answer the call during which the session died, so that the client learns the cause
+                rpc_api.ReturnException(running.connection.fileno(), text)
+            except (OSError, RuntimeError) as error:
+                log.info("the client is gone too: %s", error)
         os.close(running.last_words_fd)
         os.close(running.pid_fd)
         running.connection.close()
@@ -212,11 +298,3 @@ class DeviceServer:
             self._registration.drop()
             raise HostFault(f"this device withdraws: {fault}", hint="nvidia-smi -q")
         self._registration.set_busy(False)
-
-
-def _say_last_words(connection: socket.socket, text: str) -> None:
-    """Answer the call during which the session died, so that the client learns the cause."""
-    try:
-        rpc_api.ReturnException(connection.fileno(), text)
-    except (OSError, RuntimeError) as error:
-        log.info("the client is gone too: %s", error)

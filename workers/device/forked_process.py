@@ -33,7 +33,7 @@ def ask_in_fork(question: Callable[[], A]) -> A:
         text = pipe.read()
     status = os.waitpid(pid, 0)[1]
     if status != 0:
-        raise MallornError(f"TVM's runtime cannot be used here: {how_it_ended(status)}")
+        raise MallornError(f"TVM's runtime cannot be used here: {describe_exit(status)}")
     answer: A
     answer, fault = json.loads(text)
     if fault is not None:
@@ -61,7 +61,7 @@ def fork(work: Callable[[], object]) -> int:
     return pid
 
 
-def how_it_ended(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Describe a wait status by its signal or exit code."""
     code = os.waitstatus_to_exitcode(status)
     return f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

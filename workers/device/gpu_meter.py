@@ -3,7 +3,6 @@
 import importlib
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ SLOWDOWNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GpuLoad:
-    """How far a GPU just ran below its full speed, and why."""
+    """The share of its speed that a GPU lost during a timing, and the reasons."""
 
     share: float | None  # of its speed, lost to heat, supply or other processes; None: unknown
     words: tuple[str, ...] = ()
@@ -55,13 +54,15 @@ class GpuMeter:
         if self._nvml is None:
             return GpuLoad(None)
         try:
-            slowdowns, others = list(self._slowdowns()), list(self._others())
+            losses = self._losses()
         except self._nvml.NVMLError_GpuIsLost:
             return GpuLoad(1.0, ("the driver lost the GPU",))
         except self._nvml.NVMLError:
             return GpuLoad(None)
-        share = min(1.0, sum(share for share, _ in (*slowdowns, *others)))
-        return GpuLoad(share, tuple(words for _, words in (*slowdowns, *others)))
+        return GpuLoad(
+            min(1.0, sum(share for share, _ in losses)),
+            tuple(words for _, words in losses),
+        )
 
     def power_limit(self) -> str:
         """Return the GPU's power limit as `+300W`, or nothing if it is the GPU's default."""
@@ -74,39 +75,38 @@ class GpuMeter:
             return ""
         return f"+{limit / 1000:.0f}W" if limit != default else ""
 
-    def _slowdowns(self) -> Iterator[tuple[float, str]]:
+    def _losses(self) -> list[tuple[float, str]]:
+        """Return the shares of its speed that the GPU lost, each with its cause."""
         nvml, gpu = self._nvml, self._gpu
+        losses = []
         reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
-        cause = next((words for bits, words in SLOWDOWNS if reasons & bits), None)
-        if cause is None:
-            return
-        clock = nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)
-        max_clock = nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)
-        watts = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
-        celsius = nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
-        state = f"{clock} of {max_clock} MHz, {celsius} °C, {watts:.0f} W"
-        yield max(0.0, 1 - clock / max_clock), f"{cause} slowed the GPU down ({state})"
+        if cause := next((words for bits, words in SLOWDOWNS if reasons & bits), None):
+            clock = nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)
+            max_clock = nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM)
+            watts = nvml.nvmlDeviceGetPowerUsage(gpu) / 1000
+            celsius = nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
+            state = f"{clock} of {max_clock} MHz, {celsius} °C, {watts:.0f} W"
+            losses.append((max(0.0, 1 - clock / max_clock), f"{cause} slowed the GPU down ({state})"))
 
-    def _others(self) -> Iterator[tuple[float, str]]:
-        """Yield what share other processes used, unless this process's pid is unknown."""
-        own = self._own_pid()
+        # This process's pid in NVML came with its context. If it is unclear, others are not counted.
+        if self._pid is None:
+            pids = self._pids()
+            new_pids = {os.getpid()} & pids or pids - self._pids_before
+            self._pid = next(iter(new_pids)) if len(new_pids) == 1 else None
         # Earlier use was that of the device's last session, or did not disturb this one.
         since_us = round(max(self._began_sec, time.time() - RECENT_SEC) * 1e6)
         try:
-            samples = self._nvml.nvmlDeviceGetProcessUtilization(self._gpu, since_us)
-        except (self._nvml.NVMLError_NotFound, self._nvml.NVMLError_NotSupported):
-            return  # no process used the GPU, or it has no such counters
-        used = {each.pid: each.smUtil / 100 for each in samples if own is not None and each.pid != own}
-        if share := sum(used.values()):
-            yield share, f"other processes used {share:.0%} of the GPU"
-
-    def _own_pid(self) -> int | None:
-        """Return this process's pid in NVML, which came with its context; None if unclear."""
-        if self._pid is None:
-            pids = self._pids()
-            new = {os.getpid()} & pids or pids - self._pids_before
-            self._pid = next(iter(new)) if len(new) == 1 else None
-        return self._pid
+            samples = nvml.nvmlDeviceGetProcessUtilization(gpu, since_us)
+        except (nvml.NVMLError_NotFound, nvml.NVMLError_NotSupported):
+            return losses  # no process used the GPU, or it has no such counters
+        shares = {
+            sample.pid: sample.smUtil / 100
+            for sample in samples
+            if self._pid is not None and sample.pid != self._pid
+        }
+        if share := sum(shares.values()):
+            losses.append((share, f"other processes used {share:.0%} of the GPU"))
+        return losses
 
     def _pids(self) -> set[int]:
-        return {each.pid for each in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)}
+        return {sample.pid for sample in self._nvml.nvmlDeviceGetComputeRunningProcesses(self._gpu)}

@@ -18,7 +18,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE
 from workers.device.forked_process import fork
-from workers.sandbox.sandbox import harmless
+from workers.sandbox.sandbox import allowed_environment
 
 KEEPER_VARIABLE: Final = "MALLORN_KEEPER_FD"
 #: Environment variables that a device reads.
@@ -37,16 +37,17 @@ class KeyAgent(FleetKey):
         super().__init__()
         self._end = end
         self._answers = end.makefile("r")
-        os.register_at_fork(after_in_child=self._forget)
+        os.register_at_fork(after_in_child=self._answers.close)
+        os.register_at_fork(after_in_child=end.close)
 
     def __bool__(self) -> bool:
         return True
 
-    def proof(self, purpose: str, *said: str) -> str:
-        return str(self._ask("proof", purpose, *said))
+    def proof(self, purpose: str, *words: str) -> str:
+        return str(self._ask("proof", purpose, *words))
 
-    def proves(self, proof: str, purpose: str, *said: str) -> bool:
-        return self._ask("proves", proof, purpose, *said) is True
+    def proves(self, proof: str, purpose: str, *words: str) -> bool:
+        return self._ask("proves", proof, purpose, *words) is True
 
     def of_session(self, match_key: str) -> list[FleetKey]:
         return [FleetKey(text) for text in self._ask("of_session", match_key)]
@@ -57,12 +58,8 @@ class KeyAgent(FleetKey):
             return json.loads(self._answers.readline())
         except (OSError, ValueError):
             raise MallornError(
-                "the process that keeps the fleet's key is gone", hint="mallorn device"
+                "the process that holds the fleet's key has ended", hint="mallorn device"
             ) from None
-
-    def _forget(self) -> None:
-        self._answers.close()
-        self._end.close()
 
 
 def kept(read: Callable[[], FleetKey]) -> FleetKey:
@@ -77,27 +74,29 @@ def kept(read: Callable[[], FleetKey]) -> FleetKey:
         end = socket.socket(fileno=int(number))
         end.set_inheritable(False)
         return KeyAgent(end)
-    env = harmless() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
+    env = allowed_environment() | {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
     env[KEEPER_VARIABLE] = ""
     if key := read():
         device_end, keeper_end = socket.socketpair()
         key_fd, writing_fd = os.pipe()
         os.write(writing_fd, key.text.encode())
         os.close(writing_fd)
-        fork(lambda: _become_keeper(keeper_end.detach(), key_fd, harmless()))
+
+        def become_keeper() -> None:
+            numbers = (keeper_end.detach(), key_fd)
+            for number in numbers:
+                os.set_inheritable(number, True)
+            keeper_env = allowed_environment()
+            keeper_env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [keeper_env.get("PYTHONPATH")])])
+            command = [sys.executable, "-P", "-m", __name__, *map(str, numbers)]
+            os.execve(sys.executable, command, keeper_env)  # noqa: S606 - this module
+
+        fork(become_keeper)
         os.close(key_fd)
         device_end.set_inheritable(True)
         env[KEEPER_VARIABLE] = str(device_end.fileno())
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)  # noqa: S606 - this program
-
-
-def _become_keeper(socket_fd: int, key_fd: int, env: dict[str, str]) -> None:
-    for number in (socket_fd, key_fd):
-        os.set_inheritable(number, True)
-    env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
-    command = [sys.executable, "-P", "-m", __name__, str(socket_fd), str(key_fd)]
-    os.execve(sys.executable, command, env)  # noqa: S606 - this module
 
 
 def _serve_requests(number: int, key_fd: int) -> None:
@@ -108,13 +107,12 @@ def _serve_requests(number: int, key_fd: int) -> None:
     with socket.socket(fileno=number) as end, end.makefile("r") as questions:
         for line in questions:
             name, *arguments = json.loads(line)
-            end.sendall(json.dumps(_answer(key, name, arguments)).encode() + b"\n")
-
-
-def _answer(key: FleetKey, name: str, arguments: list[str]) -> object:
-    if name == "of_session":
-        return [each.text for each in key.of_session(*arguments)]
-    return key.proof(*arguments) if name == "proof" else key.proves(*arguments)
+            answer: object
+            if name == "of_session":
+                answer = [session_key.text for session_key in key.of_session(*arguments)]
+            else:
+                answer = key.proof(*arguments) if name == "proof" else key.proves(*arguments)
+            end.sendall(json.dumps(answer).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -87,12 +87,12 @@ class Kernels:
         self._clock.begin_run()
         self._run_model()
         self._clock.end_run()
-        spent: defaultdict[str, float] = defaultdict(float)
+        seconds_by_name: defaultdict[str, float] = defaultdict(float)
         for name, begin, end in self._intervals:
-            spent[name] += self._clock.seconds(begin, end)
-        return spent
+            seconds_by_name[name] += self._clock.seconds(begin, end)
+        return seconds_by_name
 
-    def _watch(self, _function: Any, symbol: str, before_run: bool, *_rest: Any) -> int:
+    def _watch(self, _function: Any, symbol: str, before_run: bool, *_arguments: Any) -> int:
         if not symbol.startswith(_BUILTIN):
             mark = self._clock.mark()
             if before_run:
@@ -102,10 +102,10 @@ class Kernels:
         return 0  # go on
 
 
-def use_graphs(wanted: int) -> None:
+def use_graphs(enabled: int) -> None:
     """Turn CUDA graphs on or off for virtual machines created from now on, if there is CUDA."""
     if (capture := _original_capture()) is not None:
-        tvm_ffi.register_global_func(RUN_OR_CAPTURE, capture if wanted else _run, override=True)
+        tvm_ffi.register_global_func(RUN_OR_CAPTURE, capture if enabled else _run, override=True)
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Final
 from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.targets import CUDA_EXAMPLE
 from workers.device.cuda_driver import CudaDriver, Gpu, Load
-from workers.device.detect_host import ask_tvm
+from workers.device.detect_host import run_with_tvm
 from workers.device.forked_process import ask_in_fork
 
 #: Prints the first GPU as a JSON list, or as a JSON string the reason why there is none.
@@ -39,14 +39,14 @@ def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
     return [Gpu(*facts) for facts in ask_in_fork(lambda: list(map(astuple, CudaDriver(load).gpus())))]
 
 
-def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
+def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
     """Return the GPU with index or UUID `wanted` (empty: the first). Raises InvalidTarget."""
     for gpu in gpus:
-        if wanted in ("", str(gpu.index), gpu.uuid):
+        if name in ("", str(gpu.index), gpu.uuid):
             return gpu
     visible = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.name})" for gpu in gpus)
     raise InvalidTarget(
-        f"this host has no GPU {wanted}; it has {visible}" if gpus else "this host has no visible GPU",
+        f"this host has no GPU {name}; it has {visible}" if gpus else "this host has no visible GPU",
         hint="nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES",
     )
 
@@ -54,7 +54,7 @@ def choose_gpu(gpus: Sequence[Gpu], wanted: str) -> Gpu:
 def first_gpu() -> Gpu:
     """Return the first visible GPU, as a child process finds it. Raises InvalidTarget without a GPU,
     Unavailable if the child does not answer."""
-    answer = ask_tvm(GPU_PROGRAM)
+    answer = run_with_tvm(GPU_PROGRAM)
     report = "the process that asked CUDA's driver died"
     if answer.returncode == 0:
         report = json.loads(answer.stdout.splitlines()[-1])

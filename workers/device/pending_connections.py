@@ -14,7 +14,7 @@ MOST: Final = 64
 MOST_OF_AN_ADDRESS: Final = 16
 
 
-class Guest(Protocol):
+class Closable(Protocol):
     def close(self) -> None: ...
 
 
@@ -22,23 +22,23 @@ class Unauthenticated:
     """Unauthenticated connections, oldest first: honest peers seldom stay long in this list."""
 
     def __init__(self) -> None:
-        self._addresses: dict[Guest, str] = {}
+        self._addresses: dict[Closable, str] = {}
 
-    def add(self, guest: Guest, address: str) -> None:
+    def add(self, connection: Closable, address: str) -> None:
         """Add a connection. Over a limit, close the oldest of its address or of the busiest one."""
-        self._addresses[guest] = address
+        self._addresses[connection] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:
             self._close_oldest(address)
         elif len(self._addresses) > MOST:
             self._close_oldest(crowds.most_common(1)[0][0])
 
-    def remove(self, guest: Guest) -> None:
+    def remove(self, connection: Closable) -> None:
         """Remove a connection that has authenticated or is closed."""
-        self._addresses.pop(guest, None)
+        self._addresses.pop(connection, None)
 
     def _close_oldest(self, address: str) -> None:
-        oldest = next(guest for guest, origin in self._addresses.items() if origin == address)
+        oldest = next(connection for connection, origin in self._addresses.items() if origin == address)
         self.remove(oldest)
         oldest.close()
 
@@ -61,7 +61,7 @@ class PendingConnection:
     def close(self) -> None:
         self.connection.close()
 
-    def hear(self) -> str | None:
+    def read_greeting(self) -> str | None:
         """Return the client's greeting, None while it is incomplete. Raises OSError if malformed."""
         data = self.connection.recv(self._expected_bytes() - len(self._received))
         if not data:
@@ -72,7 +72,7 @@ class PendingConnection:
         try:
             return self._received[_HEAD.size :].decode()
         except UnicodeDecodeError:
-            raise ConnectionError("what it says is no text") from None
+            raise ConnectionError("its greeting is not UTF-8 text") from None
 
     def _expected_bytes(self) -> int:
         """Return the length in bytes of the greeting, or of its head until that has arrived."""
@@ -102,7 +102,7 @@ class PendingConnections:
                 self._drop(number, "it did not finish its greeting")
         return iter(list(self._clients))
 
-    def let_in(self) -> None:
+    def accept(self) -> None:
         """Accept the waiting connection, if it still exists."""
         try:
             connection, address = self._listener.accept()
@@ -112,13 +112,13 @@ class PendingConnections:
         self._clients[connection.fileno()] = client
         self._waiting.add(client, str(address[0]))
 
-    def hear(self, number: int) -> tuple[socket.socket, str] | None:
+    def read_greeting(self, number: int) -> tuple[socket.socket, str] | None:
         """Hand a client with its greeting to the caller; None while the greeting is incomplete."""
         client = self._clients.get(number)
         if client is None:
             return None
         try:
-            words = client.hear()
+            words = client.read_greeting()
         except BlockingIOError:
             return None
         except OSError as error:
@@ -130,7 +130,6 @@ class PendingConnections:
         return client.connection, words
 
     def clear(self) -> None:
-        """Close all pending connections."""
         for number in list(self._clients):
             self._drop(number, "another has the session")
 

@@ -35,11 +35,11 @@ _MARK = f":{_BFLOAT16}"
 
 
 def save_arrays(path: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    stored: dict[str, Any] = {}
+    arrays_by_name: dict[str, Any] = {}
     for name, array in arrays.items():
         narrow = array.dtype.name == _BFLOAT16
-        stored[name + _MARK if narrow else name] = array.view(np.uint16) if narrow else array
-    np.savez(path, **stored)
+        arrays_by_name[name + _MARK if narrow else name] = array.view(np.uint16) if narrow else array
+    np.savez(path, **arrays_by_name)
 
 
 def load_arrays(path: str) -> dict[str, NDArray[Any]]:

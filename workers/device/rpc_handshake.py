@@ -31,42 +31,43 @@ def ticket_of(match_key: str, fleet: FleetKey) -> str:
     return fleet.proof("client", match_key) if fleet else match_key
 
 
-def opens(ticket: str, match_key: str, fleet: FleetKey) -> bool:
-    """Return whether the ticket opens the session of this match key."""
+def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
+    """Return whether the ticket is that of this match key."""
     if fleet:
         return fleet.proves(ticket, "client", match_key)
     return hmac.compare_digest(ticket.encode(), match_key.encode())
 
 
-def welcome(connection: socket.socket, said: str, key: str, match_key: str, fleet: FleetKey) -> bool:
+def answer_greeting(
+    connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
+) -> bool:
     """Answer a greeting; return whether its ticket, for the current match key, opens a session."""
+    if not match_key:
+        return False
     connection.settimeout(TIMEOUT_SEC)
-    try:
-        return bool(match_key) and _greet(connection, said.split(), key, match_key, fleet)
-    except OSError as error:
-        log.warning("a client did not wait for its answer: %s", error)
-        return False
-
-
-def _greet(connection: socket.socket, words: list[str], key: str, match_key: str, fleet: FleetKey) -> bool:
+    words = greeting.split()
     role, _, ticket = words[0].partition(":") if words else ("", "", "")
-    if role != "client" or not opens(ticket, match_key, fleet):
-        log.warning("%s showed no ticket of ours and gets no session", connection.getpeername())
-        connection.sendall(_INT.pack(RPC_MISMATCH))
+    try:
+        if role != "client" or not is_valid_ticket(ticket, match_key, fleet):
+            log.warning("%s sent no valid ticket and gets no session", connection.getpeername())
+            connection.sendall(_INT.pack(RPC_MISMATCH))
+            return False
+        send_greeting(connection, f"server:{key}")
+        connection.settimeout(None)
+        enable_keepalive(connection)
+    except OSError as error:
+        log.warning("a client closed its connection before it got an answer: %s", error)
         return False
-    send_greeting(connection, f"server:{key}")
-    connection.settimeout(None)
-    notice_dead_peer(connection)
     return True
 
 
-def has_other_locks(said: str, locks: str) -> bool:
-    """Return whether a greeting comes from this host and names other locks than `locks`."""
-    for word in said.split():
+def host_and_locks(greeting: str) -> tuple[str, str]:
+    """Return the client's host id and lock identity; empty if an older version sent the greeting."""
+    for word in greeting.split():
         if word.startswith(_LOCKS):
-            host, _, client_locks = word.removeprefix(_LOCKS).partition(":")
-            return host == host_id() and bool(client_locks and locks) and client_locks != locks
-    return False  # a client of an older version
+            host, _, locks = word.removeprefix(_LOCKS).partition(":")
+            return host, locks
+    return "", ""
 
 
 def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
@@ -92,14 +93,14 @@ def send_greeting(connection: socket.socket, words: str) -> None:
 def read_greeting(connection: socket.socket) -> str:
     """Return the words of a peer's greeting. Raises OSError if it is malformed or missing."""
     if _INT.unpack(receive_exactly(connection, _INT.size))[0] != RPC_MAGIC:
-        raise ConnectionError("it gives no session")
+        raise ConnectionError("the device refused the session")
     (size,) = _INT.unpack(receive_exactly(connection, _INT.size))
     if not 0 < size < _NAME_LIMIT_BYTES:
-        raise ConnectionError("it speaks another protocol")
+        raise ConnectionError("the peer speaks another protocol")
     return receive_exactly(connection, size).decode(errors="replace")
 
 
-def notice_dead_peer(connection: socket.socket) -> None:
+def enable_keepalive(connection: socket.socket) -> None:
     """Enable TCP keepalive: the kernel ends the stream if the peer's host disappears."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 15), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):

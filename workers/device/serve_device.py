@@ -12,13 +12,12 @@ from mallorn.core.errors import InvalidTarget, MallornError
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.targets import Target
 from workers.device.cuda_driver import Gpu
-from workers.device.detect_host import available_cores, described_again, host_fingerprint
+from workers.device.detect_host import available_cores, host_fingerprint, refresh_identity
 from workers.device.device_class import Identity
 from workers.device.forked_process import ask_in_fork
 from workers.device.listen import listen
 from workers.device.serve_tracker import OnReady, log_ready
 from workers.device.tracker_client import NO_KEY, Address, device_key
-from workers.device.tracker_registration import Registration
 from workers.host.core_lock import CoreLock
 from workers.sandbox.sandbox import BEST_EFFORT
 from workers.sandbox.sandbox_support import reached
@@ -57,7 +56,7 @@ def serve_device(
     listener = make_listener()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     # Imported late: it loads TVM, which reads its environment variables when it is loaded.
-    from workers.device.device_server import DeviceServer
+    from workers.device.device_server import DeviceServer, Registration
 
     with tempfile.TemporaryDirectory(prefix="mallorn-device-") as folder:
         identity = describe(name, target, listener, is_local, reached(sandbox), gpu)
@@ -117,4 +116,4 @@ def describe(
         **host_fingerprint(),
         **facts,
     }
-    return described_again(identity)
+    return refresh_identity(identity)

@@ -37,17 +37,17 @@ from workers.sandbox.sandbox_support import checked
 from workers.sandbox.system_paths import accelerator_paths
 
 log = logging.getLogger(__name__)
-#: How a session exits whose CUDA context broke.
+#: Exit code of a session whose CUDA context is broken.
 BROKEN_CONTEXT: Final = 75
 _M_PERTURB: Final = -6  # glibc's name for the option
-# In all bytes: 3.4e38 in 32 bits, no number in 16, an index far out of bounds.
+# In all bytes: 3.4e38 as float32, NaN as float16, an index far out of bounds.
 _HUGE: Final = 0x7F
 
 
 class RpcSession:
-    """Holds what one client uploads, and writes down every candidate before it runs.
+    """Holds the files that a client uploads, and logs every candidate before it runs.
 
-    `last_words_fd` is an open file of the device's: there a session says why it exits with BROKEN_CONTEXT.
+    `last_words_fd` is an open file of the device: a session writes there why it exits with BROKEN_CONTEXT.
     """
 
     def __init__(
@@ -72,16 +72,24 @@ class RpcSession:
         self._gpu: GpuMeter | None = None
 
     def serve(self, connection_fd: int) -> None:
-        """Answer the client until it closes the connection; tell it why the session cannot begin."""
+        """Answer calls until the client closes the connection; if the session cannot begin, answer why."""
         os.chdir(self._folder)
         poison_fresh_memory()
         try:
-            if self._on_cuda:  # before the walls close, and before there is a context
+            if self._on_cuda:  # before the sandbox, and before there is a context
                 load_cuda_runtime()
                 self._gpu = GpuMeter(self._identity.get("gpu_uuid", ""))
-            is_raised = self._on_cores and raise_priority()  # nobody's priority changes behind the walls
+            is_raised = self._on_cores and raise_priority()  # the sandbox forbids it
             if self._sandbox != OFF:
-                checked(enter_sandbox(self._walls()), self._sandbox)
+                # A session needs its folder, the device's log, and its host's locks or GPU.
+                paths = list(accelerator_paths(self._target.kind))
+                if self._log_path is not None:
+                    append_line(self._log_path, "")
+                    paths.append((str(self._log_path), APPEND))
+                if self._on_cores:
+                    paths += [(str(path), READ_FILE) for path in self._cores.files()]
+                spec = SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(paths))
+                checked(enter_sandbox(spec), self._sandbox)
         except HostFault as error:
             log.error("a session ended before it began: %s; %s", error.message, error.hint)
             rpc_api.ReturnException(connection_fd, f"{NO_SESSION} {error.message}; {error.hint}")
@@ -89,33 +97,7 @@ class RpcSession:
         if self._on_cuda:
             self._exit_with_gpu()
         timer = SliceTimer(self._on_cores, is_raised, self._gpu)
-        for name, function in self._functions(timer).items():
-            tvm_ffi.register_global_func(name, function, override=True)
-        rpc_api.ServerLoop(connection_fd)
-
-    def _exit_with_gpu(self) -> None:
-        """Wait for the GPU, and end this process if its context is of no use; the first call makes one.
-
-        After an error of a kernel all calls of the process fail, and only a new process gets a new context.
-        """
-        try:
-            tvm.device(self._target.kind, 0).sync()
-        except Exception as error:
-            os.write(self._last_words_fd, str(error).encode())
-            os._exit(BROKEN_CONTEXT)
-
-    def _walls(self) -> SandboxSpec:
-        """Return what a session needs: its folder, the device's log, and its host's locks or GPU."""
-        others = list(accelerator_paths(self._target.kind))
-        if self._log_path is not None:
-            append_line(self._log_path, "")
-            others.append((str(self._log_path), APPEND))
-        if self._on_cores:
-            others += [(str(path), READ_FILE) for path in self._cores.files()]
-        return SandboxSpec(self._folder, drives_gpu=self._on_cuda, others=tuple(others))
-
-    def _functions(self, timer: SliceTimer) -> dict[str, Callable[..., object]]:
-        return {
+        functions: dict[str, Callable[..., object]] = {
             "tvm.rpc.server.workpath": self.work_path,
             "tvm.rpc.server.load_module": self.load_module,
             "mallorn.prove": self.prove,
@@ -132,6 +114,20 @@ class RpcSession:
             "mallorn.load": self.load,
             "mallorn.free_memory": self.free_memory,
         }
+        for name, function in functions.items():
+            tvm_ffi.register_global_func(name, function, override=True)
+        rpc_api.ServerLoop(connection_fd)
+
+    def _exit_with_gpu(self) -> None:
+        """Wait for the GPU, and end this process if its context is broken; the first call creates one.
+
+        After an error of a kernel all calls of the process fail; only a new process gets a new context.
+        """
+        try:
+            tvm.device(self._target.kind, 0).sync()
+        except Exception as error:
+            os.write(self._last_words_fd, str(error).encode())
+            os._exit(BROKEN_CONTEXT)
 
     def work_path(self, name: str) -> str:
         return str(self._folder / name)
@@ -139,15 +135,15 @@ class RpcSession:
     def load_module(self, name: str) -> Module:
         return load_module(self.work_path(name))
 
-    def prove(self, said: str) -> str:
+    def prove(self, words: str) -> str:
         """Show a client that this is the device which the fleet's tracker sent it to."""
-        return self._key.proof("device", said)
+        return self._key.proof("device", words)
 
     def identity(self) -> str:
         return json.dumps(self._identity)
 
     def hold(self, wait_sec: float) -> int:
-        """Have the cores of this host alone until the next candidate is over; 0 when they stay in use."""
+        """Lock this host's cores until the next candidate is over; return 0 if they stay in use."""
         return int(not self._on_cores or self._cores.take(wait_sec))
 
     @cached_property
@@ -155,23 +151,23 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def load(self) -> str:
-        """Return how busy others kept this host since the last look, and what its GPU loses now."""
+        """Return the load by other programs since the last call, and what the GPU loses now, as JSON."""
         load = asdict(self._meter.look())
         gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
-        if gpu.words:  # no client of an older version knows these
+        if gpu.words:  # clients of older versions do not know these fields
             return json.dumps(load | {"gpu_share": gpu.share, "gpu_words": gpu.words})
         return json.dumps({name: value for name, value in load.items() if not name.startswith("gpu_")})
 
     def free_memory(self) -> int:
-        """Bytes that models may take now; -1 where TVM cannot tell."""
+        """Return the bytes that models may allocate now; -1 if TVM does not know."""
         if self._on_cores:
             return free_bytes()
         device = tvm.device(self._target.kind, 0)
-        told = device.available_global_memory
-        return -1 if told is None else int(told)
+        memory = device.available_global_memory
+        return -1 if memory is None else int(memory)
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
-        """Log one execution, then have the kernel end this process when it is not over in time.
+        """Log one execution; the kernel ends this process if it is not over by the deadline.
 
         SIGALRM keeps its default action: a Python handler would never run inside an endless native loop.
         """
@@ -180,7 +176,7 @@ class RpcSession:
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
 
     def end(self) -> None:
-        """End the deadline of a candidate that came back or failed, and let others time."""
+        """Cancel the deadline of a candidate that returned or failed, and unlock the cores."""
         if self._on_cuda:
             self._exit_with_gpu()
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -188,18 +184,18 @@ class RpcSession:
 
 
 def poison_fresh_memory() -> None:
-    """Fill fresh memory with nonsense from now on, in this process, where its C library can.
+    """Fill memory with an unusual byte when it is allocated, if this process's C library can.
 
-    Fresh memory is mostly zero: a program that reads what it never wrote would be right here and wrong in a
-    model. TVM's `reverse_compute_at` of a padding makes such programs.
+    Fresh memory is mostly zero: a program that reads memory that it never wrote would be right here and
+    wrong in a model. TVM's `reverse_compute_at` of a padding makes such programs.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # what is allocated gets the complement
+        mallopt(_M_PERTURB, _HUGE ^ 0xFF)  # allocated memory gets the complement
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a whole line at once, so that sessions may share the file."""
+    """Append the line in one write, so that sessions may share the file."""
     log_fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         os.write(log_fd, line.encode())
@@ -213,7 +209,7 @@ def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
 
 
 def kernel_times(machine: Module, kind: str, seconds: float) -> str:
-    """Microseconds that a run of a virtual machine, which has its inputs, spends in each of its kernels."""
+    """Return as JSON the microseconds per run in each kernel of a virtual machine that has its inputs."""
     invoke = machine["invoke_stateful"]
     clock = clock_of(kind, tvm.device(kind, 0).sync)
     kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
@@ -223,7 +219,7 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:
     """Describe TVM's runtime in this process; starts its thread pool, and a context on a GPU.
 
-    Raises HostFault where the GPU cannot be driven.
+    Raises HostFault if the GPU cannot be used.
     """
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if gpu is not None:

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.os_errors import os_error
-from workers.device.device_class import DeviceClass, described_class, none_like
-from workers.device.rpc_handshake import ask_for_session, notice_dead_peer, read_greeting, send_greeting
+from workers.device.device_class import DeviceClass, described_class, no_device_error
+from workers.device.rpc_handshake import ask_for_session, enable_keepalive, read_greeting, send_greeting
 from workers.device.tracker_client import NO_KEY, Address, TrackerClient, first_ready
 from workers.subprocesses.errors import pack_error, unpack_error
 
@@ -42,7 +42,7 @@ PACKET_LIMIT_BYTES: Final = 1 << 32
 
 
 class OpenSession(NamedTuple):
-    """Where a runner connects to its session, and keys by which the device proves its membership."""
+    """A session's port and ticket, and keys by which the device proves that it belongs to the fleet."""
 
     port: int
     ticket: str
@@ -72,7 +72,12 @@ class SessionGateway:
                 log.info("a runner gets no more sessions: %s", error)
 
     def _answer(
-        self, runner: socket.socket, tracker: Sequence[Any], key: str, wait_sec: float, like: list[Any] | None
+        self,
+        runner: socket.socket,
+        tracker: Sequence[Any],
+        key: str,
+        wait_sec: float,
+        like: list[Any] | None,
     ) -> Any:
         host, port = tracker
         device_class = None if like is None else DeviceClass(*like)
@@ -85,28 +90,34 @@ class SessionGateway:
         except (MallornError, OSError) as error:  # this host may have no file descriptor left
             resources.close()
             return {"error": pack_error(error)}
-        ticket, keys = secrets.token_hex(16), [each.text for each in self._key.of_session(match_key)]
+        ticket = secrets.token_hex(16)
+        keys = [session_key.text for session_key in self._key.of_session(match_key)]
         answer = {"port": listener.getsockname()[1], "ticket": ticket, "keys": keys}
         threading.Thread(target=_relay, args=(listener, ticket, device, watched, spare), daemon=True).start()
         return answer
 
     def _take_device(
-        self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None, runner: socket.socket
+        self,
+        tracker: Address,
+        key: str,
+        wait_sec: float,
+        device_class: DeviceClass | None,
+        runner: socket.socket,
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of class `like`; return its session's connection and its match key.
+        """Wait for a free device of the class; return its session's connection and its match key.
 
         Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be reached at
         their addresses.
         """
         deadline_sec = time.monotonic() + wait_sec
-        class_text, reason = "" if like is None else like.text, "stayed busy"
+        class_text, reason = "" if device_class is None else device_class.text, "stayed busy"
         while True:
             with TrackerClient(tracker, key=self._key) as client:
                 if not any(
                     server["key"] == f"server:{key}" and class_text in ("", described_class(server))
                     for server in client.summary()["server_info"]
                 ):
-                    raise none_like(like)
+                    raise no_device_error(device_class)
                 left_sec = deadline_sec - time.monotonic()
                 if left_sec <= 0:
                     raise Unavailable(f"all devices {reason} for {wait_sec:g} s", hint="mallorn devices")
@@ -130,9 +141,15 @@ class GatewayClient:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
 
-    def open(self, tracker: Address, key: str, wait_sec: float, like: DeviceClass | None) -> OpenSession:
+    def open(
+        self, tracker: Address, key: str, wait_sec: float, device_class: DeviceClass | None
+    ) -> OpenSession:
         """Wait for a free device and return its session. Raises NoDevice or Unavailable."""
-        class_fields = None if like is None else [like.host_class, like.tvm_version, like.threads]
+        class_fields = (
+            None
+            if device_class is None
+            else [device_class.host_class, device_class.tvm_version, device_class.threads]
+        )
         question = {"tracker": tracker, "key": key, "wait_sec": wait_sec, "like": class_fields}
         self._end.sendall(json.dumps(question).encode() + b"\n")
         with self._end.makefile("rb") as answers:
@@ -153,14 +170,22 @@ def _relay(
     spare: socket.socket,
 ) -> None:
     with device:
-        with listener, runner, spare:
-            client = _accept_runner(listener, ticket, runner, spare)
+        client: socket.socket | None = None
+        with listener, runner, spare, suppress(OSError):
+            # Wait for the connection that presents the ticket, as long as the runner waits.
+            while client is None and first_ready(listener, runner, _RUNNER_SEC):
+                spare.close()
+                connection, _ = listener.accept()
+                if _has_ticket(connection, ticket):
+                    client = connection
+                else:
+                    connection.close()
         if client is None:
             return
         with client:
             for end in (client, device):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            notice_dead_peer(device)
+            enable_keepalive(device)
             calls = threading.Thread(target=_pass_calls, args=(client, device), daemon=True)
             calls.start()
             with suppress(OSError):
@@ -169,20 +194,6 @@ def _relay(
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
             calls.join()
-
-
-def _accept_runner(
-    listener: socket.socket, ticket: str, runner: socket.socket, spare: socket.socket
-) -> socket.socket | None:
-    """Return the connection that presents the ticket; None if none does while the runner waits."""
-    with suppress(OSError):
-        while first_ready(listener, runner, _RUNNER_SEC):
-            spare.close()
-            client, _ = listener.accept()
-            if _has_ticket(client, ticket):
-                return client
-            client.close()
-    return None
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:

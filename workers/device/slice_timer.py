@@ -1,4 +1,4 @@
-"""Times a function of a library in slices, and says of each how long others kept it from its processors."""
+"""Times a function of a library in slices, with the share of each that other programs had."""
 
 import os
 import time
@@ -17,26 +17,26 @@ from workers.host.load_meter import ContentionReading, LoadMeter
 
 #: The function that TVM calls before every slice.
 NEXT_SLICE: Final = "mallorn.next_slice"
-# Slices that are shorter than this are looked at together: a look takes microseconds.
+# Counters are read at most this often, since reading them takes microseconds.
 LOOK_SEC: Final = 0.002
-SET_BACK: Final = 0.5  # of what a clock says that cannot be set, without the calls between slices
+SET_BACK: Final = 0.5  # least share of the monotonic time, without the calls between slices
 CALL_SEC: Final = 2e-5
-STOLEN: Final = 0.05  # of the processors' time: it is counted in hundredths of a second
+STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel counts 10 ms ticks
 
 
 class SliceTimer:
-    """The timer of a session, on its device: what disturbs a timing is known there alone."""
+    """Times slices in a session on the device, which alone can observe what disturbs them."""
 
-    def __init__(self, on_cores: bool, raised: bool, gpu: GpuMeter | None = None) -> None:
+    def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
         self._gpu = gpu
-        self._raised = raised
+        self._raised = has_priority
         self._meter = LoadMeter(lambda: ())
         self._begun = 0
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Called by TVM where a slice begins."""
+        """Count a slice; TVM calls this when it begins."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -44,19 +44,34 @@ class SliceTimer:
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """`repeat` slices of `number` runs each, after one run that does not count."""
+        """Return the times of `repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         device = tvm.device(kind, 0)
         timer = library.time_evaluator(function, device, number=number, repeat=repeat, f_preproc=NEXT_SLICE)
         seconds = timer(*tensors).results
         self._looks.append((repeat, ContentionReading.look()))
-        return self._report(seconds, self._disturbed([number * each_sec for each_sec in seconds]))
+
+        # The share of each slice that its slowest thread waited, or another virtual machine had.
+        shares: list[float | None] = []
+        stolen_share = self._meter.look().stolen
+        for (begin, first), (end, second) in zip(self._looks, self._looks[1:], strict=False):
+            waited = second.waited_since(first) if self._on_cores else None
+            if waited is not None and stolen_share > STOLEN:
+                waited = max(waited, stolen_share)
+            # TVM times CPUs by the wall clock: if that was set meanwhile, the slices are useless. GPUs
+            # are timed by their own events.
+            took_sec = second.clock_sec - first.clock_sec - CALL_SEC * (end - begin)
+            reported_sec = number * sum(seconds[begin:end])
+            if self._on_cores and reported_sec < SET_BACK * took_sec - LOOK_SEC:
+                waited = 1.0
+            shares += [waited] * (end - begin)
+        return self._report(seconds, shares)
 
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return the times of the same runs on a GPU, each of which finds nothing in the L2 cache."""
+        """Return the times of the same runs on a GPU, each with an empty L2 cache."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)
@@ -89,21 +104,3 @@ class SliceTimer:
             raised=self._raised,
             gpu=gpu.words,
         )
-
-    def _disturbed(self, told_sec: Sequence[float]) -> list[float | None]:
-        """The share of each slice that its slowest thread waited, or another virtual machine had.
-
-        TVM's timer of CPUs is the wall clock: where that was set meanwhile, nothing of a slice is true.
-        A GPU is timed by its own events.
-        """
-        shares: list[float | None] = []
-        stolen = self._meter.look().stolen
-        for (begin, before), (end, after) in zip(self._looks, self._looks[1:], strict=False):
-            waited = after.waited_since(before) if self._on_cores else None
-            if waited is not None and stolen > STOLEN:
-                waited = max(waited, stolen)
-            took_sec = after.clock_sec - before.clock_sec - CALL_SEC * (end - begin)
-            if self._on_cores and sum(told_sec[begin:end]) < SET_BACK * took_sec - LOOK_SEC:
-                waited = 1.0
-            shares += [waited] * (end - begin)
-        return shares

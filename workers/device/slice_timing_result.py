@@ -23,9 +23,9 @@ class SliceTimes:
     gpu: tuple[str, ...] = ()  # reasons why a GPU ran below its full speed
 
     def __post_init__(self) -> None:
-        shares = [each.disturbed for each in self.slices if each.disturbed is not None]
-        times = [each.mean_sec for each in self.slices]
-        if not (times and self.cores >= 1 and all(0 <= each < inf for each in (*times, self.rivals))):
+        shares = [run.disturbed for run in self.slices if run.disturbed is not None]
+        times = [run.mean_sec for run in self.slices]
+        if not (times and self.cores >= 1 and all(0 <= run < inf for run in (*times, self.rivals))):
             raise ValueError("no times, or impossible ones")
         if not all(0 <= share <= 1 for share in shares):
             raise ValueError("no share of a slice")

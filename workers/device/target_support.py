@@ -9,9 +9,15 @@ from typing import Final
 from mallorn.core.compute_capability import arch_of_gpu, runs_on
 from mallorn.core.errors import InvalidTarget
 from mallorn.core.targets import CUDA, LOCAL, Target, parse_target
-from workers.device.detect_host import ask_tvm, available_cores, cpu_info, detect_target
+from workers.device.detect_host import (
+    PRODUCTS,
+    available_cores,
+    cpu_info,
+    detect_target,
+    run_with_tvm,
+    usable_flags,
+)
 from workers.device.nvidia_driver import first_gpu
-from workers.device.usable_flags import PRODUCTS, usable_flags
 
 MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 # LLVM feature that kernels may use -> the kernel's flag. Other features are for tuning or systems.
@@ -58,8 +64,10 @@ print(json.dumps({"there": bool(device.exist)}))
 
 def check_executable(target: Target) -> None:
     """Raise InvalidTarget, with the reason, if this host cannot execute code for the target."""
-    if why := why_not(target):
-        raise InvalidTarget(f"this machine cannot run {target}: {why}", hint="mallorn device --target local")
+    if reason := why_not(target):
+        raise InvalidTarget(
+            f"this machine cannot run {target}: {reason}", hint="mallorn device --target local"
+        )
 
 
 def target_on_this_machine(text: str) -> Target:
@@ -76,25 +84,31 @@ def target_on_this_machine(text: str) -> Target:
 
 def why_not(target: Target) -> str:
     """Return why this host cannot execute code compiled for the target; empty if it can."""
+    if target.kind == CUDA:
+        try:
+            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
+            capability = first_gpu().capability
+        except InvalidTarget as error:
+            return error.message
+        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
     if not target.is_cpu:
-        return _no_accelerator(target)
+        answer = run_with_tvm(DEVICE_PROGRAM, target.text)
+        if answer.returncode != 0:
+            error_lines = answer.stderr.strip().splitlines()
+            return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
+        exists = json.loads(answer.stdout.splitlines()[-1])["there"]
+        return "" if exists else f"it has no {target.kind} device"
+
     cores = available_cores()
     if target.num_cores > cores:
         return f"the target has {target.num_cores} cores, this machine has {cores}"
     target_machine, host_machine = machine_of(target), os.uname().machine
     if target_machine and target_machine != host_machine:
         return f"the target is for {target_machine}, this machine is {host_machine}"
-    return _unknown_instructions(target) if target.kind == "llvm" else ""
+    if target.kind != "llvm":
+        return ""
 
-
-def machine_of(target: Target) -> str:
-    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
-    named = str(target.attrs.get("mtriple", "")).partition("-")[0]
-    return MACHINES.get(named, named)
-
-
-def _unknown_instructions(target: Target) -> str:
-    answer = ask_tvm(LLVM_PROGRAM, target.text)
+    answer = run_with_tvm(LLVM_PROGRAM, target.text)
     if answer.returncode < 0:
         return "LLVM cannot read it"
     if answer.returncode > 0:  # only TVM's runtime is installed: the first candidate will show it
@@ -106,11 +120,16 @@ def _unknown_instructions(target: Target) -> str:
         return f"LLVM knows no CPU {cpu} here" + (f"; it knows {', '.join(similar)}" if similar else "")
     if unknown := sorted(set(_attributes(target, "+")) - set(llvm["features"])):
         return f"LLVM knows no feature {unknown[0]}"
-    machine = os.uname().machine
-    host_flags = usable_flags(cpu_info(), FEATURES[machine][0]) if machine in FEATURES else set()
-    needed = needed_flags(target, llvm["features"], machine)
-    missing = sorted(name for name, flag in needed.items() if flag not in host_flags)
-    return f"its CPU lacks {', '.join(missing[:4])}" if missing else ""
+    host_flags = usable_flags(cpu_info(), FEATURES[host_machine][0]) if host_machine in FEATURES else set()
+    required = needed_flags(target, llvm["features"], host_machine)
+    lacking = sorted(name for name, flag in required.items() if flag not in host_flags)
+    return f"its CPU lacks {', '.join(lacking[:4])}" if lacking else ""
+
+
+def machine_of(target: Target) -> str:
+    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
+    name = str(target.attrs.get("mtriple", "")).partition("-")[0]
+    return MACHINES.get(name, name)
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
@@ -119,8 +138,8 @@ def needed_flags(target: Target, features: Collection[str], machine: str) -> dic
     The keys are LLVM's names, the values those of the kernel.
     """
     _, words = FEATURES.get(machine, ("", {}))
-    needed = set(features) - set(_attributes(target, "-"))
-    return {name: words[name] for name in needed & words.keys()}
+    required = set(features) - set(_attributes(target, "-"))
+    return {name: words[name] for name in required & words.keys()}
 
 
 def _attributes(target: Target, sign: str) -> list[str]:
@@ -128,19 +147,3 @@ def _attributes(target: Target, sign: str) -> list[str]:
     mattr = target.attrs.get("mattr", [])
     names = mattr.split(",") if isinstance(mattr, str) else mattr
     return [name[1:] for name in names if name.startswith(sign)]
-
-
-def _no_accelerator(target: Target) -> str:
-    if target.kind == CUDA:
-        try:
-            arch = parse_target(target.text).attrs["arch"]  # earlier versions stored tags
-            capability = first_gpu().capability
-        except InvalidTarget as error:
-            return error.message
-        return "" if runs_on(arch, capability) else f"the target is for {arch}, its GPU is sm_{capability}"
-    answer = ask_tvm(DEVICE_PROGRAM, target.text)
-    if answer.returncode != 0:
-        error_lines = answer.stderr.strip().splitlines()
-        return f"TVM does not know it here: {error_lines[-1] if error_lines else 'it died'}"
-    exists = json.loads(answer.stdout.splitlines()[-1])["there"]
-    return "" if exists else f"it has no {target.kind} device"

@@ -42,8 +42,7 @@ class TrackerClient:
         except OSError as error:
             raise self._unavailable(error) from None
         try:
-            self._greet()
-            self._prove(key)
+            self._authenticate(key)
         except Unavailable:
             self.close()
             raise
@@ -53,17 +52,17 @@ class TrackerClient:
         return self._ask([SUMMARY])[1]
 
     def request(
-        self, key: str, timeout_sec: float, wanted: str = "", asker: socket.socket | None = None
+        self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
         """Wait for a free server of `key`; return its host, port and match key, or None on timeout.
 
         Raises Unavailable if `asker`, the client on whose behalf this waits, closes its connection.
-        `wanted` is the text of a DeviceClass. Trackers of older versions ignore it.
+        `class_text` is the text of a DeviceClass. Trackers of older versions ignore it.
         Close this connection after None, or the tracker may assign it a server that nobody uses.
         """
         self._socket.settimeout(timeout_sec)
         try:
-            self._send([REQUEST, key, wanted, 1])
+            self._send([REQUEST, key, class_text, 1])
             if asker is not None and not first_ready(self._socket, asker, timeout_sec):
                 return None
             host, port, match_key = self._receive()[1]
@@ -97,19 +96,20 @@ class TrackerClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _greet(self) -> None:
+    def _authenticate(self, key: FleetKey) -> None:
+        """Greet the tracker; both sides prove that they know the fleet's key, if there is one.
+
+        Raises Unavailable.
+        """
         try:
             self._socket.sendall(_INT.pack(TRACKER_MAGIC))
-            answer = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]
+            magic = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]
         except OSError as error:
             raise self._unavailable(error) from None
-        if answer != TRACKER_MAGIC:
+        if magic != TRACKER_MAGIC:
             raise Unavailable(
                 f"{self.address[0]}:{self.address[1]} is no TVM RPC tracker", hint="mallorn tracker"
             )
-
-    def _prove(self, key: FleetKey) -> None:
-        """Authenticate both sides by the fleet's key, if there is one. Raises Unavailable."""
         our_nonce = secrets.token_hex(16)
         answer = self._ask([HELLO, our_nonce])
         if not isinstance(answer, list) or len(answer) != 3:

@@ -14,7 +14,7 @@ from mallorn.core.values.dynamic_shapes import Dynamic
 from mallorn.core.values.finish_report import Conditions, PointTimes
 from workers.finish.job_model import BENCH, ELSEWHERE, JobModel, TunedModel, place_or_fail
 from workers.finish.step_log import ReportDraft, StepLog
-from workers.subprocesses.crash_retry_and_advice import twice
+from workers.subprocesses.errors import twice
 from workers.whole_model.compiled_model import ONNXRUNTIME
 from workers.whole_model.engines import TUNED, UNTUNED, Engines, title
 from workers.whole_model.interleaved_timing import FairRace

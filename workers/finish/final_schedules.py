@@ -26,8 +26,7 @@ from workers.finish.winners import Winner
 from workers.interfaces.model_compiler import Compiled, ModelCompiler, Scripts
 from workers.model_import.run import CHECK
 from workers.process.leased_stage import StageContext
-from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, twice
 from workers.tvm.graph_recipes import faulty_parts, leaving_out, names_to_leave_out
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from mallorn.core.host_id import host_id
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.finish_report import BeforeAfter, FinishReport, InsideTheModel, ModelLatency
 from mallorn.core.values.trial import Trial
-from workers.device.device_class import none_like
+from workers.device.device_class import no_device_error
 from workers.finish.contenders import Contest, contest_of, timing_inside
 from workers.finish.decide_inside_model import (
     InsideChoice,
@@ -166,7 +166,7 @@ def _ensure_context(stage: StageContext) -> int:
     """
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
-        raise none_like(stage.like)
+        raise no_device_error(stage.like)
     endpoints = [device.endpoint for device in devices]
     local_endpoints = [endpoint for endpoint in endpoints if endpoint.host_id == host_id()]
     with stage.runtime.database.transaction() as session:

@@ -16,8 +16,7 @@ from workers.measure.tracked_devices import of_class
 from workers.measure.tvm_measurer import LEAST_SPREAD
 from workers.process.leased_stage import StageFolder
 from workers.process.worker_runtime import Runtime
-from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, twice
 
 INVALID: Final = "it can no longer be rebuilt"
 SEED: Final = 20_260_101

@@ -16,8 +16,7 @@ from pydantic import ConfigDict
 from mallorn.core.errors import LeaseLost, MallornError, StorageFull
 from mallorn.core.values.finish_report import FinishReport, NotDone, StepSeconds
 from workers.process.leased_stage import StageContext
-from workers.subprocesses.crash_retry_and_advice import advice
-from workers.subprocesses.errors import ChildCrashed
+from workers.subprocesses.errors import ChildCrashed, advice
 from workers.subprocesses.shutdown import STOP
 
 log = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ LEVEL: Final = 0.15  # least difference of log2(bandwidth) between two levels
 
 
 @dataclass(frozen=True, slots=True)
-class Timed:
+class TimedProbe:
     """A probe and the shortest of its runs."""
 
     probe: Probe
@@ -50,7 +50,7 @@ class Timed:
         return self.probe.work / self.seconds / 1e9
 
 
-def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoint, Machine]:
+def measure(runtime: Runtime, target: Target, device_class: DeviceClass) -> tuple[Endpoint, Machine]:
     """Return the measured endpoint and its machine. Raises MallornError if measuring fails."""
     runtime.fleet.describe(target)  # raises before anything is built
     runtime.runner.start()  # starts while the probes are built
@@ -59,28 +59,28 @@ def measure(runtime: Runtime, target: Target, like: DeviceClass) -> tuple[Endpoi
         with HostLock().shared():
             probes = runtime.compiler.build_probes(target.text, folder)
         try:
-            endpoint, timed = _on_device(runtime, target, like, folder, probes)
+            endpoint, timings = _on_device(runtime, target, device_class, folder, probes)
         finally:
             runtime.release_device()
-    return endpoint, machine_of(timed, target.num_cores)
+    return endpoint, machine_of(timings, target.num_cores)
 
 
 def _on_device(
     runtime: Runtime, target: Target, device_class: DeviceClass, folder: str, probes: Sequence[Probe]
-) -> tuple[Endpoint, list[Timed]]:
+) -> tuple[Endpoint, list[TimedProbe]]:
     tracker, runner = runtime.settings.tracker, runtime.runner
     endpoint = runner.identity(tracker, target.text, like=device_class)
     is_local = endpoint.host_id == host_id()
-    timed: list[Timed] = []
+    timings: list[TimedProbe] = []
     # The device is acquired before the exclusive host lock; this order avoids a deadlock.
     with HostLock().alone() if is_local else nullcontext(True) as has_lock:
         if not has_lock:
-            raise Unavailable("others worked on the device's host all the time", hint="mallorn devices")
+            raise Unavailable("other programs used the device's host all the time", hint="mallorn devices")
         for group in by_library(probes):
             runner.identity(tracker, target.text, hold=not is_local, like=device_class)
             runs = runner.clock(tracker, target.text, folder, group, LIBRARY_SEC)
-            timed += [Timed(*each) for each in zip(group, runs, strict=False)]
-    return endpoint, timed
+            timings += [TimedProbe(*pair) for pair in zip(group, runs, strict=False)]
+    return endpoint, timings
 
 
 def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machine:
@@ -94,7 +94,7 @@ def machine_here(target: Target, env: Mapping[str, str] | None = None) -> Machin
         return machine_of(list(_on_this_host(target, folder, dict(env or {}))), target.num_cores)
 
 
-def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[Timed]:
+def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[TimedProbe]:
     with CandidateCompiler(env=env, room=Path(folder)) as compiler:
         probes = compiler.build_probes(target.text, folder)
     with (
@@ -104,40 +104,46 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
         for group in by_library(probes):
             with suppress(ChildError):  # crashes if the machine lacks one of its instructions
                 runs = engine.clock(folder, group)
-                yield from (Timed(*each) for each in zip(group, runs, strict=True))
+                yield from (TimedProbe(*pair) for pair in zip(group, runs, strict=True))
 
 
-def machine_of(timed: Sequence[Timed], cores: int) -> Machine:
+def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
     """Derive a machine from timed probes. Raises Unavailable if a kind of probe is missing."""
-    peaks = [each for each in timed if each.probe.finds is Finds.PEAK]
-    one_core: dict[int, list[Timed]] = defaultdict(list)  # float32 on a single core, by lanes
-    for each in peaks:
-        if each.probe.cores == 1 and each.probe.dtype == "float32":
-            one_core[each.probe.lanes].append(each)
-    curve = {each.probe.bytes: each.giga for each in timed if each.probe.finds is Finds.BANDWIDTH}
-    memory = [each.giga for each in timed if each.probe.finds is Finds.MEMORY]
-    forks = [each.seconds for each in timed if each.probe.finds is Finds.FORK]
+    peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
+    one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes
+    for timing in peaks:
+        if timing.probe.cores == 1 and timing.probe.dtype == "float32":
+            one_core[timing.probe.lanes].append(timing)
+    curve = {timing.probe.bytes: timing.giga for timing in timings if timing.probe.finds is Finds.BANDWIDTH}
+    memory = [timing.giga for timing in timings if timing.probe.finds is Finds.MEMORY]
+    forks = [timing.seconds for timing in timings if timing.probe.finds is Finds.FORK]
     if not (one_core and curve and memory and forks):
         raise Unavailable("the probes of its target did not run on it", hint="mallorn devices")
     widest, *narrower = sorted(one_core, reverse=True)
-    best = {lanes: max(each.giga for each in runs) for lanes, runs in one_core.items()}
+    best = {lanes: max(timing.giga for timing in runs) for lanes, runs in one_core.items()}
     lanes = next((n for n in narrower if best[n] > PAYS * best[widest]), widest)
-    in_flight, registers = _sums(one_core[lanes])
+    # How many parallel sums hide the latency, and the most sums without spilling. The fewest sums are
+    # always latency-bound; where exactly rates stop growing is noise.
+    by_sums = sorted(one_core[lanes], key=lambda timing: timing.probe.sums)
+    fastest = max(by_sums, key=lambda timing: timing.giga)
+    parallel_sums = round(by_sums[0].probe.sums * fastest.giga / by_sums[0].giga)
+    from_fastest = by_sums[by_sums.index(fastest) :]
+    *_, last = takewhile(lambda timing: timing.giga >= UNSPILLED * fastest.giga, from_fastest)
     gflops = {"float32": best[lanes]}  # at least the peak of a single core
-    for each in peaks:
-        gflops[each.probe.dtype] = max(each.giga, gflops.get(each.probe.dtype, 0.0))
+    for timing in peaks:
+        gflops[timing.probe.dtype] = max(timing.giga, gflops.get(timing.probe.dtype, 0.0))
     return Machine(
         cores=cores,
         lanes=lanes,
-        registers=registers,
-        in_flight=in_flight,
+        registers=last.probe.sums,
+        in_flight=parallel_sums,
         core_gflops=_rounded(best[lanes]),
         gflops={name: _rounded(rate) for name, rate in gflops.items()},
         caches=tuple(caches(curve)),
         memory_gbytes_per_sec=_rounded(max(memory)),
         fork_us=_rounded(min(forks) * 1e6),
         measured=True,
-        disturbed=any(is_disturbed(each.run.disturbed) for each in timed),
+        disturbed=any(is_disturbed(timing.run.disturbed) for timing in timings),
     )
 
 
@@ -149,13 +155,15 @@ def caches(curve: Mapping[int, float]) -> Iterator[Cache]:
     levels = list(_levels(rates))
     for (begin, end), (next_begin, next_end) in pairwise(levels):
         rate, next_rate = median(rates[begin:end]), median(rates[next_begin:next_end])
-        holds = max(size for size, each in zip(sizes, rates, strict=True) if each >= sqrt(rate * next_rate))
+        holds = max(
+            size for size, size_rate in zip(sizes, rates, strict=True) if size_rate >= sqrt(rate * next_rate)
+        )
         yield Cache(bytes=holds, gbytes_per_sec=_rounded(rate))
 
 
 def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
     """Yield (begin, end) indices where the bandwidth is constant; the last range is memory."""
-    is_flat = [log2(before / after) <= FALLS for before, after in pairwise(rates)]
+    is_flat = [log2(rate / next_rate) <= FALLS for rate, next_rate in pairwise(rates)]
     begin, last = 0, len(rates) - 1
     for i in range(last):
         ends = is_flat[i - 1 : i + 1] == [True, False] or (i == begin and not is_flat[i])
@@ -168,17 +176,6 @@ def _levels(rates: Sequence[float]) -> Iterator[tuple[int, int]]:
 def _end_of_fall(is_flat: Sequence[bool], start: int) -> int:
     """Return the index after `start` at which the bandwidth is flat again."""
     return next((i for i in range(start + 1, len(is_flat)) if is_flat[i]), len(is_flat))
-
-
-def _sums(timed: Sequence[Timed]) -> tuple[int, int]:
-    """Return how many parallel sums hide the latency, and the most sums without spilling."""
-    by_sums = sorted(timed, key=lambda each: each.probe.sums)
-    peak = max(by_sums, key=lambda each: each.giga)
-    # The fewest sums are always latency-bound; where exactly rates stop growing is noise.
-    in_flight = round(by_sums[0].probe.sums * peak.giga / by_sums[0].giga)
-    from_peak = by_sums[by_sums.index(peak) :]
-    *_, last = takewhile(lambda each: each.giga >= UNSPILLED * peak.giga, from_peak)
-    return in_flight, last.probe.sums
 
 
 def _rounded(value: float) -> float:

@@ -62,11 +62,11 @@ def ensure_machine(
         )
     if not measuring:
         with runtime.database.session() as session:
-            stored = Devices(session).machine_seen(job.target_id)
+            record = Devices(session).machine_seen(job.target_id)
     else:
-        stored = None if machine_key is None else _await_machine(runtime, machine_key, target, patience_sec)
-    measured = None if stored is None else stored.seen_by(builder())
-    machine = measured or assumed_of(target, runtime.compiler)
+        record = None if machine_key is None else _await_machine(runtime, machine_key, target, patience_sec)
+    machine_here = None if record is None else record.seen_by(builder())
+    machine = machine_here or assumed_of(target, runtime.compiler)
     with runtime.database.transaction() as session:
         Jobs(session).bind_machine(job_id, machine)
 
@@ -77,8 +77,8 @@ def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
             return None
-        stored = Devices(session).machine_of(machine_key_of(Contexts(session).get(job.context_id)))
-    return stored.machine if stored is not None and stored.builder == builder() else None
+        record = Devices(session).machine_of(machine_key_of(Contexts(session).get(job.context_id)))
+    return record.machine if record is not None and record.builder == builder() else None
 
 
 def measure_device(runtime: Runtime, name: str) -> None:
@@ -100,16 +100,16 @@ def _await_machine(
     After `patience_sec`, return what other code measured, or None.
     """
     deadline_sec = time.monotonic() + patience_sec
-    while (stored := _fresh_machine(runtime, machine_key)) is None:
-        stored = measured_by_us(runtime, machine_key, target)
-        if stored is not None:
-            return stored
+    while (record := _fresh_machine(runtime, machine_key)) is None:
+        record = measured_by_us(runtime, machine_key, target)
+        if record is not None:
+            return record
         if time.monotonic() >= deadline_sec:
             with runtime.database.session() as session:
                 return Devices(session).machine_of(machine_key)
         STOP.check()
         time.sleep(LOOK_SEC)
-    return stored
+    return record
 
 
 def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine | None:
@@ -118,14 +118,18 @@ def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine |
 
 
 def measured_by_us(
-    runtime: Runtime, like: MachineKey, target: Target, doubted: bool = False
+    runtime: Runtime, machine_key: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
     """Measure a machine and return what is then stored; None if another worker measures it.
 
     An earlier result stays if this attempt fails. A `doubted` one that this code measured also
     stays unless the new result is better.
     """
-    words = "/".join(map(str, (like.target_id, like.host_class, like.tvm_version, like.threads)))
+    words = "/".join(
+        map(
+            str, (machine_key.target_id, machine_key.host_class, machine_key.tvm_version, machine_key.threads)
+        )
+    )
     with runtime.database.transaction() as session:
         hold = Leases(session).claim(
             WorkItem(WorkKind.MACHINE, words), runtime.name, runtime.settings.lease_sec
@@ -133,24 +137,21 @@ def measured_by_us(
         if hold is None:
             return None
         is_given_up = Leases(session).get(hold.item).deaths >= MAX_LOSSES
-        stored = Devices(session).machine_of(like) or DeviceMachine()
+        record = Devices(session).machine_of(machine_key) or DeviceMachine()
     try:
-        machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, like, target)
-        measured_by, before, is_ours = builder(), stored.machine, stored.builder == builder()
-        if before is not None and machine is None:
-            machine, measured_by, reason = before, stored.builder, "" if is_ours else reason
-        elif machine is not None and doubted and is_ours and before and not _is_better(machine, before):
-            machine = before
+        machine, reason = (None, DIED) if is_given_up else _attempt(runtime, hold, machine_key, target)
+        measured_by, old_machine, is_ours = builder(), record.machine, record.builder == builder()
+        if old_machine is not None and machine is None:
+            machine, measured_by, reason = old_machine, record.builder, "" if is_ours else reason
+        elif machine is not None and doubted and is_ours and old_machine:
+            is_faster = peak_gflops(machine, ["float32"]) >= peak_gflops(old_machine, ["float32"])
+            is_calmer = old_machine.disturbed and not machine.disturbed
+            machine = machine if is_faster or is_calmer else old_machine
         with runtime.database.transaction() as session:
-            return Devices(session).store_machine(like, machine, reason, measured_by)
+            return Devices(session).store_machine(machine_key, machine, reason, measured_by)
     finally:
         with runtime.database.transaction() as session:
             Leases(session).end(hold)
-
-
-def _is_better(machine: Machine, before: Machine) -> bool:
-    peak, old_peak = (peak_gflops(each, ["float32"]) for each in (machine, before))
-    return peak >= old_peak or (before.disturbed and not machine.disturbed)
 
 
 def _attempt(

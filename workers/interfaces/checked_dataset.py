@@ -14,8 +14,8 @@ class CheckedDataset:
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""
         self._graphs = graphs
-        opened = graphs.open_dataset(str(directory.absolute()))
-        self.rows, self.widths = opened.rows, opened.widths
+        dataset = graphs.open_dataset(str(directory.absolute()))
+        self.rows, self.widths = dataset.rows, dataset.widths
         self.refused: dict[str, str] = {}
 
     def batches(self, table: Table, size: int = BATCH_ROWS) -> Iterator[list[Row]]:

@@ -52,11 +52,11 @@ class DeviceModel:
 
 
 def _on_top_of(parameter: str) -> Callable[[Given], float]:
-    return lambda given: float(given[parameter]) + GRACE_SEC
+    return lambda arguments: float(arguments[parameter]) + GRACE_SEC
 
 
-def _with_a_wait(given: Given) -> float:
-    return float(given["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
+def _with_a_wait(arguments: Given) -> float:
+    return float(arguments["timeout_sec"]) + DEVICE_WAIT_SEC + GRACE_SEC
 
 
 class Runner(Child):
@@ -102,7 +102,11 @@ class Runner(Child):
         was lost meanwhile is replaced. Raises NoDevice, Unavailable.
         """
 
-    @method(limit_sec=lambda given: float(given["timeout_sec"]) + float(given["patience_sec"]) + GRACE_SEC)
+    @method(
+        limit_sec=lambda arguments: (
+            float(arguments["timeout_sec"]) + float(arguments["patience_sec"]) + GRACE_SEC
+        )
+    )
     def measure(
         self,
         tracker: str,

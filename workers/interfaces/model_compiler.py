@@ -65,7 +65,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What a graph pass matched and rewrote in a model."""
+    """The matches and rewrites of a graph pass in a model."""
 
     phase: str
     name: str
@@ -171,7 +171,7 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """How to compare a program's outputs with the reference."""
+    """The terms of comparing a program's outputs with the reference."""
 
     outputs: list[int]  # indices of the output arguments
     reduction_len: int  # number of terms of the longest sum

@@ -13,7 +13,7 @@ _ALL_BYTES: Final[Mapping[str, Range]] = {"int8": (-128, 128), "uint8": (0, 256)
 
 
 class Tensor(NamedTuple):
-    """One argument, in the format of TVM's tuning logs."""
+    """An argument, in the format of TVM's tuning logs."""
 
     kind: str
     dtype: str
@@ -51,10 +51,10 @@ _ARGUMENTS: Final = TypeAdapter(Arguments)
 
 def pack_arguments(arguments: Arguments) -> dict[str, JsonValue]:
     """Return the arguments as a JSON object for a database column."""
-    packed: dict[str, JsonValue] = _ARGUMENTS.dump_python(arguments, mode="json")
-    return packed
+    fields: dict[str, JsonValue] = _ARGUMENTS.dump_python(arguments, mode="json")
+    return fields
 
 
-def unpack_arguments(packed: object) -> Arguments:
+def unpack_arguments(fields: object) -> Arguments:
     """Return the arguments stored by `pack_arguments`. Raises ValueError for other values."""
-    return _ARGUMENTS.validate_python(packed)
+    return _ARGUMENTS.validate_python(fields)

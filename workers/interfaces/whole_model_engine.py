@@ -45,7 +45,7 @@ class Engine(Child):
     def time_bursts(self, bursts: int, number: int) -> list[float]:
         """Warm up, then return the median latency (us) of each burst of `number` calls."""
 
-    @method(limit_sec=lambda given: RUN_TIMEOUT_SEC + float(given["seconds"]))
+    @method(limit_sec=lambda arguments: RUN_TIMEOUT_SEC + float(arguments["seconds"]))
     def time_kernels(self, seconds: float) -> dict[str, float]:
         """Measure for `seconds`; return the microseconds per run that each kernel takes."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.errors import MallornError, NoDevice
-from mallorn.core.host_id import host_id
+from mallorn.core.host_id import host_id, share_locks
 from mallorn.core.settings import Settings
 from mallorn.core.storable_json import told
 from mallorn.core.targets import Target, parse_target
@@ -67,11 +67,8 @@ class Fleet:
 
 
 def shares_locks(endpoint: Endpoint) -> bool:
-    """Return whether this process waits while the device times, or is on another host.
-
-    A device of an older version does not report its locks and is assumed to share them.
-    """
-    return endpoint.host_id != host_id() or endpoint.info.locks in ("", lock_identity())
+    """Return whether this process waits while the device times, or is on another host."""
+    return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), lock_identity())
 
 
 def of_class(devices: list[TrackedDevice], like: DeviceClass | None) -> list[TrackedDevice]:

@@ -12,7 +12,7 @@ from mallorn.core.job_options import JobOptions
 from mallorn.core.settings import Settings
 from mallorn.core.targets import Target
 from mallorn.core.values.disturbance import Disturbance
-from workers.device.device_class import DeviceClass, none_like
+from workers.device.device_class import DeviceClass, no_device_error
 from workers.host.host_lock import HostLock
 from workers.interfaces.candidate_compiler import Library
 from workers.interfaces.device_runner import Runner
@@ -124,7 +124,7 @@ class TvmMeasurer(Measurer):
     def _devices(self, target: Target) -> list[TrackedDevice]:
         devices = of_class(self._fleet.devices(target), self._like)
         if not devices:
-            raise none_like(self._like)
+            raise no_device_error(self._like)
         return devices
 
 

@@ -21,8 +21,7 @@ from mallorn.core.states import WorkKind
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.retry_rules import PROPOSING, retry_rule_for
 from workers.process.worker_runtime import Runtime
-from workers.subprocesses.crash_retry_and_advice import advice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, advice
 from workers.subprocesses.shutdown import STOP
 from workers.tvm.code_digest import sources_replaced
 

@@ -15,8 +15,7 @@ from db.session import Database
 from mallorn.core.registry import REGISTRY, resolve
 from searchers.space import Candidate, Sketch
 from workers.interfaces.candidate_compiler import CandidateCompiler
-from workers.subprocesses.crash_retry_and_advice import lacks_memory
-from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed
+from workers.subprocesses.errors import HOSTS_DOING, ChildCrashed, ChildError, ChildFailed, lacks_memory
 from workers.tvm.code_digest import builder
 
 LOWERED: Final = REGISTRY["lowered_features"]  # the views that need lowering

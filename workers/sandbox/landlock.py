@@ -54,7 +54,7 @@ def version() -> int:
     return syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))
 
 
-def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
+def restrict_process(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
     """Restrict this process to these paths and rights; return Landlock's version. Raises OSError.
 
     Paths that do not exist are skipped. `connects` leaves the network open.
@@ -68,23 +68,18 @@ def wall_in(paths: Iterable[tuple[Path, int]], connects: bool) -> int:
     ruleset_fd = syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), ctypes.c_uint32(0))
     try:
         for path, rights in paths:
-            _allow(ruleset_fd, path, rights & files)
+            try:
+                path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            except OSError:  # it does not exist, or this process may not see it
+                continue
+            try:
+                is_folder = stat.S_ISDIR(os.fstat(path_fd).st_mode)
+                rule = _PathBeneath(rights & files & (-1 if is_folder else _OF_FILES), path_fd)
+                number, flags = ctypes.c_int(_PATH_BENEATH), ctypes.c_uint32(0)
+                syscall(_ADD_RULE, ctypes.c_int(ruleset_fd), number, ctypes.byref(rule), flags)
+            finally:
+                os.close(path_fd)
         syscall(_RESTRICT_SELF, ctypes.c_int(ruleset_fd), ctypes.c_uint32(0))
     finally:
         os.close(ruleset_fd)
     return kernel_version
-
-
-def _allow(ruleset_fd: int, path: Path, rights: int) -> None:
-    try:
-        path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:  # it does not exist, or we may not see it
-        return
-    try:
-        if not stat.S_ISDIR(os.fstat(path_fd).st_mode):
-            rights &= _OF_FILES
-        rule = _PathBeneath(rights, path_fd)
-        number, flags = ctypes.c_int(_PATH_BENEATH), ctypes.c_uint32(0)
-        syscall(_ADD_RULE, ctypes.c_int(ruleset_fd), number, ctypes.byref(rule), flags)
-    finally:
-        os.close(path_fd)

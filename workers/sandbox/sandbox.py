@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import resource
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -40,7 +40,7 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What a process in a sandbox needs of its host, in addition to the system itself.
+    """The resources of its host that a sandboxed process needs, in addition to the system itself.
 
     `room` is the folder that it may write, with all its contents; None leaves all files accessible,
     for work of users on their own files.
@@ -58,13 +58,7 @@ def enter_sandbox(walls: SandboxSpec) -> str:
 
     Call this before a second thread starts: threads that already run stay outside.
     """
-    _limit_resources()
-    missing = [*_restrict_files(walls), *_restrict_calls(walls)]
-    return f"without {'; '.join(missing)}" if missing else WHOLE
-
-
-def _limit_resources() -> None:
-    """Limit memory, file sizes and processes; without memory, the kernel kills this process first."""
+    # Limit memory, file sizes and processes.
     page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     threads_of_the_host = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     limits = {
@@ -78,38 +72,30 @@ def _limit_resources() -> None:
         _, hard_limit = resource.getrlimit(resource_id)
         bound = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
         resource.setrlimit(resource_id, (bound, bound))
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # if memory runs out, the kernel kills this process first
         Path("/proc/self/oom_score_adj").write_text(str(FIRST_TO_GO))
 
-
-def _restrict_files(walls: SandboxSpec) -> Iterator[str]:
-    """Restrict access to files; yield what this kernel cannot restrict, in words."""
+    gaps = []  # what this kernel cannot restrict, in words
     try:
         renounce_privileges()
-        found = landlock.version() if walls.room is None else landlock.wall_in(_paths(walls), walls.connects)
+        if walls.room is None:
+            kernel_version = landlock.version()
+        else:
+            paths = [*system_paths(), *((Path(path), rights) for path, rights in walls.others)]
+            kernel_version = landlock.restrict_process([*paths, (walls.room, landlock.WRITE)], walls.connects)
+        if kernel_version < landlock.WHOLE:
+            versions = f"Landlock {kernel_version}; {landlock.WHOLE} has them"
+            gaps.append(f"walls around signals and sockets ({versions})")
     except OSError as error:
-        yield f"Landlock ({error.strerror})"
-        return
-    if found < landlock.WHOLE:
-        yield f"walls around signals and sockets (Landlock {found}; {landlock.WHOLE} has them)"
-
-
-def _paths(walls: SandboxSpec) -> Iterator[tuple[Path, int]]:
-    yield from system_paths()
-    yield from ((Path(path), rights) for path, rights in walls.others)
-    if walls.room is not None:
-        yield walls.room, landlock.WRITE
-
-
-def _restrict_calls(walls: SandboxSpec) -> Iterator[str]:
-    """Restrict system calls; yield what this kernel cannot restrict, in words."""
+        gaps.append(f"Landlock ({error.strerror})")
     try:
         seccomp.refuse(walls.spawns, walls.connects, walls.drives_gpu)
     except OSError as error:
-        yield f"seccomp ({error.strerror})"
+        gaps.append(f"seccomp ({error.strerror})")
+    return f"without {'; '.join(gaps)}" if gaps else WHOLE
 
 
-def harmless(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+def allowed_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the variables on the allow-list: no keys, no credentials, no addresses of services."""
     return {
         name: value

@@ -19,7 +19,7 @@ HINT: Final = "MALLORN_SANDBOX=best-effort takes what there is   (docs/security.
 
 
 class NoSandbox(HostFault):
-    """This host cannot wall off the processes that handle strangers' models, and MALLORN_SANDBOX=require."""
+    """Raised with MALLORN_SANDBOX=require if this host cannot sandbox processes for untrusted models."""
 
 
 @lru_cache
@@ -37,15 +37,15 @@ def reached(mode: str) -> str:
     return report
 
 
-def checked(told: str, mode: str) -> str:
-    """Return `told`, the report on the sandbox. Raises NoSandbox unless it satisfies `mode`."""
-    if mode == REQUIRE and told != WHOLE:
+def checked(report: str, mode: str) -> str:
+    """Return `report`, which describes the sandbox. Raises NoSandbox unless it satisfies `mode`."""
+    if mode == REQUIRE and report != WHOLE:
         raise NoSandbox(
-            f"the sandbox of this host is {told}; all of it is required by MALLORN_SANDBOX=require, "
+            f"the sandbox of this host is {report}; all of it is required by MALLORN_SANDBOX=require, "
             "which is the default where callers need an API key or other machines reach a device",
             hint=HINT,
         )
-    return told
+    return report
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ Instruction = tuple[int, int, int, int]  # operation, jump if true, jump if fals
 
 
 def _table(text: str) -> dict[str, tuple[int, int]]:
-    rows = (each.split() for each in text.replace("\n", " ").split(","))
+    rows = (entry.split() for entry in text.replace("\n", " ").split(","))
     return {name: (int(x86_64), int(aarch64)) for name, x86_64, aarch64 in rows}
 
 
@@ -90,7 +90,7 @@ def refuse(spawns: bool, connects: bool, drives_gpu: bool = False) -> None:
     machine = platform.machine()
     if machine not in ARCHITECTURES:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
-    code = b"".join(struct.pack("<HBBI", *each) for each in _rules(machine, spawns, connects, drives_gpu))
+    code = b"".join(struct.pack("<HBBI", *entry) for entry in _rules(machine, spawns, connects, drives_gpu))
     prctl(_PR_SET_SECCOMP, _FILTER, ctypes.byref(_Program(len(code) // 8, code)))
 
 
@@ -102,25 +102,21 @@ def _rules(machine: str, spawns: bool, connects: bool, drives_gpu: bool) -> Iter
     yield (_LOAD, 0, 0, _NUMBER)
     if machine == X86_64:
         yield from _if((_IF_LARGER, _X32), _REFUSE)
-    refused = NEVER | ({} if spawns else PROGRAMS) | ({} if connects else CONVERSATIONS)
-    for number in sorted(numbers[column] for numbers in refused.values() if numbers[column] >= 0):
+    refused_calls = NEVER | ({} if spawns else PROGRAMS) | ({} if connects else CONVERSATIONS)
+    for number in sorted(numbers[column] for numbers in refused_calls.values() if numbers[column] >= 0):
         yield from _if((_IF_EQUAL, number), _REFUSE)
     special = {name: numbers[column] for name, numbers in SPECIAL.items()}
     yield from _if((_IF_EQUAL, special["clone3"]), _ABSENT)  # filters cannot read its flags
-    yield from _judge(special["clone"], _clone_rules(spawns))
+    clone_kinds = [(_ANSWER, 0, 0, _ALLOW)] if spawns else [*_if((_IF_BITS, _CLONE_THREAD), _ALLOW)]
+    yield from _judge(special["clone"], [*_if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE), *clone_kinds])
     yield from _judge(special["prlimit64"], [*_if((_IF_EQUAL, 0), _ALLOW)])  # only its own limits
     families = [_AF_INET, _AF_INET6] if connects else [_AF_UNIX] if drives_gpu else []
-    allowed = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
-    yield from _judge(SOCKETS["socket"][column], allowed)
+    allow_steps = [step for family in families for step in _if((_IF_EQUAL, family), _ALLOW)]
+    yield from _judge(SOCKETS["socket"][column], allow_steps)
     if not connects:  # sends on an existing connection have no address
         high = [(_LOAD, 0, 0, _FIFTH_ARGUMENT + 4), *_if((_IF_EQUAL, 0), _ALLOW)]
         yield from _judge(special["sendto"], [(_IF_EQUAL, 0, len(high), 0), *high], _FIFTH_ARGUMENT)
     yield (_ANSWER, 0, 0, _ALLOW)
-
-
-def _clone_rules(spawns: bool) -> Iterator[Instruction]:
-    yield from _if((_IF_BITS, _CLONE_NAMESPACES), _REFUSE)
-    yield from [(_ANSWER, 0, 0, _ALLOW)] if spawns else _if((_IF_BITS, _CLONE_THREAD), _ALLOW)
 
 
 def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:

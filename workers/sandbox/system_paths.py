@@ -14,28 +14,10 @@ _PROGRAMS: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt")
 _FACTS: Final = ("/proc", "/sys")
 # Not all of /etc: it holds keys and passwords, which root can read.
 _ETC: Final = (
-    *(
-        "ld.so.cache",
-        "ld.so.preload",
-        "ld.so.conf",
-        "ld.so.conf.d",
-        "alternatives",
-        "localtime",
-        "passwd",
-        "group",
-    ),
-    *(
-        "nsswitch.conf",
-        "hosts",
-        "host.conf",
-        "resolv.conf",
-        "gai.conf",
-        "services",
-        "protocols",
-        "mime.types",
-    ),
-    *("os-release", "OpenCL", "vulkan"),
-)
+    "ld.so.cache", "ld.so.preload", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "passwd",
+    "group", "nsswitch.conf", "hosts", "host.conf", "resolv.conf", "gai.conf", "services", "protocols",
+    "mime.types", "os-release", "OpenCL", "vulkan",
+)  # fmt: skip
 # Wheels keep libraries that their modules link to in folders such as `numpy.libs`.
 _MODULES: Final = (".py", ".so", ".zip", ".dist-info", ".egg-info", ".libs")
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom")
@@ -62,9 +44,23 @@ def system_paths() -> Iterator[tuple[Path, int]]:
         yield from ((Path(path), USE) for path in glob(f"/dev/{pattern}"))
     yield Path("/dev/pts"), READ
     prefixes = sys.prefix, sys.base_prefix, "/usr"
-    for entry in sys.path:
-        if not any(Path(entry).is_relative_to(prefix) for prefix in prefixes):
-            yield from _code(Path(entry))
+    for folder in map(Path, sys.path):
+        if any(folder.is_relative_to(prefix) for prefix in prefixes):
+            continue
+        try:
+            entries = list(folder.iterdir()) if folder.is_dir() else [folder]
+        except OSError:
+            continue
+        if any(entry.suffix == ".dist-info" for entry in entries):
+            # pip's folder holds nothing but packages, and reading a package's version lists it.
+            yield folder, READ
+            continue
+        # Only the packages and modules of the folder, not what else a checkout holds.
+        for entry in entries:
+            if entry.suffix in _MODULES or (
+                not entry.name.startswith(".") and next(entry.glob("*.py"), None) is not None
+            ):
+                yield entry, READ
     for folder in cuda_folders():
         yield folder, RUN
 
@@ -75,22 +71,3 @@ def accelerator_paths(kind: str) -> Iterator[tuple[str, int]]:
         yield from ((path, USE) for path in glob(f"/dev/{pattern}"))
     if kind == "cuda":  # CUDA's driver names its threads there
         yield f"/proc/{os.getpid()}/task", WRITE_FILE | TRUNCATE
-
-
-def _code(folder: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the packages and modules of a folder on Python's path, not what else a checkout holds.
-
-    A folder that pip installed into is yielded as a whole: reading a package's version lists it.
-    """
-    try:
-        paths = list(folder.iterdir()) if folder.is_dir() else [folder]
-    except OSError:
-        return
-    if any(path.suffix == ".dist-info" for path in paths):  # pip's folder: it holds nothing but packages
-        yield folder, READ
-        return
-    for path in paths:
-        if path.suffix in _MODULES or (
-            not path.name.startswith(".") and next(path.glob("*.py"), None) is not None
-        ):
-            yield path, READ

@@ -53,8 +53,8 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
         raise TamperedFile(f"a child process named a file {name!r}, which may lie in another folder")
     open_fds = [os.open(folder, _FOLDER)]
     try:
-        for each, flags in (*((each, _FOLDER) for each in folders), (last, _PLAIN)):
-            open_fds.append(os.open(each, flags, dir_fd=open_fds[-1]))
+        for part, flags in (*((part, _FOLDER) for part in folders), (last, _PLAIN)):
+            open_fds.append(os.open(part, flags, dir_fd=open_fds[-1]))
         if (flaw := _flaw(os.fstat(open_fds[-1]), most_bytes)) is not None:
             raise TamperedFile(f"a child process left {name}, which {flaw}")
         return os.fdopen(open_fds.pop(), "rb")
@@ -70,13 +70,13 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
 def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
     """Copy a file of a folder that a child writes; return its SHA-256. Raises like `open_plain`."""
     digest, left_bytes = sha256(), most_bytes
-    with open_plain(folder, name, most_bytes) as file, copy.open("wb") as copied:
+    with open_plain(folder, name, most_bytes) as file, copy.open("wb") as target:
         while chunk := file.read(CHUNK_BYTES):
             left_bytes -= len(chunk)
             if left_bytes < 0:
                 raise TamperedFile(f"a child process went on writing {name}, beyond {most_bytes} bytes")
             digest.update(chunk)
-            copied.write(chunk)
+            target.write(chunk)
     return digest.hexdigest()
 
 

@@ -1,6 +1,5 @@
 """The cgroups of this process (version 1 or 2), their limits and their usage."""
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -13,40 +12,28 @@ MOUNTS: Final = Path("/proc/self/mountinfo")
 # Files of version 2, then of version 1.
 LIMITS: Final = ("memory.max", "memory.limit_in_bytes")
 USED: Final = ("memory.current", "memory.usage_in_bytes")
-CACHED: Final = frozenset({"inactive_file", "total_inactive_file"})
 
 
 def ancestors(controller: str) -> list[Path]:
     """Return the folders of this process's cgroups of a controller, nearest first; [] if unmounted."""
     with suppress(OSError):
-        for kind, group in _memberships(controller):
-            for root, mount in _mounts(kind, controller):
-                return [folder for folder in _upwards(group, root, mount) if folder.is_dir()]
+        lines = [line.split(":", 2) for line in GROUPS.read_text().splitlines()]
+        groups = [("cgroup", path) for _, names, path in lines if controller in names.split(",")]
+        groups += [("cgroup2", path) for _, names, path in lines if not names]
+        for group_kind, path in groups:
+            for line in MOUNTS.read_text().splitlines():
+                mount_fields, _, source_fields = line.partition(" - ")
+                root, mount = mount_fields.split()[3:5]
+                kind, _, options = source_fields.split()[:3]
+                if kind != group_kind or (kind == "cgroup" and controller not in options.split(",")):
+                    continue
+                # In a container the mount's root may be its own cgroup, while `path` is the host's.
+                group = PurePosixPath(path)
+                subpath = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
+                own_folder = Path(mount) / subpath
+                folders = [own_folder, *own_folder.parents][: len(subpath.parts) + 1]
+                return [folder for folder in folders if folder.is_dir()]
     return []
-
-
-def _memberships(controller: str) -> Iterator[tuple[str, PurePosixPath]]:
-    """Yield file system type and path of this process's cgroups: version 1 of the controller, then 2."""
-    lines = [line.split(":", 2) for line in GROUPS.read_text().splitlines()]
-    yield from (("cgroup", PurePosixPath(path)) for _, names, path in lines if controller in names.split(","))
-    yield from (("cgroup2", PurePosixPath(path)) for _, names, path in lines if not names)
-
-
-def _mounts(kind: str, controller: str) -> Iterator[tuple[PurePosixPath, Path]]:
-    """Yield each mount of the hierarchy: the cgroup at its root, and its mount point."""
-    for line in MOUNTS.read_text().splitlines():
-        mount_fields, _, source_fields = line.partition(" - ")
-        root, mount = mount_fields.split()[3:5]
-        mount_kind, _, options = source_fields.split()[:3]
-        if mount_kind == kind and (kind == "cgroup2" or controller in options.split(",")):
-            yield PurePosixPath(root), Path(mount)
-
-
-def _upwards(group: PurePosixPath, root: PurePosixPath, mount: Path) -> list[Path]:
-    # In a container the mount's root may be its own cgroup, while `group` is the host's path.
-    below = group.relative_to(root) if group.is_relative_to(root) else PurePosixPath()
-    own_folder = mount / below
-    return [own_folder, *own_folder.parents][: len(below.parts) + 1]
 
 
 def killed_for_memory() -> int:
@@ -82,18 +69,15 @@ def memory_limit() -> int | None:
 
 def memory_left() -> int | None:
     """Return the bytes left until the nearest memory limit, counting inactive file cache as free."""
-    remaining = (
-        limit - used + _sum(group / "memory.stat", CACHED)
-        for group in ancestors("memory")
-        for limit, used in zip(_numbers(group, LIMITS), _numbers(group, USED), strict=False)
-    )
-    return min((int(bytes_left) for bytes_left in remaining), default=None)
-
-
-def _sum(file: Path, names: frozenset[str]) -> int:
-    """Return the sum of the numbers after these names in a file of name-number lines."""
-    words = _words(file)
-    return sum(int(words[i + 1]) for i, name in enumerate(words) if name in names)
+    remaining = []
+    for group in ancestors("memory"):
+        words = _words(group / "memory.stat")
+        stat = dict(zip(words[::2], words[1::2], strict=False))
+        # Version 1 counts a group's own pages apart from all pages below it, which its usage includes.
+        cached_bytes = int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))
+        for limit, usage in zip(_numbers(group, LIMITS), _numbers(group, USED), strict=False):
+            remaining.append(limit - usage + cached_bytes)
+    return min(remaining, default=None)
 
 
 def _numbers(group: Path, names: tuple[str, ...]) -> list[int]:

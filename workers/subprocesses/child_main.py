@@ -5,16 +5,44 @@ python -P -m workers.subprocesses.child_main PARENT_PID ORDERS
 
 import ctypes
 import faulthandler
+import json
 import os
 import resource
 import runpy
 import signal
 import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final, Self
 
-from workers.sandbox.sandbox import OFF, enter_sandbox
+from workers.sandbox.sandbox import OFF, SandboxSpec, enter_sandbox
 from workers.sandbox.sandbox_support import checked
 from workers.subprocesses.hide_torch import hide_torch
-from workers.subprocesses.launch_spec import REACHED_VARIABLE, LaunchSpec
+
+#: Environment variable that tells the module which sandbox level was reached.
+REACHED_VARIABLE: Final = "MALLORN_CHILD_SANDBOX"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """The child's command line. Every user of the host can read it, so it holds no secrets."""
+
+    module: str
+    walls: SandboxSpec
+    mode: str  # a mode of Settings.sandbox
+    memory_bytes: int | None = None
+
+    @property
+    def text(self) -> str:
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        fields = json.loads(text)
+        room = fields["walls"].pop("room")
+        walls = SandboxSpec(room=Path(room) if room else None, **fields.pop("walls"))
+        return cls(walls=walls, **fields)
+
 
 _PR_SET_PDEATHSIG = 1
 

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +21,9 @@ from typing import ClassVar, Final, Self, TypeVar
 
 from mallorn.core.errors import CodeReplaced
 from mallorn.core.redaction import redact
-from workers.sandbox.sandbox import SandboxSpec, harmless
+from workers.sandbox.sandbox import SandboxSpec, allowed_environment
 from workers.subprocesses.cgroups import killed_for_memory
+from workers.subprocesses.child_main import LaunchSpec
 from workers.subprocesses.cpu_share import ProcessorShare
 from workers.subprocesses.errors import (
     ChildCrashed,
@@ -41,7 +42,6 @@ from workers.subprocesses.frame_channel import (
     Frame,
     FrameTooLarge,
 )
-from workers.subprocesses.launch_spec import LaunchSpec
 from workers.subprocesses.pending_call import Call, PendingCall
 from workers.subprocesses.serve_calls import ERROR, FD_VARIABLE, READY, RESULT
 from workers.subprocesses.shutdown import STOP
@@ -100,28 +100,27 @@ def start_process(
     # TVM would bind threads to the machine's first CPUs, whatever CPUs this process may use.
     child_env = {
         "TVM_BIND_THREADS": "0",
-        **harmless(),
+        **allowed_environment(),
         "PYTHONPATH": path,
         **scratch,
         **env,
         **{name: str(fd) for name, fd in fds.items()},
     }
-    return _thread.submit(_spawn, orders, tuple(fds.values()), log, child_env).result()
 
-
-def _spawn(
-    orders: LaunchSpec, fds: Sequence[int], log: ChildLog, env: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
+    def spawn() -> subprocess.Popen[bytes]:
         # -P: do not import files of the user's working directory that are named like a module.
-        [sys.executable, "-P", "-m", "workers.subprocesses.child_main", str(os.getpid()), orders.text],
-        env=env,
-        pass_fds=fds,
-        stdin=subprocess.DEVNULL,
-        stdout=log.file,
-        stderr=log.file,
-        start_new_session=True,
-    )
+        module = "workers.subprocesses.child_main"
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module, str(os.getpid()), orders.text],
+            env=child_env,
+            pass_fds=tuple(fds.values()),
+            stdin=subprocess.DEVNULL,
+            stdout=log.file,
+            stderr=log.file,
+            start_new_session=True,
+        )
+
+    return _thread.submit(spawn).result()
 
 
 class Child:
@@ -195,7 +194,7 @@ class Child:
             try:
                 frame = self._open_channel.pump()
             except ChannelClosed:
-                raise self._crash() from None
+                raise self._crash_error() from None
             except FrameTooLarge:
                 raise self._end(f"sent more than {FRAME_LIMIT_BYTES >> 20} MiB at once") from None
             if frame is None:
@@ -263,7 +262,6 @@ class Child:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Continue a suspended process."""
         self._signal(signal.SIGCONT)
 
     def start(self) -> None:
@@ -326,7 +324,8 @@ class Child:
         self.kill()
         return ChildCrashed(f"{self.name} {reason} and was killed")
 
-    def _crash(self) -> ChildCrashed:
+    def _crash_error(self) -> ChildCrashed:
+        """Clean up after a process that closed its connection; return the error to raise."""
         cause, died_of = "closed its connection", None
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):

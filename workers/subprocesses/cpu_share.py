@@ -33,6 +33,6 @@ class ProcessorShare:
             return cls()
         return cls(*(sum(int(values[column]) for values in threads) / 1e9 for column in (0, 1)))
 
-    def is_small_since(self, before: "ProcessorShare") -> bool:
+    def is_small_since(self, reference: "ProcessorShare") -> bool:
         """Return whether the process waited longer than it ran since `before`."""
-        return self.waited_sec - before.waited_sec > self.ran_sec - before.ran_sec
+        return self.waited_sec - reference.waited_sec > self.ran_sec - reference.ran_sec

@@ -1,14 +1,19 @@
-"""Errors of calls into child processes, and their JSON form for crossing the process border."""
+"""Errors of calls into child processes: their JSON form, one retry, and advice to the user."""
 
 import json
+import logging
 import signal
 import tempfile
-from typing import Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from mallorn.core import errors
 from mallorn.core.errors import MallornError, StorageFull
 from mallorn.core.os_errors import FULL, lacks_handles, no_handle
 from mallorn.core.redaction import redact
+
+if TYPE_CHECKING:  # children import this module and have no settings
+    from mallorn.core.settings import Settings
 
 MESSAGE_LIMIT: Final = 4000
 
@@ -75,9 +80,9 @@ def pack_error(error: Exception) -> dict[str, Any]:
         error = no_handle()
     if isinstance(error, MallornError):
         # The nearest base class in mallorn.core.errors: the parent may lack the child's own classes.
-        shared = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+        base_class = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
         fields = {"message": error.message, "hint": error.hint, "suggest": error.suggest}
-        return {"kind": shared.__name__, **fields}
+        return {"kind": base_class.__name__, **fields}
     # TVM appends long native backtraces; the beginning says what went wrong.
     return {"kind": type(error).__name__, "message": str(error)[:MESSAGE_LIMIT], "hint": ""}
 
@@ -99,3 +104,46 @@ def unpack_error(body: bytes) -> MallornError:
     if isinstance(error_class, type) and issubclass(error_class, MallornError):
         return error_class(message, hint=hint, suggest=suggest)
     return ChildFailed(kind, message, hint=hint)
+
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def twice(work: Callable[[], T]) -> T:
+    """Return the result of `work`, which is called once more if its helper process crashed."""
+    try:
+        return work()
+    except ChildCrashed as error:
+        log.warning("once more: %s", error)
+        return work()
+
+
+_GIB: Final = 1024**3
+# Messages of C++, Python and the system when a process reaches its memory limit.
+_NO_MEMORY: Final = ("bad_alloc", "MemoryError", "Cannot allocate memory")
+
+
+def lacks_memory(error: ChildError) -> bool:
+    """Return whether the error's message says that the process reached its memory limit."""
+    return any(words in error.message for words in _NO_MEMORY)
+
+
+def advice(error: ChildError, config: "Settings") -> str:
+    """Return what the user can try next: the error's own hint, else one for its class."""
+    if error.hint:
+        return error.hint
+    if isinstance(error, ChildTimeout):
+        limit_sec = 2 * config.import_timeout_sec
+        return f"the host is slow or busy; more time to import: MALLORN_IMPORT_TIMEOUT_SEC={limit_sec:.0f}"
+    if isinstance(error, ChildOutOfMemory):
+        return "give the worker (its container, its group) more memory, or start it with MALLORN_BUILDERS=1"
+    if isinstance(error, ChildKilled):
+        return "most likely the host ran out of memory: start the worker with MALLORN_BUILDERS=1"
+    if isinstance(error, ChildCrashed) and lacks_memory(error):
+        limit_bytes = config.child_memory_bytes
+        return (
+            f"a compiler may use {limit_bytes / _GIB:.0f} GiB of address space: start the worker with "
+            f"MALLORN_CHILD_MEMORY_BYTES={2 * limit_bytes}"
+        )
+    return ""

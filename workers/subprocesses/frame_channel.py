@@ -15,7 +15,7 @@ _CHUNK_BYTES = 1 << 18
 
 
 class Frame(NamedTuple):
-    """One message: `head` is its kind or the method's name, `body` its payload."""
+    """A message: `head` is its kind or the method's name, `body` its payload."""
 
     head: str
     body: bytes = b""
@@ -30,7 +30,7 @@ class FrameTooLarge(Exception):
 
 
 class Channel:
-    """One end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
+    """An end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
 
     It buffers one incoming frame of at most `limit_bytes`; further bytes stay in the kernel.
     """
@@ -46,7 +46,7 @@ class Channel:
         return self._socket.fileno()
 
     @property
-    def pending(self) -> bool:
+    def has_pending(self) -> bool:
         """Whether queued bytes wait to be sent."""
         return bool(self._outgoing)
 
@@ -67,9 +67,9 @@ class Channel:
         Raises ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit.
         """
         self.flush()
-        closed = self._fill()
+        is_closed = self._fill()
         if self._missing_bytes():
-            if closed:
+            if is_closed:
                 raise ChannelClosed
             return None
         head, _, body = bytes(memoryview(self._incoming)[_HEADER.size :]).partition(_END)
@@ -90,8 +90,8 @@ class Channel:
         # `_fill` reports a closed peer as the end of the stream, after reading its last bytes.
         with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
             while self._outgoing:
-                sent = self._socket.send(memoryview(self._outgoing)[:_CHUNK_BYTES])
-                del self._outgoing[:sent]
+                count = self._socket.send(memoryview(self._outgoing)[:_CHUNK_BYTES])
+                del self._outgoing[:count]
 
     def _fill(self) -> bool:
         """Read the received bytes of one frame; return True at the end of the stream."""

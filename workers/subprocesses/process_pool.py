@@ -58,7 +58,6 @@ class ChildPool(Generic[R]):
 
     @property
     def tags(self) -> list[Hashable]:
-        """Tags of the tasks in progress."""
         return [tag for tag, _ in self._running.values()]
 
     def start(self) -> None:
@@ -75,11 +74,22 @@ class ChildPool(Generic[R]):
         """Return the tasks that ended, waiting up to `timeout_sec` for the first one."""
         until_sec = time.monotonic() + timeout_sec
         while self._running:
-            finished = [end for child in list(self._running) if (end := self._end_of(child)) is not None]
+            tasks: list[Finished[R]] = []
+            for child, (tag, pending) in list(self._running.items()):
+                try:
+                    if not pending.poll():
+                        continue
+                    end: R | MallornError = pending.result()
+                except MallornError as error:
+                    end = error
+                del self._running[child]
+                if not self._suspended:
+                    child.start()  # if it died, its successor starts while others work
+                tasks.append(Finished(tag, end))
             limits_sec = [pending.left_sec for _, pending in self._running.values()]
             left_sec = min([until_sec - time.monotonic(), *limits_sec])
-            if finished or until_sec <= time.monotonic():
-                return finished
+            if tasks or until_sec <= time.monotonic():
+                return tasks
             poller = select.poll()
             for child in self._running:
                 poller.register(child.fileno(), child.events)
@@ -122,16 +132,3 @@ class ChildPool(Generic[R]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _end_of(self, child: Child) -> Finished[R] | None:
-        tag, pending = self._running[child]
-        try:
-            if not pending.poll():
-                return None
-            end: R | MallornError = pending.result()
-        except MallornError as error:
-            end = error
-        del self._running[child]
-        if not self._suspended:
-            child.start()  # if it died, its successor starts while others work
-        return Finished(tag, end)

@@ -6,9 +6,9 @@ import signal
 import socket
 from typing import Final
 
+from workers.subprocesses.child_main import REACHED_VARIABLE
 from workers.subprocesses.errors import pack_error
 from workers.subprocesses.frame_channel import Channel, ChannelClosed, Frame
-from workers.subprocesses.launch_spec import REACHED_VARIABLE
 from workers.subprocesses.typed_method import Served
 
 FD_VARIABLE: Final = "MALLORN_CHILD_FD"
@@ -34,7 +34,7 @@ def serve(methods: Served) -> None:
             except Exception as error:
                 answer = Frame(ERROR, json.dumps(pack_error(error)).encode())
             channel.put(answer)
-            while channel.pending:
+            while channel.has_pending:
                 channel.wait()
                 channel.flush()
     except ChannelClosed:

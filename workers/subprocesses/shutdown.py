@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class ShutdownRequested(LeaseLost):
-    """This worker was asked to stop; what it held goes back to the queue."""
+    """Raised once this worker was asked to stop; its leased work goes back to the queue."""
 
     @property
     def reason(self) -> str:

@@ -166,6 +166,6 @@ def serving(face: type, *answers: Handler) -> Served:
     handlers = dict(answers)
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
     if handlers.keys() != declared:
-        missing, unknown = sorted(declared - handlers.keys()), sorted(handlers.keys() - declared)
-        raise TypeError(f"{face.__name__}: not served: {missing}; not declared: {unknown}")
+        undefined, unknown = sorted(declared - handlers.keys()), sorted(handlers.keys() - declared)
+        raise TypeError(f"{face.__name__}: not served: {undefined}; not declared: {unknown}")
     return handlers

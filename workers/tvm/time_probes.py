@@ -41,7 +41,7 @@ def clock(folder: str, probes: Sequence[Probe]) -> list[Slice]:
 
     from workers.device.slice_timer import NEXT_SLICE, SliceTimer
 
-    timer = SliceTimer(on_cores=True, raised=False)
+    timer = SliceTimer(on_cores=True, has_priority=False)
     tvm_ffi.register_global_func(NEXT_SLICE, timer.next_slice, override=True)
     library = tvm.runtime.load_module(str(Path(folder, probes[0].library)))
     tensor = cache(lambda *arguments: tvm.runtime.tensor(random_values(*arguments)))

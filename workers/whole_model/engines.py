@@ -8,8 +8,7 @@ from typing import Final, NoReturn, Protocol, Self, TypeVar
 from mallorn.core.values.finish_report import ModelLatency
 from mallorn.results import speedup
 from workers.host.host_memory import is_large
-from workers.subprocesses.crash_retry_and_advice import twice
-from workers.subprocesses.errors import ChildError
+from workers.subprocesses.errors import ChildError, twice
 from workers.whole_model.compiled_model import Loading, ModelEngine, WholeModel
 from workers.whole_model.interleaved_timing import (
     PASSES,

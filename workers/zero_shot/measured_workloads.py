@@ -16,7 +16,7 @@ from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target
 from mallorn.core.values.finish_report import Source, Sure
 from mallorn.core.values.trial import Trial
-from searchers.adapt_candidate_to_shape import carry
+from searchers.adapt_candidate_to_shape import adapt_candidate
 from workers.zero_shot.answer_source import AnswerSource, ZeroShotAnswer, ZeroShotQuery
 
 FEW = 3  # trials per context
@@ -140,7 +140,7 @@ class SimilarWorkload(AnswerSource):
             sketches = Sketches(session).by_key({trial.candidate.sketch for trial, _ in trials})
             for trial, conditions in trials:
                 sketch = sketches[trial.candidate.sketch]
-                candidate = carry(trial.candidate, sketch, question.space.sketches)
+                candidate = adapt_candidate(trial.candidate, sketch, question.space.sketches)
                 if candidate is not None:
                     times_apart = f"{exp2(doublings):.1f} times apart{words}"
                     because = f"carried from the same loops in sizes {times_apart}, timed {conditions}"

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
+from mallorn.core.host_id import share_locks
 from mallorn.core.states import RoundState, StageKind
 from mallorn.core.values.base import Value
 from mallorn.core.values.machine import Machine
@@ -175,8 +176,7 @@ def separate_locks(devices: Sequence[DeviceStatus], workers: Sequence[WorkerStat
         for device in devices
         for worker in workers
         if device.online and not device.info.accelerator and worker.state in AT_WORK
-        if device.host_id == worker.host_id and device.info.locks and worker.info.locks
-        if device.info.locks != worker.info.locks
+        if not share_locks(device.host_id, device.info.locks, worker.host_id, worker.info.locks)
     ]
 
 

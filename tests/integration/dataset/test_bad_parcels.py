@@ -82,7 +82,9 @@ BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda at: rewrite(at / ROWS, put("target", '{"kind":"llvm"}')), "a CPU target needs num-cores"
     ),
     "args that are no JSON": (lambda at: rewrite(at / "workloads.parquet", put("args", "{")), "is not JSON"),
-    "choices that are none": (lambda at: rewrite(at / "sketches.parquet", put("choices", "3")), "invalid choices"),
+    "choices that are none": (
+        lambda at: rewrite(at / "sketches.parquet", put("choices", "3")), "invalid choices"
+    ),
 }  # fmt: skip
 
 

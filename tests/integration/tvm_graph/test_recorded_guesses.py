@@ -16,7 +16,7 @@ from mallorn.core.targets import Target
 from mallorn.core.values.machine import Machine
 from searchers.decision_features import decision_rows, places_by_sketch
 from searchers.loop_nest import Nest
-from searchers.roller.constructor import Constructor
+from searchers.roller.rank_candidates import Constructor
 from searchers.space import Candidate, Sketch
 from tests.fixtures.command_line import ROOT
 from tests.fixtures.roller_constants import CONSTANTS, FACTORS, HANGS, change

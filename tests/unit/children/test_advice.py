@@ -5,8 +5,14 @@ from signal import SIGKILL, SIGSEGV
 import pytest
 
 from mallorn.core.settings import Settings
-from workers.subprocesses.crash_retry_and_advice import advice
-from workers.subprocesses.errors import ChildCrashed, ChildFailed, ChildKilled, ChildOutOfMemory, ChildTimeout
+from workers.subprocesses.errors import (
+    ChildCrashed,
+    ChildFailed,
+    ChildKilled,
+    ChildOutOfMemory,
+    ChildTimeout,
+    advice,
+)
 
 
 @pytest.mark.parametrize(

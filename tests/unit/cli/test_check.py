@@ -213,7 +213,7 @@ def test_slow_cores_beside_fast_ones_are_told_with_how_to_leave_them_out(
 def test_tune_starts_nothing_for_a_gpu_that_is_not_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
 ) -> None:
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
     monkeypatch.setattr(tune, "connected_stack", lambda *_: pytest.fail("a service was started"))
     refused(
         mallorn("tune", model, "--target", "cuda", "--data", tmp_path / "data"), "mallorn check --target cuda"
@@ -230,7 +230,7 @@ def test_what_a_gpu_lacks_has_a_line_each_with_the_command_that_brings_it(
     target: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: NOTHING)
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: CompletedProcess([], -11, stdout=""))
     result = run("--target", target, "--data", tmp_path)
     assert result.exit_code == 1
     for check, told in {"cuda": "nvcc", "driver": "libcuda.so.1", "target": "CUDA finds no GPU here"}.items():
@@ -248,7 +248,7 @@ def test_where_a_gpu_has_all_that_it_needs_its_checks_are_well(
 ) -> None:
     answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
     monkeypatch.setattr(cuda_toolchain, "find_toolchain", lambda: WHOLE)
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: answer)
+    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: answer)
     result = run("--target", "cuda", "--data", tmp_path)
     assert result.exit_code == 0, result.output
     lines = {line.split()[1]: line for line in result.stdout.splitlines() if line.startswith("ok ")}

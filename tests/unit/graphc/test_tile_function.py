@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[3]
 REFUSED = """
 from graphc.quant.tile_instructions import INT8
 from tests.unit.graphc.test_tile_function import CASES, assert_sums, module, product
-from workers.device.usable_flags import tiles_allowed
+from workers.device.detect_host import tiles_allowed
 from workers.sandbox import seccomp
 from workers.sandbox.syscall import prctl
 seccomp.NEVER["arch_prctl"] = (158, -1)

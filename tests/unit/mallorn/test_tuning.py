@@ -142,7 +142,7 @@ def test_cuda_is_the_gpu_of_this_machine_for_a_service_here(
     use: Use, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = CompletedProcess([], 0, stdout='[0, "GPU-a", "H100", 1, "580", 90]')
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: answer)
+    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: answer)
     service = Service("done")
     use(service)
     mallorn.tune(model, "cuda", out=tmp_path / "tuned")

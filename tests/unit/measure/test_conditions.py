@@ -81,7 +81,7 @@ class Tracker:
     def __init__(self) -> None:
         self.told: list[Identity] = []
 
-    def introduce(self, identity: Identity) -> None:
+    def describe(self, identity: Identity) -> None:
         self.told.append(identity)
 
 
@@ -90,14 +90,14 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 ) -> None:
     host(NORMAL)
     whole: Any = {"name": "d", "target": '{"kind":"llvm","num-cores":2}', "accelerator": ""}
-    identity, tracker = detect_host.described_again(whole), Tracker()
+    identity, tracker = detect_host.refresh_identity(whole), Tracker()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = DeviceServer(tracker, listener, identity, tmp_path, None, "require", lambda: listener)  # type: ignore[arg-type]
-        server._look_at_host()
+        server._announce_host_changes()
         assert tracker.told == []
         host({"cpufreq/scaling_governor": "performance\n", "power/BAT0/status": "Discharging\n"})
-        server._look_at_host()
-        server._look_at_host()
+        server._announce_host_changes()
+        server._announce_host_changes()
     [now] = tracker.told
     assert governor() == now["governor"] == "performance"
     assert now["host_class"] != identity["host_class"]
@@ -107,12 +107,12 @@ def test_a_device_whose_host_goes_slower_is_of_another_class_from_its_next_sessi
 def test_a_gpu_stays_part_of_its_hosts_class(host: Host) -> None:
     host({})
     identity: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100"}
-    assert detect_host.described_again(identity)["host_class"].endswith("+NVIDIA-H100")
+    assert detect_host.refresh_identity(identity)["host_class"].endswith("+NVIDIA-H100")
 
 
 def test_times_of_two_drivers_or_power_limits_of_a_gpu_do_not_compare(host: Host) -> None:
     host({})
     gpu: Any = {"name": "d", "target": "{}", "accelerator": "NVIDIA H100", "gpu_driver": "580.159.04"}
     limited = {**gpu, "gpu_power_limit": "+350W"}
-    assert detect_host.described_again(gpu)["host_class"].endswith("+NVIDIA-H100+580.159.04")
-    assert detect_host.described_again(limited)["host_class"].endswith("+NVIDIA-H100+580.159.04+350W")
+    assert detect_host.refresh_identity(gpu)["host_class"].endswith("+NVIDIA-H100+580.159.04")
+    assert detect_host.refresh_identity(limited)["host_class"].endswith("+NVIDIA-H100+580.159.04+350W")

@@ -26,7 +26,7 @@ def gpu(capability: int) -> list[object]:
 def host(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine like haswell, with an LLVM that knows two CPUs."""
     monkeypatch.setattr(target_support, "cpu_info", lambda: {"flags": FLAGS})
-    monkeypatch.setattr(target_support, "ask_tvm", answer_like_llvm)
+    monkeypatch.setattr(target_support, "run_with_tvm", answer_like_llvm)
     monkeypatch.setattr(target_support.os, "uname", lambda: type("Uname", (), {"machine": "x86_64"}))
 
 
@@ -68,7 +68,7 @@ def test_a_target_needs_no_more_than_the_host_has(attrs: dict[str, Any], why: st
 def test_an_llvm_that_dies_refuses_and_one_that_is_not_there_does_not(
     monkeypatch: pytest.MonkeyPatch, code: int, why: str
 ) -> None:
-    monkeypatch.setattr(target_support, "ask_tvm", lambda *_: subprocess.CompletedProcess([], code))
+    monkeypatch.setattr(target_support, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], code))
     assert why_not(cpu(mcpu="haswell")) == why
 
 
@@ -137,13 +137,15 @@ def test_cuda_without_a_gpu_that_can_be_used_is_refused(
 
 
 def test_a_process_that_dies_of_the_driver_finds_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout=""))
+    monkeypatch.setattr(
+        nvidia_driver, "run_with_tvm", lambda *_: subprocess.CompletedProcess([], -11, stdout="")
+    )
     assert "died" in why_not(parse_target("nvidia/nvidia-h100"))
 
 
 def answer_about_gpu(monkeypatch: pytest.MonkeyPatch, answer: str | list[object]) -> None:
     done = subprocess.CompletedProcess([], 0, stdout=f"chatter\n{json.dumps(answer)}\n")
-    monkeypatch.setattr(nvidia_driver, "ask_tvm", lambda *_: done)
+    monkeypatch.setattr(nvidia_driver, "run_with_tvm", lambda *_: done)
 
 
 def test_the_driver_is_asked_for_the_capability_of_the_first_gpu(

@@ -80,7 +80,7 @@ def knock(listener: socket.socket, hall: PendingConnections) -> Iterator[Knock]:
     def knocked() -> socket.socket:
         end = socket.create_connection(listener.getsockname())
         ends.append(end)
-        hall.let_in()
+        hall.accept()
         return end
 
     yield knocked
@@ -90,7 +90,7 @@ def knock(listener: socket.socket, hall: PendingConnections) -> Iterator[Knock]:
 
 
 def heard(hall: PendingConnections) -> list[str]:
-    found = [hall.hear(number) for number in hall]
+    found = [hall.read_greeting(number) for number in hall]
     for each in found:
         if each is not None:
             each[0].close()

@@ -21,10 +21,10 @@ class Device:
 
 class Client:
     def __init__(self) -> None:
-        self.gone = False
+        self.is_gone = False
         self.got: list[str] = []
 
-    def hand_out(self, device: tuple[Any, ...]) -> bool:
+    def send_device(self, device: tuple[Any, ...]) -> bool:
         self.got.append(device[0])
         return True
 
@@ -65,7 +65,7 @@ def test_who_waits_for_a_class_holds_up_nobody_who_waits_for_another() -> None:
 def test_who_hung_up_gets_nothing_and_is_forgotten() -> None:
     requests = DeviceRequestQueue()
     gone = ask(requests, SLOW.text)
-    gone.gone = True
+    gone.is_gone = True
     waiting = ask(requests, FAST.text)
     assert requests.summary() == {"free": 0, "pending": 1}
     offer(requests, "a", FAST)

@@ -11,7 +11,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.targets import parse_target
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import generator
+from searchers.testing import generator
 from tests.kits.measurers import MeasurerTestCase, Workplace
 from workers.interfaces.tensor_arguments import Arguments
 from workers.measure import simulated_measurer as simulated

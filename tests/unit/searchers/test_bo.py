@@ -18,7 +18,7 @@ from searchers.base import Trial
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import generator
+from searchers.testing import generator
 
 GRID = np.linspace(-1, 1, 41)[:, None]
 SEEN = GRID[::5]
@@ -29,29 +29,29 @@ def fitted() -> GaussianProcess:
 
 
 def test_the_process_passes_near_what_it_saw_and_knows_less_between() -> None:
-    beliefs = fitted().beliefs(GRID)
-    np.testing.assert_allclose(beliefs.mean[::5], 5.0 + np.sin(3 * SEEN[:, 0]), atol=0.05)
-    np.testing.assert_allclose(beliefs.mean, 5.0 + np.sin(3 * GRID[:, 0]), atol=0.15)
-    assert beliefs.std[::5].max() < beliefs.std[2::5].min()
+    posterior = fitted().posterior(GRID)
+    np.testing.assert_allclose(posterior.mean[::5], 5.0 + np.sin(3 * SEEN[:, 0]), atol=0.05)
+    np.testing.assert_allclose(posterior.mean, 5.0 + np.sin(3 * GRID[:, 0]), atol=0.15)
+    assert posterior.std[::5].max() < posterior.std[2::5].min()
 
 
 def test_believing_is_conditioning_on_the_mean() -> None:
     process = fitted()
-    beliefs = process.beliefs(GRID)
-    before, at = beliefs.mean.copy(), 12
-    beliefs.believe(at)
+    posterior = process.posterior(GRID)
+    before, at = posterior.mean.copy(), 12
+    posterior.condition_on(at)
     noisy = np.eye(len(SEEN) + 1) * process.noise
     points = np.vstack([SEEN, GRID[at : at + 1]])
     kernel, cross = matern(points, points, process.length) + noisy, matern(points, GRID, process.length)
     variance = 1.0 - (cross * np.linalg.solve(kernel, cross)).sum(axis=0)
-    np.testing.assert_allclose(beliefs.std, process.scale * np.sqrt(np.maximum(variance, 1e-9)), atol=1e-6)
-    np.testing.assert_array_equal(beliefs.mean, before)
+    np.testing.assert_allclose(posterior.std, process.scale * np.sqrt(np.maximum(variance, 1e-9)), atol=1e-6)
+    np.testing.assert_array_equal(posterior.mean, before)
 
 
 def test_targets_that_are_all_alike_are_no_obstacle() -> None:
-    beliefs = GaussianProcess.fit(SEEN, np.full(len(SEEN), 7.0)).beliefs(GRID)
-    np.testing.assert_allclose(beliefs.mean, 7.0)
-    assert np.isfinite(beliefs.std).all()
+    posterior = GaussianProcess.fit(SEEN, np.full(len(SEEN), 7.0)).posterior(GRID)
+    np.testing.assert_allclose(posterior.mean, 7.0)
+    assert np.isfinite(posterior.std).all()
 
 
 @pytest.mark.parametrize("name", sorted(ACQUISITIONS))

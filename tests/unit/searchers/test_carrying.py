@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mallorn.core.values.candidate import Candidate, Choice, ChoiceKind, Sketch
-from searchers.adapt_candidate_to_shape import carry
+from searchers.adapt_candidate_to_shape import adapt_candidate
 
 SIZES = st.sampled_from([1, 2, 7, 12, 30, 48, 64, 96, 127, 224, 1000])
 LISTED = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1, 2), labels=(0, 16, 64), weights=(1.0, 1.0, 1.0))
@@ -35,7 +35,7 @@ def test_what_is_carried_is_well_formed_where_it_comes_to(
     there: int, inner: int, here: int, here_inner: int, data: st.DataObject
 ) -> None:
     decisions = (*tiled(there, data, 4), *tiled(inner, data, 2), data.draw(st.integers(0, 2)), 3)
-    carried = carry(Candidate("s", decisions), sketch(there, inner), [sketch(here, here_inner)])
+    carried = adapt_candidate(Candidate("s", decisions), sketch(there, inner), [sketch(here, here_inner)])
     assert carried is not None
     assert prod(carried.decisions[:4]) == here
     assert prod(carried.decisions[4:6]) == here_inner
@@ -48,25 +48,25 @@ def test_what_is_carried_is_well_formed_where_it_comes_to(
 def test_to_its_own_shape_it_is_carried_unchanged(there: int, inner: int, data: st.DataObject) -> None:
     decisions = (*tiled(there, data, 4), *tiled(inner, data, 2), 1, -1)
     candidate = Candidate("s", decisions)
-    assert carry(candidate, sketch(there, inner), [sketch(there, inner)]) == candidate
+    assert adapt_candidate(candidate, sketch(there, inner), [sketch(there, inner)]) == candidate
 
 
 def test_inner_tiles_stay_and_the_outermost_takes_the_rest() -> None:
-    carried = carry(Candidate("s", (2, 3, 4, 16, 3, 16, 0, 3)), sketch(384, 48), [sketch(768, 96)])
+    carried = adapt_candidate(Candidate("s", (2, 3, 4, 16, 3, 16, 0, 3)), sketch(384, 48), [sketch(768, 96)])
     assert carried is not None
     assert carried.decisions == (4, 3, 4, 16, 6, 16, 0, 3)
 
 
 def test_a_sketch_of_another_name_that_chooses_the_same_will_do() -> None:
     candidate = Candidate("s", (2, 3, 4, 16, 3, 16, 0, 3))
-    carried = carry(candidate, sketch(384, 48), [sketch(384, 48, key="other")])
+    carried = adapt_candidate(candidate, sketch(384, 48), [sketch(384, 48, key="other")])
     assert carried == Candidate("other", candidate.decisions)
 
 
 def test_a_listed_value_is_found_by_what_it_stands_for() -> None:
     other = Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1), labels=(16, 512), weights=(0.5, 0.5))
     here = Sketch("s", "[]", (*sketch(4, 4).choices[:2], other, PLACE))
-    carried = carry(Candidate("s", (1, 1, 1, 4, 1, 4, 1, 4)), sketch(4, 4), [here])
+    carried = adapt_candidate(Candidate("s", (1, 1, 1, 4, 1, 4, 1, 4)), sketch(4, 4), [here])
     assert carried is not None
     assert carried.decisions[6:] == (0, 3)  # 16 stands there at 0, and 4 is nearest to 3
 
@@ -75,7 +75,7 @@ def test_a_carried_tile_keeps_its_inner_multiple() -> None:
     there, here = (
         Sketch("p", "[]", (Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)),)) for extent in (32, 24)
     )
-    carried = carry(Candidate("p", (2, 2, 2, 4, 1)), there, [here])
+    carried = adapt_candidate(Candidate("p", (2, 2, 2, 4, 1)), there, [here])
     assert carried is not None
     outer, inner = carried.decisions[:3], carried.decisions[3:]
     assert prod(outer) * prod(inner) == 24
@@ -84,4 +84,4 @@ def test_a_carried_tile_keeps_its_inner_multiple() -> None:
 
 @pytest.mark.parametrize("others", [[], [Sketch("t", "[]", (LISTED,))]])
 def test_without_a_like_sketch_nothing_is_carried(others: list[Sketch]) -> None:
-    assert carry(Candidate("s", (1, 1, 1, 4, 1, 4, 1, 3)), sketch(4, 4), others) is None
+    assert adapt_candidate(Candidate("s", (1, 1, 1, 4, 1, 4, 1, 3)), sketch(4, 4), others) is None

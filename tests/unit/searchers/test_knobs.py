@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from searchers.learning.knob_distributions import KnobDistributions, counted, softmax
-from searchers.learning.knobs import Knobs, knobs_of
+from searchers.learning.knobs import KnobDistributions, Knobs, counted, knobs_of, softmax
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import assert_well_formed

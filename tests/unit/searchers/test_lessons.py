@@ -1,4 +1,4 @@
-"""What a policy learned survives as bytes, within bounds; bytes that are none are no lesson."""
+"""What a policy learned survives as bytes, within bounds; bytes that are none are no parameters."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,17 @@ import pytest
 from costmodels.serialization import pack
 from searchers.algorithms.ppo import Ppo
 from searchers.algorithms.random import RandomSearch
-from searchers.learning.learned_parameters import LearnedParameters, fits
+from searchers.learning.dense_network import fits
+from searchers.learning.stateful_learner import LearnedParameters
 from searchers.stateful import MOST_BYTES, Continued, continued
 from searchers.synthetic_space import SyntheticSpace
 
 
 def test_lessons_come_back_as_they_were_kept() -> None:
-    lessons = LearnedParameters("a")
-    lessons.keep("s", {"weight": np.arange(6.0).reshape(2, 3), "bias": np.empty(0)})
-    lessons.keep("t", {"weight": np.ones(1)})
-    again = LearnedParameters.read("a", lessons.packed())
+    stored_parameters = LearnedParameters("a")
+    stored_parameters.store("s", {"weight": np.arange(6.0).reshape(2, 3), "bias": np.empty(0)})
+    stored_parameters.store("t", {"weight": np.ones(1)})
+    again = LearnedParameters.read("a", stored_parameters.packed())
     (kept, other) = again.of("s"), again.of("t")
     assert kept is not None
     assert other is not None
@@ -41,10 +42,10 @@ def test_bytes_of_another_kind_are_no_lesson(state: bytes | None) -> None:
 
 
 def test_what_does_not_fit_is_left_out_and_the_rest_is_kept() -> None:
-    lessons, noise = LearnedParameters("a"), np.random.default_rng(0)
+    stored_parameters, noise = LearnedParameters("a"), np.random.default_rng(0)
     for at in range(8):
-        lessons.keep(str(at), {"weight": noise.normal(size=MOST_BYTES // 4 // 5)})
-    state = lessons.packed()
+        stored_parameters.store(str(at), {"weight": noise.normal(size=MOST_BYTES // 4 // 5)})
+    state = stored_parameters.packed()
     assert state is not None
     assert len(state) <= MOST_BYTES
     again = LearnedParameters.read("a", state)

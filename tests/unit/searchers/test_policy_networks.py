@@ -5,11 +5,9 @@ import pytest
 
 from searchers.algorithms.ppo import DOWN, KEEP, UP, Actor, Experience, advantages
 from searchers.algorithms.qlearning import QValues
-from searchers.learning.dense_network import DenseNetwork
-from searchers.learning.moves import moves_of
-from searchers.learning.replay_buffer import measured_steps
-from searchers.learning.scorer import ScoredRows
-from searchers.learning.serial_matmul import product
+from searchers.learning.dense_network import DenseNetwork, product
+from searchers.learning.exploring_learner import ScoredRows
+from searchers.learning.moves import measured_steps, moves_of
 from searchers.space import Choice, ChoiceKind, Sketch
 
 SKETCH = Sketch("s", "", (Choice(ChoiceKind.CATEGORICAL, 1, values=tuple(range(8))),))
@@ -47,7 +45,7 @@ def test_the_slope_goes_through_every_layer_as_finite_differences_say(rng: np.ra
     assert (network(rows).sum() - before) / 1e-6 == pytest.approx(seen[0][0][1, 2], rel=1e-3)
 
 
-def sight(place: int, count: int = 1) -> ScoredRows:
+def scored_rows(place: int, count: int = 1) -> ScoredRows:
     rows = np.full((count, 1), place, dtype=np.int32)
     return ScoredRows(SKETCH, rows, np.eye(8, dtype=np.float32)[rows[:, 0]], rows[:, 0].astype(np.float64))
 
@@ -59,12 +57,12 @@ def test_values_learn_to_walk_towards_what_pays(rng: np.random.Generator) -> Non
     values = QValues(moves, known, nothing, 1e-2, rng)
     for _ in range(20):
         for place in range(8):
-            here = sight(place, 4)
+            here = scored_rows(place, 4)
             way = values.ways(here, 1.0, rng)
             rows = moves.apply(here.rows, way)
             values.remember(here, way, ScoredRows(SKETCH, rows, known[rows[:, 0]], rows[:, 0].astype(float)))
         values.learn(20, 0.7, rng)
-    ups = [moves.apply(sight(at).rows, values.ways(sight(at), 0.0, rng))[0, 0] for at in range(7)]
+    ups = [moves.apply(scored_rows(at).rows, values.ways(scored_rows(at), 0.0, rng))[0, 0] for at in range(7)]
     assert ups == [1, 2, 3, 4, 5, 6, 7]
 
 
@@ -105,9 +103,9 @@ def test_the_clip_bounds_how_far_one_experience_leads(rng: np.random.Generator) 
     state = rng.normal(size=(128, 5)).astype(np.float32)
     before = np.random.default_rng(3)
     far, near = (Actor(state, 2, 1e-2, np.random.default_rng(1)) for _ in range(2))
-    lesson = experience(far, state, before)
-    far.learn(lesson, 60, 1e9, 0.0, rng)
-    near.learn(lesson, 60, 0.05, 0.0, rng)
+    steps = experience(far, state, before)
+    far.learn(steps, 60, 1e9, 0.0, rng)
+    near.learn(steps, 60, 0.05, 0.0, rng)
     assert _share_up(near, state) < 0.8 * _share_up(far, state)
 
 
@@ -127,7 +125,7 @@ def test_a_network_goes_on_from_what_another_learned(rng: np.random.Generator) -
     taught, other = (DenseNetwork(rows, (8,), 2, 1e-2, np.random.default_rng(seed)) for seed in (1, 2))
     for _ in range(5):
         taught.learn(rows, lambda out: out - wanted)
-    other.go_on(taught.lesson())
+    other.load(taught.parameters())
     np.testing.assert_array_equal(other(rows), taught(rows))
     before = taught(rows)
     other.learn(rows, lambda out: out - wanted)
@@ -139,9 +137,9 @@ def test_a_lesson_of_another_shape_or_of_nonsense_is_left_alone(part: str, rng: 
     rows = rng.normal(size=(64, 3))
     network = DenseNetwork(rows, (8,), 2, 1e-2, rng)
     before = network(rows)
-    lesson = DenseNetwork(rows, (8,), 2, 1e-2, rng).lesson()
-    for broken in (lesson[part][:-1], np.full_like(lesson[part], np.nan)):
-        network.go_on({**lesson, part: broken})
+    parameters = DenseNetwork(rows, (8,), 2, 1e-2, rng).parameters()
+    for broken in (parameters[part][:-1], np.full_like(parameters[part], np.nan)):
+        network.load({**parameters, part: broken})
         np.testing.assert_array_equal(network(rows), before)
 
 
@@ -149,6 +147,6 @@ def test_a_lesson_about_columns_that_are_not_there_is_left_alone(rng: np.random.
     wide, narrow = rng.normal(size=(64, 5)), rng.normal(size=(64, 3))
     network = DenseNetwork(narrow, (8,), 2, 1e-2, rng)
     before = network(narrow)
-    lesson = DenseNetwork(wide[:, [0, 1, 4]], (8,), 2, 1e-2, rng).lesson()
-    network.go_on({**lesson, "columns": np.array([0.0, 1.0, 4.0])})
+    parameters = DenseNetwork(wide[:, [0, 1, 4]], (8,), 2, 1e-2, rng).parameters()
+    network.load({**parameters, "columns": np.array([0.0, 1.0, 4.0])})
     np.testing.assert_array_equal(network(narrow), before)

@@ -13,7 +13,7 @@ from searchers.base import Proposal, Trial, means_of, named, searcher_of
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import generator
+from searchers.testing import generator
 
 ARMS = ("evolutionary", "random")
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from mallorn.core.values.machine import Machine, assumed, assumed_gpu
-from searchers.roller.constructor import Constructor
-from searchers.roller.rank_candidates import losses
+from searchers.roller.rank_candidates import Constructor, log_slowdowns
 from searchers.space import Candidate
 from searchers.synthetic_space import TILED, SyntheticSpace
 from searchers.testing import TinySpace
@@ -30,7 +29,7 @@ def wide(lanes: int, *, rows: int = 8, unroll: int = 1, place: int = 0) -> Candi
 
 
 def test_full_lanes_and_a_good_register_tile_lose_least() -> None:
-    good, narrow, lonely, spilling = losses(
+    good, narrow, lonely, spilling = log_slowdowns(
         SPACE, [wide(16, rows=16), wide(1), wide(16, rows=1), wide(64, rows=64)]
     )
     assert good == 0.0
@@ -39,22 +38,22 @@ def test_full_lanes_and_a_good_register_tile_lose_least() -> None:
 
 def test_a_machine_of_narrow_vectors_wants_narrow_tiles() -> None:
     tiles = [wide(4, rows=8), wide(16, rows=16)]
-    assert losses(NARROW, tiles).argmin() == 0
-    assert losses(SPACE, tiles).argmin() == 1
+    assert log_slowdowns(NARROW, tiles).argmin() == 0
+    assert log_slowdowns(SPACE, tiles).argmin() == 1
 
 
 @pytest.mark.parametrize("space", [TinySpace(), GPU], ids=["no tiles", "a GPU"])
 def test_nothing_is_expected_of_what_there_is_no_model_of(space: SyntheticSpace) -> None:
-    assert not losses(space, space.defaults()).any()
-    assert losses(space, []).shape == (0,)
+    assert not log_slowdowns(space, space.defaults()).any()
+    assert log_slowdowns(space, []).shape == (0,)
 
 
 def test_the_time_of_a_candidate_does_not_depend_on_its_company() -> None:
     """Unrolling and places are chosen row by row."""
     several = [wide(16, unroll=at, place=place) for at in range(4) for place in (-1, 0, 1)]
-    together = losses(SPACE, several)
+    together = log_slowdowns(SPACE, several)
     for one, loss in zip(several, together, strict=True):
-        assert losses(SPACE, [one, several[0]])[0] == pytest.approx(max(0.0, loss - together[0]))
+        assert log_slowdowns(SPACE, [one, several[0]])[0] == pytest.approx(max(0.0, loss - together[0]))
 
 
 def test_guesses_take_what_is_expected_of_them() -> None:

@@ -20,7 +20,7 @@ from searchers.failure_and_build_time_penalty import (
 from searchers.simulate_search import simulate
 from searchers.space import Candidate
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import generator
+from searchers.testing import generator
 
 
 class Harsh(SyntheticSpace):

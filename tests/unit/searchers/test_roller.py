@@ -13,10 +13,8 @@ from mallorn.core.values.machine import Machine, assumed, assumed_gpu
 from searchers.decision_space import SketchRules
 from searchers.loop_nest import Access, Axis, Nest, product
 from searchers.roller import rank_candidates
-from searchers.roller.block_time import computing_us, moving_us, uneven
-from searchers.roller.constructor import Constructor
-from searchers.roller.rank_candidates import ranked
-from searchers.roller.tiled_loops import LINE_BYTES, Loops
+from searchers.roller.cpu_time_model import LINE_BYTES, Loops, computing_us, moving_us, uneven
+from searchers.roller.rank_candidates import Constructor, ranked
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch
 
 WIDE, NARROW = assumed(cores=2, lanes=16), assumed(cores=2, lanes=8)

@@ -7,9 +7,16 @@ from hypothesis import strategies as st
 
 from mallorn.core.values.machine import Machine, assumed
 from searchers.loop_nest import Access, Axis, Nest, folded, product, read_across
-from searchers.roller.block_time import computing_us, moving_us, result_us
-from searchers.roller.tiled_loops import Loops
-from searchers.roller.unrolled_body import LOADED, NUMBERS, UNROLLED, Body
+from searchers.roller.cpu_time_model import (
+    LOADED,
+    NUMBERS,
+    UNROLLED,
+    Body,
+    Loops,
+    computing_us,
+    moving_us,
+    result_us,
+)
 
 WIDE, NARROW = assumed(cores=1, lanes=16), assumed(cores=1, lanes=8)
 VECTOR, NUMBER = LOADED, WIDE.in_flight / NUMBERS  # its nearest cache gives a vector for each operation
@@ -68,7 +75,7 @@ def test_code_without_any_loop_is_made_worse_once_it_is_long() -> None:
     depth = product((64, 64), (128,))
     loops = Loops(depth, np.array([[1, 8, 1, 8, 1, 4, 1, 16, 4, 32]], dtype=np.int32))
     long, short = Body(loops, WIDE, 1024), Body(loops, WIDE, 256)
-    assert (long.loopless[0], short.loopless[0]) == (True, False)
+    assert (long.is_loopless[0], short.is_loopless[0]) == (True, False)
     assert computing_us(loops, WIDE, 1024)[0] > 2 * computing_us(loops, WIDE, 256)[0]
 
 

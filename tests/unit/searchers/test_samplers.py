@@ -11,12 +11,11 @@ from searchers.algorithms.evolutionary import Evolutionary
 from searchers.batch_sampler import BatchSampler, ScoredPool
 from searchers.feature_scaling import scaled, squared_distances
 from searchers.pooled_searcher import Contextual, TopK
-from searchers.samplers.clustered import Clustered, k_means, synthesised, to_the_knee
+from searchers.samplers.clustered import Clustered, cluster_to_knee, k_means, synthesised
 from searchers.samplers.diverse import Diverse
 from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing import assert_well_formed
-from searchers.testing.candidate_checks import generator
+from searchers.testing import assert_well_formed, generator
 from tests.kits.samplers import BatchSamplerTestCase
 
 
@@ -104,12 +103,12 @@ def test_medoids_are_points_one_of_each_heap(seed: int) -> None:
 
 
 def test_the_knee_is_where_the_heaps_end() -> None:
-    clustering = to_the_knee(four_heaps(), 64, 4.0, generator(0))
+    clustering = cluster_to_knee(four_heaps(), 64, 4.0, generator(0))
     assert len(set(clustering.member.tolist())) == 4
 
 
 def test_points_that_are_all_alike_are_one_cluster() -> None:
-    clustering = to_the_knee(np.ones((20, 3)), 8, 1.25, generator(0))
+    clustering = cluster_to_knee(np.ones((20, 3)), 8, 1.25, generator(0))
     assert clustering.medoids(np.ones((20, 3))).size == 1
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from searchers.algorithms.mcts import NOWHERE, Rollouts, SearchTrees, SketchTrees
-from searchers.learning.scorer import ScoredRows
+from searchers.learning.exploring_learner import ScoredRows
 from searchers.synthetic_space import TILED, SyntheticSpace
 
 
@@ -81,7 +81,7 @@ def test_of_the_planted_paths_the_better_is_followed() -> None:
     space, rng = SyntheticSpace(64, 64, 64), np.random.default_rng(0)
     trees = SketchTrees(space.by_key[TILED], trees=1)
     good, bad = (8, 1, 1, 8, 1, 4, 1, 16, 4, 16, 1, 0), (16, 1, 1, 4, 1, 4, 1, 16, 4, 16, 1, 0)
-    trees.plant(paid(space, np.array([good, bad], dtype=np.int32)), np.array([0, 0]))
+    trees.add_paths(paid(space, np.array([good, bad], dtype=np.int32)), np.array([0, 0]))
     assert len(trees.nodes) == 1 + 2 * len(trees.knobs)
     followers = Rollouts(trees, np.zeros(20, dtype=np.int64), rng).complete(curiosity=0.0, noise=1e-9)
     assert (followers[:, 3] == 8).all()

@@ -12,7 +12,7 @@ from searchers.algorithms.ppo import Actor, Ppo
 from searchers.algorithms.qlearning import QLearning, QValues
 from searchers.algorithms.reinforce import Reinforce
 from searchers.base import Searcher
-from searchers.learning.knob_distributions import KnobDistributions
+from searchers.learning.knobs import KnobDistributions
 from searchers.synthetic_space import SyntheticSpace
 
 
@@ -23,7 +23,7 @@ def proposed(searcher: Searcher) -> int:
 
 
 class Taught(Exception):
-    """A lesson was given."""
+    """Parameters were stored."""
 
 
 def teach(*_lesson: Any) -> None:

@@ -50,7 +50,7 @@ def test_a_move_changes_two_loops_and_keeps_the_product(
     extent: int, width: int, limit: int, seed: int
 ) -> None:
     tile = rule(extent, width, limit)
-    if tile.mutable:
+    if tile.has_alternatives:
         before = tile.sample(np.random.default_rng(seed), 30)
         after = tile.mutate(np.random.default_rng(seed), before)
         assert ((before != after).sum(axis=1) == 2).all()
@@ -61,7 +61,7 @@ def test_a_move_changes_two_loops_and_keeps_the_product(
 def test_mutable_means_that_there_is_another_tiling(extent: int, width: int, limit: int) -> None:
     allowed = [row for row in tilings(extent, width) if not limit or row[-1] <= limit]
     if width > 1:
-        assert rule(extent, width, limit).mutable == (len(allowed) > 1)
+        assert rule(extent, width, limit).has_alternatives == (len(allowed) > 1)
 
 
 @given(st.integers(1, 64), st.sampled_from([2, 4, 6]), SEEDS)

@@ -89,10 +89,31 @@ def test_the_least_quota_of_all_groups_counts(
             700,
             500,
         ),
+        (
+            "9:memory:/docker/c0",
+            HOSTS_V1,
+            under(
+                "memory",
+                {
+                    "memory.limit_in_bytes": "700\n",
+                    "memory.usage_in_bytes": "600\n",
+                    "memory.stat": "inactive_file 300\nrss 9\ntotal_inactive_file 400\n",
+                },
+            ),
+            700,
+            500,
+        ),
         ("0::/", V2_MOUNT, {"memory.max": "max\n", "memory.current": "200\n"}, None, None),
         ("0::/", V2_MOUNT, {}, None, None),
     ],
-    ids=["a slice", "v1 in docker", "files are only cached", "no limit", "no files"],
+    ids=[
+        "a slice",
+        "v1 in docker",
+        "files are only cached",
+        "v1, cached files count once",
+        "no limit",
+        "no files",
+    ],
 )
 def test_the_least_memory_of_all_groups_counts(
     membership: str,

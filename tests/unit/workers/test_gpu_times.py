@@ -31,7 +31,7 @@ class Library:
 
 def cold_times(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, number: int, repeat: int) -> Any:
     monkeypatch.setattr(CudaClock, "of_device", lambda: CudaClock(cuda, L2_BYTES))
-    timer = SliceTimer(on_cores=False, raised=False)
+    timer = SliceTimer(on_cores=False, has_priority=False)
     return timer.cold_times(Library(cuda), "main", "cuda", number, repeat)  # type: ignore[arg-type]
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mallorn.core.errors import Unavailable
 from workers.device.slice_timing_result import Slice
-from workers.hardware_probe.measure_machine import Timed, caches, machine_of
+from workers.hardware_probe.measure_machine import TimedProbe, caches, machine_of
 from workers.interfaces.hardware_probes import Finds, Probe
 from workers.interfaces.tensor_arguments import Arguments
 
@@ -27,12 +27,12 @@ CURVE = {
 CURVE |= {65536: 19, 131072: 19}
 
 
-def timed(finds: Finds, giga: float, cores: int = 1, **facts: float | str) -> Timed:
+def timed(finds: Finds, giga: float, cores: int = 1, **facts: float | str) -> TimedProbe:
     probe = Probe(finds, "f", "l.so", Arguments(()), cores, work=1e9, **facts)  # type: ignore[arg-type]
-    return Timed(probe, Slice(1 / giga, None))
+    return TimedProbe(probe, Slice(1 / giga, None))
 
 
-def peaks(lanes: int, rates: dict[int, float]) -> list[Timed]:
+def peaks(lanes: int, rates: dict[int, float]) -> list[TimedProbe]:
     return [timed(Finds.PEAK, rate, lanes=lanes, sums=sums) for sums, rate in rates.items()]
 
 

@@ -26,7 +26,7 @@ def ended(program: str) -> Iterator[Running]:
     process.stdout.readline()  # it has begun
     with socket.socket() as connection:
         session = Running(process.pid, -1, connection, Path(), -1)
-        session.look()
+        session.record_state()
         process.stdin.close()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         yield session

@@ -56,7 +56,7 @@ class Library:
 
 
 def disturbed(library: Library, slices: int, *, on_cores: bool = True) -> list[float | None]:
-    library.timer = SliceTimer(on_cores, raised=True)
+    library.timer = SliceTimer(on_cores, has_priority=True)
     times = library.timer.times(library, "main", "cpu", 10, slices)  # type: ignore[arg-type]
     assert times.rivals == 3
     assert times.raised
@@ -92,7 +92,7 @@ def test_on_a_gpu_what_it_lost_counts_for_all_of_a_call_and_the_hosts_clock_for_
 ) -> None:
     host.stolen = 0.3
     library = Library(host, [(0.01, 0.008), (0.01, 0.0)], told=0.001)
-    library.timer = SliceTimer(on_cores=False, raised=False, gpu=SimpleNamespace(look=lambda: lost))  # type: ignore[arg-type]
+    library.timer = SliceTimer(on_cores=False, has_priority=False, gpu=SimpleNamespace(look=lambda: lost))  # type: ignore[arg-type]
     times = library.timer.times(library, "main", "cuda", 10, 2)  # type: ignore[arg-type]
     assert [each.disturbed for each in times.slices] == [lost.share] * 2
     assert times.gpu == lost.words

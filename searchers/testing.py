@@ -1,24 +1,90 @@
-"""Conformance tests for searchers."""
-# ruff: noqa: S101
+"""Conformance tests for searchers: subclass `SearcherTestCase` and define its fixture."""
 
 import math
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from costmodels.base import CostModel
 from costmodels.random import RandomModel
 from mallorn.core.outcomes import Outcome
+from mallorn.core.values.machine import assumed
 from searchers.base import Searcher, Trial
+from searchers.decision_space import DecisionSpace
 from searchers.simulate_search import trained
-from searchers.space import Candidate
+from searchers.space import Candidate, Choice, ChoiceKind, Sketch, Space
 from searchers.synthetic_space import SyntheticSpace
-from searchers.testing.candidate_checks import (
-    SEEDS,
-    PartitionedSpace,
-    TinySpace,
-    assert_well_formed,
-    generator,
-)
+
+# ruff: noqa: S101
+
+
+SEEDS = (0, 1, 2)
+
+
+def generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def split(sketch: Sketch, decisions: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the decisions of each choice of a sketch."""
+    return [tuple(decisions[columns]) for columns, _ in sketch.places]
+
+
+def assert_well_formed(space: Space, candidate: Candidate) -> None:
+    """Assert that factors have the right product and limits, and values are allowed ints."""
+    sketch = space.by_key[candidate.sketch]
+    assert len(candidate.decisions) == sketch.width
+    assert all(type(value) is int for value in candidate.decisions)
+    for choice, part in zip(sketch.choices, split(sketch, candidate.decisions), strict=True):
+        if choice.kind is ChoiceKind.TILE:
+            assert math.prod(part) == choice.extent
+            assert all(factor > 0 for factor in part)
+            assert not choice.limit or part[-1] <= choice.limit
+            place, multiple = choice.inner_multiple or (0, 1)
+            assert math.prod(part[place:]) % multiple == 0
+        else:
+            assert part[0] in choice.values
+
+
+class TinySpace(DecisionSpace):
+    """A space of ten candidates, which are valid if the first factor is odd or the index 1."""
+
+    def __init__(self) -> None:
+        choices = (
+            Choice(ChoiceKind.TILE, 2, extent=12, limit=6),
+            Choice(ChoiceKind.CATEGORICAL, 1, values=(0, 1), labels=(0, 16), weights=(0.5, 0.5)),
+        )
+        super().__init__([Sketch("tiny", "", choices)], [1.0], assumed(cores=2, lanes=4))
+
+    def everything(self) -> set[Candidate]:
+        return {Candidate("tiny", (12 // f, f, i)) for f in (1, 2, 3, 4, 6) for i in (0, 1)}
+
+    def possible(self) -> set[Candidate]:
+        return {candidate for candidate in self.everything() if self.valid([candidate])[0]}
+
+    def defaults(self) -> list[Candidate]:
+        return [Candidate("tiny", (12, 1, 0)), Candidate("tiny", (3, 4, 0))]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return [c.decisions[0] % 2 == 1 or c.decisions[2] == 1 for c in candidates]
+
+
+class PartitionedSpace(DecisionSpace):
+    """A space of tiles with an `inner_multiple`; every well-formed candidate is valid."""
+
+    def __init__(self) -> None:
+        tiles = [Choice(ChoiceKind.TILE, 5, extent, inner_multiple=(3, 4)) for extent in (32, 24)]
+        super().__init__([Sketch("partitioned", "", tuple(tiles))], [1.0], assumed(cores=2, lanes=4))
+
+    def defaults(self) -> list[Candidate]:
+        return [Candidate("partitioned", (8, 1, 1, 4, 1, 6, 1, 1, 4, 1))]
+
+    def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
+        return self.well_formed(candidates)
+
+
+# ruff: noqa: S101
 
 
 class SearcherTestCase:
@@ -34,8 +100,8 @@ class SearcherTestCase:
 
     @pytest.fixture
     def history(self, space: SyntheticSpace) -> list[Trial]:
-        drawn = dict.fromkeys(space.sample(generator(99), 40))
-        return [space.measure(candidate) for candidate in drawn]
+        candidates = dict.fromkeys(space.sample(generator(99), 40))
+        return [space.measure(candidate) for candidate in candidates]
 
     @pytest.fixture(params=["without a model", "with a model"])
     def model(self, request: pytest.FixtureRequest, space: SyntheticSpace) -> CostModel | None:
@@ -53,22 +119,22 @@ class SearcherTestCase:
         count: int,
         seed: int,
     ) -> None:
-        proposed = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
-        assert len(proposed) == len(set(proposed)) == count
-        assert all(space.valid(proposed))
-        assert not set(proposed) & {trial.candidate for trial in history}
-        for candidate in proposed:
+        proposals = [p.candidate for p in searcher.propose(space, history, model, count, generator(seed))]
+        assert len(proposals) == len(set(proposals)) == count
+        assert all(space.valid(proposals))
+        assert not set(proposals) & {trial.candidate for trial in history}
+        for candidate in proposals:
             assert_well_formed(space, candidate)
 
     def test_proposals_are_a_pure_function_of_the_arguments(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
     ) -> None:
-        before = list(history)
+        history_copy = list(history)
         first = searcher.propose(space, history, model, 16, generator(1))
         searcher.propose(space, history[:5], model, 8, generator(2))
         assert searcher.propose(space, history, model, 16, generator(1)) == first
         assert searcher.propose(SyntheticSpace(64, 64, 64), history, model, 16, generator(1)) == first
-        assert history == before
+        assert history == history_copy
 
     def test_different_generators_propose_different_candidates(
         self, searcher: Searcher, space: SyntheticSpace, history: list[Trial], model: CostModel | None
@@ -107,11 +173,11 @@ class SearcherTestCase:
         self, searcher: Searcher, model: CostModel | None
     ) -> None:
         space = PartitionedSpace()
-        drawn = dict.fromkeys(space.sample(generator(7), 24))
-        history = [Trial(each, Outcome.OK, 1.0 + sum(each.decisions)) for each in drawn]
-        proposed = searcher.propose(space, history, model, 16, generator(0))
-        assert len(proposed) == 16
-        for proposal in proposed:
+        candidates = dict.fromkeys(space.sample(generator(7), 24))
+        history = [Trial(candidate, Outcome.OK, 1.0 + sum(candidate.decisions)) for candidate in candidates]
+        proposals = searcher.propose(space, history, model, 16, generator(0))
+        assert len(proposals) == 16
+        for proposal in proposals:
             assert_well_formed(space, proposal.candidate)
 
     def test_nothing_is_proposed_when_nothing_is_wanted(

@@ -1,0 +1,401 @@
+"""The loops of a tiled block for many decision vectors, and footprints inside each loop."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from math import gcd
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from costmodels.base import Column, Indices
+from mallorn.core.values.machine import Machine
+from searchers.loop_nest import FLOAT_BYTES, Access, Nest
+from searchers.tile_factorizations import Rows
+
+LINE_BYTES = 64
+
+# Outermost first: levels of the tiles of spatial axes, and of reductions.
+_ORDER = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (False, 3))
+
+
+class Loops:
+    """The loops of many candidates, outermost first; cut p is the body of the first p loops.
+
+    A row has 4 factors per spatial axis, then 2 per reduction.
+    """
+
+    def __init__(self, nest: Nest, rows: Rows) -> None:
+        self.nest = nest
+        self.spatial = sum(not axis.reduced for axis in nest.axes)
+        self.axes = len(nest.axes)
+        self.count = len(rows)
+        self._rows = rows.astype(np.float64)
+
+    def factor(self, axis: int, level: int) -> Column:
+        """Return the factor of one level of an axis's tile."""
+        start = 4 * min(axis, self.spatial) + 2 * max(0, axis - self.spatial)
+        return np.asarray(self._rows[:, start + level])
+
+    def across(self, level: int) -> Column:
+        """Return the product of all spatial axes' factors at one level."""
+        return self._product(range(self.spatial), level)
+
+    def deep(self, level: int) -> Column:
+        """Return the product of all reductions' factors at one level."""
+        return self._product(range(self.spatial, self.axes), level)
+
+    @cached_property
+    def depth(self) -> Column:
+        """The product of all reductions' extents."""
+        return self.deep(0) * self.deep(1)
+
+    @property
+    def width(self) -> Column:
+        """The innermost factor of the last spatial axis, which is vectorised."""
+        return self.factor(self.spatial - 1, 3)
+
+    @cached_property
+    def order(self) -> list[tuple[int, int]]:
+        """Axis and level of each loop whose factor is above 1 for any candidate."""
+        return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
+
+    def cut(self, loops: int) -> int:
+        """Return the cut inside the first `loops` of `levels`, including loops of extent 1."""
+        return sum(loop in self.order for loop in self.levels[:loops])
+
+    @cached_property
+    def levels(self) -> list[tuple[int, int]]:
+        """Axis and level of every loop, outermost first."""
+        kinds = {False: range(self.spatial), True: range(self.spatial, self.axes)}
+        return [(axis, level) for is_reduction, level in _ORDER for axis in kinds[is_reduction]]
+
+    @cached_property
+    def extents(self) -> list[Column]:
+        return [self.factor(axis, level) for axis, level in self.order]
+
+    @cached_property
+    def outside(self) -> list[Column]:
+        """Number of times that the loops inside each cut run."""
+        runs = [np.ones(self.count)]
+        for extent in self.extents:
+            runs.append(runs[-1] * extent)
+        return runs
+
+    @cached_property
+    def inside(self) -> list[list[Column]]:
+        """The extent of each axis inside each cut."""
+        sizes = [[np.ones(self.count) for _ in range(self.axes)]]
+        for (axis, _), extent in zip(reversed(self.order), reversed(self.extents), strict=True):
+            extents = list(sizes[-1])
+            extents[axis] = extents[axis] * extent
+            sizes.append(extents)
+        return sizes[::-1]
+
+    def points(self, cut: int) -> Column:
+        """Return how often the block's statement runs inside a cut."""
+        return np.asarray(np.prod(self.inside[cut], axis=0))
+
+    def bytes_of(self, access: Access, cut: int) -> Column:
+        """Return the bytes of a buffer accessed inside a cut, in full cache lines."""
+        size = np.full(self.count, float(access.element_bytes))
+        for index, length in zip(access.indices[:-1], access.shape[:-1], strict=True):
+            size = size * np.minimum(self._span(index, cut), length)
+        if not access.shape:
+            return size
+        line = 1 if access.relaid else LINE_BYTES / access.element_bytes
+        lines = np.ceil(np.minimum(self._span(access.indices[-1], cut), access.shape[-1]) / line)
+        return np.asarray(size * lines * line)
+
+    def fetches(self, access: Access) -> list[Column]:
+        """Return how often each cut's data are fetched; loops without the index reuse them."""
+        times = [np.ones(self.count)]
+        for position, (axis, _) in enumerate(self.order):
+            is_refetched = (self.extents[position] > 1) & (axis in access.axes)
+            times.append(np.where(is_refetched, self.outside[position + 1], times[-1]))
+        return times
+
+    def _span(self, index: Sequence[tuple[int, int]], cut: int) -> Column:
+        extents = self.inside[cut]
+        return np.asarray(1 + sum((step * (extents[axis] - 1) for axis, step in index), np.zeros(self.count)))
+
+    def _product(self, axes: Sequence[int], level: int) -> Column:
+        points = np.ones(self.count)
+        for axis in axes:
+            points = points * self.factor(axis, level)
+        return points
+
+
+UNROLLED: Final = 64  # vector operations that compilers unroll by default
+LOADED: Final = 1.2  # time of vector loads during computation, relative to loads only
+NUMBERS: Final = 8.0  # scalars that can be broadcast during the latency of an accumulator
+PIECED: Final = 2.0  # cost factor of vectors whose width is not a power of two
+BESIDE: Final = 3  # registers not used for accumulators
+
+
+class Body:
+    """The unrolled loops of each candidate; a statement computes one vector of a tile."""
+
+    def __init__(self, loops: Loops, machine: Machine, unroll: float) -> None:
+        self.loops = loops
+        self._machine = machine
+        self.vectors = registers_of(loops.width, machine.lanes)
+        self._statements = [loops.points(cut) / loops.width for cut in range(len(loops.order) + 1)]
+        itself = UNROLLED / self.vectors
+        budget = np.maximum(unroll, itself)
+        self._cut: Indices = np.sum([count > budget for count in self._statements], axis=0)
+
+    @cached_property
+    def operations(self) -> Column:
+        """Vector multiply-adds in the body."""
+        return np.asarray(
+            np.take_along_axis(np.array(self._statements), self._cut[None], axis=0)[0] * self.vectors
+        )
+
+    @cached_property
+    def sums(self) -> Column:
+        """Vector accumulators in the body."""
+        points = np.ones(self.loops.count)
+        for position, (axis, _) in enumerate(self.loops.order):
+            if axis < self.loops.spatial:
+                points = points * np.where(position >= self._cut, self.loops.extents[position], 1)
+        return points / self.loops.width * self.vectors
+
+    @property
+    def spreads(self) -> bool:
+        """Whether the body broadcasts scalars to vectors."""
+        return any(self.loops.spatial - 1 not in read.axes for read in self.loops.nest.reads)
+
+    @property
+    def is_in_memory(self) -> NDArray[np.bool_]:
+        """Whether accumulators are in memory, not in registers.
+
+        LLVM keeps long vectors in registers only if their width is a power of two.
+        """
+        width = self.loops.width
+        return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
+
+    @cached_property
+    def is_loopless(self) -> NDArray[np.bool_]:
+        """Whether all reduction loops are unrolled."""
+        reductions = [loop for loop, (axis, _) in enumerate(self.loops.order) if axis >= self.loops.spatial]
+        remaining = [np.where(loop < self._cut, self.loops.extents[loop], 1) for loop in reductions]
+        return np.asarray(np.all(np.array([*remaining, np.ones(self.loops.count)]) == 1, axis=0))
+
+    @cached_property
+    def steps(self) -> Column:
+        """Reduction steps between loading and storing an accumulator, also around the body."""
+        steps, stays_loaded = np.ones(self.loops.count), np.ones(self.loops.count, dtype=np.bool_)
+        for position in reversed(range(len(self.loops.order))):
+            extent, axis = self.loops.extents[position], self.loops.order[position][0]
+            if axis < self.loops.spatial:
+                stays_loaded &= (position >= self._cut) | (extent == 1)
+            else:
+                steps = steps * np.where(stays_loaded, extent, 1)
+        return steps
+
+    @property
+    def loading(self) -> Column:
+        """Steps for loads per operation; compilers load reused operands only once."""
+        return self._traffic[0]
+
+    @property
+    def spilled(self) -> Column:
+        """Reused operands per operation that do not fit into registers."""
+        return self._traffic[1]
+
+    @cached_property
+    def _traffic(self) -> tuple[Column, Column]:
+        loops, reads = self.loops, self.loops.nest.reads
+        cut = loops.cut(len(loops.levels) - loops.spatial)
+        inner = np.array([self._touched(read, cut) for read in reads])
+        # Steps of a load. Per step 2 scalars are broadcast; a sum takes 4 steps.
+        machine = self._machine
+        vector_rate = machine.core_gflops / machine.caches[0].gbytes_per_sec
+        prices = np.array(
+            [
+                LOADED * max(read.element_bytes, FLOAT_BYTES) / 2 * vector_rate
+                if loops.spatial - 1 in read.axes
+                else machine.in_flight / NUMBERS
+                for read in reads
+            ]
+        )
+        loads, spilled = prices @ inner, np.zeros(loops.count)
+        free = self._machine.registers + BESIDE - self.sums
+        while cut and (is_looped := cut > self._cut).any():
+            cut -= 1
+            outer = np.array([self._touched(read, cut) for read in reads])
+            held_operands = np.where(outer < loops.extents[cut] * inner, inner, 0).sum(axis=0)
+            next_spilled = spilled + np.clip(held_operands - free, 0, held_operands)
+            loads = np.where(is_looped, prices @ outer, loops.extents[cut] * loads)
+            spilled = loops.extents[cut] * np.where(is_looped, next_spilled, spilled)
+            inner = outer
+        operations = self._statements[cut] * self.vectors
+        return loads / operations, spilled / operations
+
+    def _touched(self, read: Access, cut: int) -> Column:
+        """Return the vectors read of a buffer, or the scalars if they are broadcast."""
+        last = self.loops.spatial - 1
+        count = np.ones(self.loops.count)
+        for index in read.indices:
+            # The distinct indices along one dimension; those of a vector count once.
+            extents = {
+                axis: self.loops.inside[cut][axis] / (self.loops.width if axis == last else 1)
+                for axis, _ in index
+            }
+            distinct = np.prod(np.array([*extents.values(), np.ones(self.loops.count)]), axis=0)
+            if last not in extents:
+                steps = (step * (extents[axis] - 1) for axis, step in index)
+                distinct = np.minimum(distinct, 1 + sum(steps, np.zeros(self.loops.count)))
+            count = count * distinct
+        if last not in read.axes:
+            return count
+        is_contiguous = read.relaid or (last, 1) in read.indices[-1]
+        return np.asarray(count * (self.vectors if is_contiguous else self.loops.width))
+
+
+def registers_of(width: Column, lanes: int) -> Column:
+    """Return the registers of a vector; compilers round its width up to a power of two."""
+    even = np.exp2(np.ceil(np.log2(width)))
+    vectors = np.maximum(1, even / lanes)
+    return vectors * np.where(even == width, 1, PIECED)
+
+
+# A "step" is the time of one vector multiply-add. test_roller_constants.py tries half and
+# twice each constant, and lists those that matter.
+FILLED: Final = 0.5  # usable share of a cache; the rest is for other data
+HIDDEN: Final = 0.7  # overlapped share of all times except the largest
+RELOAD: Final = 8.0  # steps for loading and storing an accumulator
+WINDOW: Final = 32  # vector operations in a core's out-of-order window
+SPILL: Final = 8.0  # steps for using a spilled accumulator
+AGAIN: Final = 0.5  # steps for storing and loading spilled operands
+BODY: Final = 96  # vector operations; compilers schedule longer unrolled bodies badly
+BLOATED: Final = 0.1  # steps per doubling of a body longer than BODY
+REBUILT: Final = 2.0
+APART: Final = 1.0
+PERIOD: Final = 4096  # bytes after which sets of a first cache repeat: page offsets index it
+CROWDED: Final = 2.2
+LINE_STEPS: Final = LINE_BYTES // FLOAT_BYTES
+FILL: Final = 4.0  # time of reading, selecting and writing, relative to only reading
+WIDE: Final = 0.05  # steps per doubling of a vector beyond two registers, for reloading
+MEMORY: Final = 8.0  # steps for an accumulator that LLVM keeps in memory
+LOOP: Final = 0.5  # steps per loop iteration
+
+
+def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
+    """Return a block's time on all cores, from the times of its parts on one core."""
+    slowest = np.maximum(working, moving.max(axis=0))
+    total = slowest + (1 - HIDDEN) * (working + moving.sum(axis=0) - slowest)
+    return np.asarray(total * uneven(loops, machine) / machine.cores + machine.fork_us)
+
+
+def uneven(loops: Loops, machine: Machine) -> Column:
+    """Return the factor of load imbalance: time of the busiest core over an even share."""
+    chunks = loops.across(0)
+    return np.asarray(np.ceil(chunks / machine.cores) * machine.cores / chunks)
+
+
+def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
+    """Return the time of the block's instructions on one core."""
+    body = Body(loops, machine, unroll)
+    tile = loops.across(3) / loops.width * body.vectors  # accumulators of the innermost tile
+    # If a body has several tiles, one follows the other after deep(1) steps.
+    in_progress = np.clip(WINDOW / loops.deep(1), tile, body.sums)
+    waits = machine.in_flight / in_progress
+    # A tile that does not fit into registers is spilled at every step; several tiles of a body
+    # are spilled when one follows the other.
+    spills = SPILL * _over(tile, body, machine) + np.where(
+        body.sums > tile, RELOAD / loops.deep(1) * _over(body.sums, body, machine), 0
+    )
+    spills += AGAIN * body.spilled
+    is_complete = (body.steps == loops.depth) & (body.sums >= tile * loops.across(2))
+    reloads = np.where(is_complete, 0, RELOAD / body.steps)
+    bloated = BLOATED * np.maximum(0, np.log2(body.operations / BODY))
+    # In bodies without loops, compilers build vectors of broadcast scalars one element at a
+    # time.
+    bloated += np.where(body.is_loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
+    # Likewise if a row has several vectors, which are tiles of their own.
+    bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
+    bloated += np.where(body.is_in_memory, MEMORY, 0)
+    wide = WIDE * np.maximum(0, np.log2(body.vectors) - 1)
+    cost = (
+        np.maximum(np.maximum(1, waits), body.loading)
+        + spills
+        + reloads
+        + bloated
+        + wide
+        + LOOP / body.operations
+    )
+    rate = machine.core_gflops / (2 * machine.lanes) * 1e3  # vector operations per microsecond
+    operations = loops.outside[-1] / loops.width * body.vectors
+    return np.asarray(operations * cost / rate * _crowded(loops, machine))
+
+
+def _over(sums: Column, body: Body, machine: Machine) -> Column:
+    """Return the share of the accumulators that do not fit into registers."""
+    return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
+
+
+def _crowded(loops: Loops, machine: Machine) -> Column:
+    """Return the slowdown of reading rows that map to the same sets of the first cache."""
+    slower = np.ones(loops.count)
+    ways = max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
+    for read in loops.nest.reads:
+        for axis in range(loops.spatial - 1):
+            if stride := read.stride(axis):
+                period = PERIOD // gcd(stride, PERIOD)
+                rows = loops.factor(axis, 3) * np.where(loops.deep(1) < LINE_STEPS, loops.factor(axis, 2), 1)
+                slower = np.maximum(slower, np.minimum(rows / (ways * period), CROWDED))
+    return slower
+
+
+def moving_us(loops: Loops, machine: Machine) -> Column:
+    """Return one core's time to fill each cache from the next level (caches x candidates).
+
+    Data that fit entirely into the last cache are already there: earlier blocks wrote or read
+    them.
+    """
+    footprint, moved = np.zeros((2, len(loops.order) + 1, loops.count))
+    for access in loops.nest.accesses:
+        size = np.array([loops.bytes_of(access, cut) for cut in range(len(footprint))])
+        footprint += size
+        moved += (2 if access is loops.nest.write else 1) * size * np.array(loops.fetches(access))
+    next_rates = [*(cache.gbytes_per_sec for cache in machine.caches[1:]), _memory(machine)]
+    fits = [np.argmax(footprint <= cache.bytes * FILLED, axis=0) for cache in machine.caches]
+    traffic = [np.take_along_axis(moved, cut[None], axis=0)[0] for cut in fits]
+    traffic[-1] = np.where(fits[-1] == 0, 0, traffic[-1])
+    return np.array([size / rate / 1e3 for size, rate in zip(traffic, next_rates, strict=True)])
+
+
+def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
+    """Return one core's time for the consumer to read the result from the cache that holds it.
+
+    A separate pass (no `home`) that goes `across` the rows reads a vector for each element.
+    """
+    write, cut = loops.nest.write, loops.cut(home or 0)
+    size = loops.bytes_of(write, cut)
+    is_near = size <= machine.caches[0].bytes * FILLED
+    times = np.where(is_near, 1.0, FILL) if home else FILL * (machine.lanes if across else 1)
+    return np.asarray(times * size * loops.outside[cut] / _reading(size, machine) / 1e3)
+
+
+def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
+    """Return the time for computing inputs made by other blocks: in a loop, or first (-1)."""
+    cut = loops.cut(max(0, location + 1))
+    runs = loops.outside[cut]
+    size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))
+    rate = _reading(size, machine)
+    return np.asarray(FILL * size * runs / rate / 1e3 / machine.cores + (location < 0) * machine.fork_us)
+
+
+def _reading(size: Column, machine: Machine) -> Column:
+    """Return one core's read bandwidth in GB/s for data of a size."""
+    rate = np.full(len(size), _memory(machine))
+    for cache in reversed(machine.caches):
+        rate = np.where(size <= cache.bytes * FILLED, cache.gbytes_per_sec, rate)
+    return rate
+
+
+def _memory(machine: Machine) -> float:
+    """Return one core's share of the memory bandwidth, in GB/s."""
+    return machine.memory_gbytes_per_sec / machine.cores
