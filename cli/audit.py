@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only_client import reader
+from cli.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.values.access_control import AuditEntry

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.run_service_part import installed
-from cli.service.connect_or_start_stack import (
-    Connected,
-    asked_target,
-    connected_stack,
-    interruptible,
-    wait_for_device,
-)
 from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
-from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
+from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
+from mallorn.local_service import (
+    Connected,
+    asked_target,
+    connected_stack,
+    wait_for_device,
+)
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
-from cli.service.read_only_client import find_job, reader
+from cli.read_only_client import find_job, reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
-from cli.watch.status_text import words
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
+from mallorn.progress_lines import words
 from mallorn.results.decision_summary import summarise
 from mallorn.wording.decision_log import (
     ROUND_COLUMNS,

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only_client import FIRST_STEP, find_job, reader, source
+from cli.read_only_client import FIRST_STEP, find_job, reader, source
 from cli.terminal.job_options import Choices, EffortOptions
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from cli.archive_and_delete_jobs import rm_models
-from cli.service.read_only_client import reader
+from cli.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, client, print_json, print_rows, stdout
 from cli.terminal.progress_bars import upload_with_bar

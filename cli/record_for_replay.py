@@ -8,22 +8,21 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.connect_or_start_stack import (
-    Connected,
-    asked_target,
-    connected_stack,
-    interruptible,
-    wait_for_device,
-)
 from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
-from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
+from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
+from mallorn.local_service import (
+    Connected,
+    asked_target,
+    connected_stack,
+    wait_for_device,
+)
 from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column
 

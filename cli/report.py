@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.service.read_only_client import find_job, reader
+from cli.read_only_client import find_job, reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, stdout
 from mallorn.core.errors import InvalidRequest

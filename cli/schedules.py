@@ -8,8 +8,8 @@ from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
 from cli.dataset_options import DatasetPlace, dataset
+from cli.read_only_client import FIRST_STEP, reader
 from cli.run_service_part import installed
-from cli.service.read_only_client import FIRST_STEP, reader
 from cli.terminal.job_options import ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout

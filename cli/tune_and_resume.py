@@ -10,16 +10,11 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
-from cli.service.connect_or_start_stack import (
-    asked_target,
-    connected_stack,
-    interruptible,
-    submitted_target,
-)
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
+from cli.wait_until_tuned import interruptible
 from cli.watch.bar_view import follow
 from cli.watch.result_table import print_winnings
 from mallorn.check_output_directory import (
@@ -37,9 +32,14 @@ from mallorn.core.errors import Conflict, MallornError
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.local_service import (
+    asked_target,
+    connected_stack,
+    submitted_target,
+)
 from mallorn.onnx_export import as_onnx, existing
+from mallorn.progress_lines import FirstVersion
 from mallorn.wording.format_values import budget_words
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli.service.read_only_client import check_moves, check_open, find_job, source
+from cli.read_only_client import check_moves, check_open, find_job, source
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (
     JobArgument,
@@ -18,8 +18,8 @@ from cli.terminal.output import (
 )
 from cli.watch.bar_view import follow
 from cli.watch.result_table import print_fetch, print_result
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion
 
 
 @shared

@@ -11,14 +11,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from cli.watch.full_view import LiveView, WholeView
-from cli.watch.status_text import LineView, advice, best, share, words
 from mallorn.core.device_wait_hint import command_for
 from mallorn.core.errors import Unavailable
 from mallorn.core.finish_reserve import finish_sec
 from mallorn.core.states import JobState
 from mallorn.core.values.job import JobStatus
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, words
 from mallorn.wording.format_values import headroom, spent_of
 
 REFRESH_SEC: Final = 0.5

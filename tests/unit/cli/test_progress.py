@@ -14,13 +14,12 @@ from cli.terminal.job_options import parse_input_shape, parse_options
 from cli.terminal.output import print_error, stdout, table
 from cli.watch import bar_view
 from cli.watch.bar_view import Eta, about, follow
-from cli.watch.status_text import LineView, advice, best, share, summary
 from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, summary
 from mallorn.wording.format_values import (
     Column,
     ago,

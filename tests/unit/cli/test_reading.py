@@ -31,7 +31,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
 
 
@@ -184,9 +184,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
     assert len(data(mallorn("models", "--json"))) == 1
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
     assert data(mallorn("models", "--json")) == []
 
 
@@ -194,7 +194,7 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")

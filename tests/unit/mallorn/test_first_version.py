@@ -8,8 +8,8 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import FinishReport
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion
 from mallorn.server_sent_events import LoggedEvent
 from tests.fixtures.told import told_job
 

@@ -1,13 +1,20 @@
-"""A job's progress in words and as a share, and as lines for a log or a pipe."""
+"""A job's progress as a share, in words and as printed lines, and its first version."""
 
 import math
 import re
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus
+from mallorn.job import Job
 from mallorn.results.verdict import DOING
 from mallorn.wording.format_values import first_line, headroom, latency, spent_of
 
@@ -99,3 +106,41 @@ class LineView:
         if text != self._text and is_due:
             self._say(text)
             self._text, self._kind, self._printed_sec = text, kind, now_sec
+
+
+def print_line(line: str) -> None:
+    """Print a line to stderr; do nothing if stderr is closed."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+@dataclass
+class FirstVersion:
+    """Downloads a job's first version; if `to` is a text, it is the command shown instead."""
+
+    job: Job
+    to: Path | str
+    is_told: bool = False
+
+    def news(self, status: JobStatus) -> str:
+        """Return one line about the first version once it appears; empty in all other calls.
+
+        If the files cannot be written, the line is the error message; the job's end raises it.
+        """
+        if self.is_told or not status.exported or status.report is not None or status.state.final:
+            return ""
+        try:
+            location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
+            export = next((event.told for event in self.job.events() if event.kind == "exported"), None)
+            when = "is exported"
+            if isinstance(export, ExportedEvent):
+                ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
+                when = f"after {export.sec:.0f} s{ratio}"
+            line = f"first version {when}: {location}"
+        except Unavailable:
+            return ""  # the next call tries again
+        except MallornError as error:
+            line = error.message
+        self.is_told = True
+        return line
