@@ -132,7 +132,7 @@ class FirstVersion:
             return ""
         try:
             location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
-            export = next((event.told for event in self.job.events() if event.kind == "exported"), None)
+            export = next((event.value for event in self.job.events() if event.kind == "exported"), None)
             when = "is exported"
             if isinstance(export, ExportedEvent):
                 ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"

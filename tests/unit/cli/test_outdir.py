@@ -22,8 +22,8 @@ from mallorn.core.states import JobState
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
+from mallorn.http import LoggedEvent
 from mallorn.job import Job
-from mallorn.server_sent_events import LoggedEvent
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 import mallorn
+import mallorn.http
 import mallorn.job
-import mallorn.server_sent_events
 from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client, Job
@@ -103,7 +103,7 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
     monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
