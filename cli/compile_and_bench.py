@@ -53,13 +53,13 @@ class Callee:
 
 def write_runners(callee: Callee) -> list[Path]:
     """Write the programs that call the library and return them; keep files that we did not write."""
-    written = []
+    programs = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)
         if not path.exists() or MARK in path.read_text(errors="replace"):
             path.write_text(text)
-            written.append(path)
-    return written
+            programs.append(path)
+    return programs
 
 
 def run_lines(program: Path, library: Path, target: Target) -> list[str]:
@@ -107,8 +107,8 @@ def _programs(callee: Callee) -> dict[str, str]:
         "command": command,
     }
     templates = [Template((TEMPLATES / f"{name}.tmpl").read_text()) for name in PROGRAMS]
-    filled = [text.substitute(common | own) for text, own in zip(templates, (for_py, for_cpp), strict=True)]
-    return dict(zip(PROGRAMS, filled, strict=True))
+    texts = [text.substitute(common | own) for text, own in zip(templates, (for_py, for_cpp), strict=True)]
+    return dict(zip(PROGRAMS, texts, strict=True))
 
 
 PROBLEMS_SHOWN: Final = 5
@@ -170,20 +170,16 @@ def compile_model(
     stdout().print(f"{compiled.found} of {compiled.of} workloads have a schedule")
     if error is not None:
         stdout().print(f"relative error against the untuned model: {error:.1e}")
-    _tell_programs(output, exported.target, programs)
-
-
-def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
-    """Print the commands that run the generated programs, and name files that were not replaced."""
     for name in PROGRAMS:
-        program = library.with_name(name)
+        program = output.with_name(name)
         if program in programs:
             print_note(f"{program} calls it:")
-            for line in run_lines(program, library, target):
+            for line in run_lines(program, output, exported.target):
                 print_note(f"  {line}")
         elif program.exists():
             print_note(
-                f"{program} is not ours and was left as it is; elsewhere it is written: -o DIR/{library.name}"
+                f"{program} was not written by mallorn and is left as it is; to get the program, compile "
+                f"into another directory: -o DIR/{output.name}"
             )
 
 
@@ -236,8 +232,8 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
     print_note(f"compiling for {exported.target}")
     compiled = model.compile(exported.records(model.folder), library)
     for problem in compiled.problems[:PROBLEMS_SHOWN]:
-        where = f"{exported.file(problem.file)}, line {problem.line}"
-        print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
+        line = f"{exported.file(problem.file)}, line {problem.line}"
+        print_note(f"warning: {line} cannot be used and is left out: {problem.error}")
     if hidden_count := len(compiled.problems[PROBLEMS_SHOWN:]):
         print_note(f"warning: {hidden_count} more lines are left out; --json lists them")
     if compiled.of and not compiled.found:
@@ -263,10 +259,10 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
     model.compile_untuned(reference)
     with Engines(model, (TUNED, UNTUNED, *onnxruntime_names)) as engines:
         engines.load({TUNED: library, UNTUNED: reference})
-        error, allowed = engines.errors(TUNED)[UNTUNED], engines.largest_error
-    if not error <= allowed:
+        error, limit = engines.errors(TUNED)[UNTUNED], engines.largest_error
+    if not error <= limit:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {allowed:.0e}; "
+            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}; "
             "nothing was written",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )

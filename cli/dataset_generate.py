@@ -95,15 +95,25 @@ def generate(
     A service that goes on running works them off when nobody else needs the devices; one that is started
     here is waited for.
     """
-    drawn = _draw(rules, kind or [], tasks, seed)
-    batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
+    with installed("worker"):
+        from research.generate.draw_tasks import draw
+        from research.generate.task_rule_file import OURS, read_rules
+        from research.generate.tasks_as_onnx import DIMENSIONS
+
+    kinds = read_rules(rules or OURS, DIMENSIONS)
+    unknown = sorted(set(kind or ()) - {each.name for each in kinds})
+    if unknown:
+        names = ", ".join(each.name for each in kinds)
+        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
+    random_tasks = draw([each for each in kinds if not kind or each.name in kind], tasks, seed)
+    batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
-        rows = [
+        listed_tasks = [
             ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
             for number, batch in enumerate(batches)
             for task in batch
         ]
-        print_rows(rows, TASK_COLUMNS, as_json, "")
+        print_rows(listed_tasks, TASK_COLUMNS, as_json, "")
         return
     searched_count = candidates - round(candidates * (1 - searched))
     shares = dict(zip(SEARCHERS, (candidates - searched_count, searched_count), strict=True))
@@ -115,29 +125,26 @@ def generate(
             for number, batch in enumerate(batches)
             for job in _submit(stack, batch, number, shares, target, seed)
         ]
-        print_rows([_submitted(job) for job in jobs], JOB_COLUMNS, as_json, "")
+        statuses = [job.status for job in jobs]
+        rows = [
+            SubmittedJob(
+                id=status.id,
+                name=status.name,
+                search=status.options.search,
+                tasks=(status.trials or 0) // (status.options.task_trials or 1),
+                trials=status.trials or 0,
+            )
+            for status in statuses
+        ]
+        print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()
         if info is None or not info.until_unused:
             note = "they are worked off when nobody else needs the devices; look at them with   mallorn jobs"
             print_note(note)
             return
-        for done, job in enumerate(jobs):
-            print_note(f"job {job.id}, {done + 1} of {len(jobs)}, is measured")
+        for number, job in enumerate(jobs, 1):
+            print_note(f"job {job.id}, {number} of {len(jobs)}, is measured")
             wait_until_tuned(job, f"mallorn show {job.id}")
-
-
-def _draw(rules: Path | None, kind_names: Sequence[str], count: int, seed: int) -> "list[Drawn]":
-    with installed("worker"):
-        from research.generate.draw_tasks import draw
-        from research.generate.task_rule_file import OURS, read_rules
-        from research.generate.tasks_as_onnx import DIMENSIONS
-
-    kinds = read_rules(rules or OURS, DIMENSIONS)
-    unknown = sorted(set(kind_names) - {kind.name for kind in kinds})
-    if unknown:
-        names = ", ".join(kind.name for kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
-    return draw([kind for kind in kinds if not kind_names or kind.name in kind_names], count, seed)
 
 
 def _submit(
@@ -169,9 +176,3 @@ def _submit(
         for search, share in shares.items()
         if share
     ]
-
-
-def _submitted(job: Job) -> SubmittedJob:
-    status = job.status
-    trials, task_trials = status.trials or 0, status.options.task_trials or 1
-    return SubmittedJob(status.id, status.name, status.options.search, trials // task_trials, trials)

@@ -5,10 +5,18 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import DAY
 from cli.terminal.option_groups import shared
-from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
+from cli.terminal.output import (
+    Address,
+    JsonOption,
+    YesOption,
+    ask,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+)
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus, separate_locks
 from mallorn.wording.format_values import Column, ago, duration

@@ -83,7 +83,7 @@ def evaluate(
         training_data = taught.data
         note_skipped(training_data)
         with bar("fitting") as progress:
-            figures_by_arm = dict(_columns(models, taught, split, seeds, control, progress))
+            figures_by_arm = dict(_figures_by_arm(models, taught, split, seeds, control, progress))
     tasks = len({task.workload for task in training_data.tasks})
     if as_json:
         frozen = {"snapshot": training_data.snapshot, "measurements": training_data.rows}
@@ -93,11 +93,11 @@ def evaluate(
     arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in figures_by_arm.items()]
     columns = [Column[str]("FIGURE", WORDS.__getitem__), *arms]
     stdout().print(table([name for name in WORDS if name in first], columns))
-    measured = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
-    print_note(f"{split}, {measured}; means of {seeds} seeds ± standard deviations")
+    rows = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
+    print_note(f"{split}, {rows}; means of {seeds} seeds ± standard deviations")
 
 
-def _columns(
+def _figures_by_arm(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
     """Yield the figures of each model and, if `control`, of the model fitted to scrambled labels."""
@@ -107,8 +107,8 @@ def _columns(
     from research.pretraining.feature_rows import rows_for
 
     arms = [(name, False) for name in models] + [(name, True) for name in models if control]
-    for done, (name, is_control) in enumerate(arms):
-        progress(done, len(arms))
+    for number, (name, is_control) in enumerate(arms):
+        progress(number, len(arms))
         make = resolve("cost_model", name)
         rows = rows_for(taught.data.tasks, make.view, taught.lowering)
         runs = figures(make, rows, split, seeds, taught.data.networks, is_control)

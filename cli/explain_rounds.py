@@ -9,7 +9,6 @@ from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, NewestJobArgument, Place, print_json, print_note, stdout, table
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
-from mallorn.core.values.job import JobStatus
 from mallorn.progress_lines import words
 from mallorn.results.decision_summary import summarise
 from mallorn.wording.decision_log import (
@@ -40,35 +39,32 @@ def explain(
     with reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()
-    if task is not None and task not in {each.index for each in tasks}:
+    if task is not None and task not in {row.index for row in tasks}:
         raise NotFound(f"job {handle.id} has no task {task}", hint=f"mallorn tasks {handle.id}")
-    of_task = [row for row in rounds if task is None or row.task_index == task]
-    selected = of_task[-last:] if last else of_task
+    task_rounds = [row for row in rounds if task is None or row.task_index == task]
+    log = task_rounds[-last:] if last else task_rounds
     summary = summarise(status, tasks, rounds)
     if as_json:
-        print_json({"job": handle.id, "rounds": selected, "summary": summary})
+        print_json({"job": handle.id, "rounds": log, "summary": summary})
         return
     if not rounds:
-        print_note(f"no rounds yet: the job is {status.state}; {_what_it_waits_for(status)}")
+        next_step = f"look at it with   mallorn show {status.id}"
+        if status.state is JobState.PAUSED:
+            next_step = f"go on with   mallorn resume {status.id}"
+        elif status.state is JobState.TUNING:
+            next_step = (
+                "waits for the planner, which is part of   mallorn up   and else started by   mallorn control"
+            )
+        print_note(f"no rounds yet: the job is {status.state}; {words(status) or next_step}")
         return
     console = stdout()
     if console.is_terminal:
-        console.print(table(log_rows(selected), ROUND_COLUMNS))
+        console.print(table(log_rows(log), ROUND_COLUMNS))
     else:
-        for line in log_lines(selected):
+        for line in log_lines(log):
             console.print(line, markup=False)
     console.print()
     console.print(table(top_shares(summary), SHARE_COLUMNS))
     console.print()
     for line in summary_lines(summary):
         console.print(line, markup=False)
-
-
-def _what_it_waits_for(job: JobStatus) -> str:
-    if reason := words(job):
-        return reason
-    if job.state is JobState.PAUSED:
-        return f"go on with   mallorn resume {job.id}"
-    if job.state is JobState.TUNING:
-        return "waits for the planner, which is part of   mallorn up   and else started by   mallorn control"
-    return f"look at it with   mallorn show {job.id}"

@@ -5,10 +5,19 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import dataset
 from cli.terminal.option_groups import shared
-from cli.terminal.output import JsonOption, Place, client, print_json, print_note, print_rows, stdout
+from cli.terminal.output import (
+    JsonOption,
+    Place,
+    YesOption,
+    ask,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
 from mallorn.core.api_keys import USUAL_SCOPES, Scope
 from mallorn.core.values.access_control import ApiKey, NewApiKey
 from mallorn.wording.format_values import Column, ago, duration
@@ -91,9 +100,9 @@ def rotate(
 def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
     """Let a key, and the browsers that it let in, open nothing from now on."""
     with client(*place) as api:
-        api_key = next((each for each in api.api_keys() if each.id == key), None)
-        whose = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
-        ask(f"Revoke the key {key}{whose}?", f"mallorn keys revoke {key} --yes", yes)
+        api_key = next((row for row in api.api_keys() if row.id == key), None)
+        details = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
+        ask(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
         api.revoke_key(key)
     print_note(f"revoked {key}")
 

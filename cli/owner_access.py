@@ -4,10 +4,9 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import dataset
 from cli.terminal.option_groups import shared
-from cli.terminal.output import JsonOption, Place, client, print_note, print_rows
+from cli.terminal.output import JsonOption, Place, YesOption, ask, client, print_note, print_rows
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.values.access_control import OwnerStatus
 from mallorn.wording.format_values import Column, moment

@@ -21,17 +21,16 @@ from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
     from research.pretraining.pretrain import PretrainedBase
-    from research.pretraining.training_data import TrainingData
 
-COLUMNS: Final = (
-    Column["PretrainedBase"]("MODEL", lambda base: str(base.name)),
-    Column["PretrainedBase"]("ACTIVE", lambda base: "yes" if base.active else "no"),
-    Column["PretrainedBase"]("TASKS", lambda base: base.metrics.tasks),
-    Column["PretrainedBase"]("ROWS", lambda base: base.rows),
-    Column["PretrainedBase"]("PAIRS IN ORDER", lambda base: base.metrics.pairwise),
-    Column["PretrainedBase"]("PEAK AT 1", lambda base: base.metrics.peak_1),
-    Column["PretrainedBase"]("JUDGED", lambda base: base.metrics.split),
-    Column["PretrainedBase"]("TARGET", lambda base: base.target, cut=True),
+COLUMNS: "Final[Sequence[Column[PretrainedBase]]]" = (
+    Column("MODEL", lambda base: str(base.name)),
+    Column("ACTIVE", lambda base: "yes" if base.active else "no"),
+    Column("TASKS", lambda base: base.metrics.tasks),
+    Column("ROWS", lambda base: base.rows),
+    Column("PAIRS IN ORDER", lambda base: base.metrics.pairwise),
+    Column("PEAK AT 1", lambda base: base.metrics.peak_1),
+    Column("JUDGED", lambda base: base.metrics.split),
+    Column("TARGET", lambda base: base.target, cut=True),
 )
 
 
@@ -86,28 +85,25 @@ def pretrain(
             hint=f"mallorn pretrain {model} --choose 0.25",
         )
     with installed("worker"):
+        from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
         from research.pretraining.pretrain import pretrain as fit_bases
-    with dataset(*place, create=source is not None) as opened, lowering_in(opened) as lowering:
-        examples = training_data_in(opened, snapshot, target, op) if source is None else read_parquet(source)
+    with dataset(*place, create=source is not None) as database, lowering_in(database) as lowering:
+        examples = (
+            training_data_in(database, snapshot, target, op) if source is None else read_parquet(source)
+        )
         if foreign:
             from research.pretraining.from_tuner_logs import with_foreign
 
-            examples = with_foreign(opened, examples, model, op)
+            examples = with_foreign(database, examples, model, op)
         note_skipped(examples)
         with bar("fitting") as progress:
-            bases = list(fit_bases(opened, examples, model, progress, lowering, target_of, choose))
-    _print(bases, examples, as_json)
-
-
-def _print(bases: Sequence["PretrainedBase"], examples: "TrainingData", as_json: bool) -> None:
-    stored = [base for base in bases if base.name is not None]
-    too_small = [base for base in bases if base.name is None]
-    if too_small:
-        names = ", ".join(f"{base.op} ({base.rows})" for base in too_small)
-        print_note(f"too few measurements to learn from: {names}")
-    if not stored:
+            bases = list(fit_bases(database, examples, model, progress, lowering, target_of, choose))
+    if too_small := [f"{base.op} ({base.rows})" for base in bases if base.name is None]:
+        print_note(f"too few measurements to learn from: {', '.join(too_small)}")
+    stored_bases = [base for base in bases if base.name is not None]
+    if not stored_bases:
         raise InvalidRequest(
-            f"none of {len(bases)} operators has measurements enough for a base",
+            f"none of {len(bases)} operators has enough measurements for a base",
             hint="mallorn dataset stats   (then tune, or import, some more)",
         )
     if as_json:
@@ -116,30 +112,22 @@ def _print(bases: Sequence["PretrainedBase"], examples: "TrainingData", as_json:
                 {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
                 | base.metrics.model_dump(exclude_unset=True)
                 | {"active": base.active, "snapshot": examples.snapshot}
-                for base in stored
+                for base in stored_bases
             ]
         )
     else:
-        stdout().print(table(stored, COLUMNS))
-    for base in stored:
-        if not base.active:
-            print_note(_why_inactive(base))
-    if any(base.active for base in bases):
+        stdout().print(table(stored_bases, COLUMNS))
+    for base in stored_bases:
+        if base.active:
+            continue
+        share, split = base.metrics.pairwise, base.metrics.split
+        accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+        cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
+        if only_foreign(base.metrics):
+            cause = f"it {accuracy} ({split}), and all of them are other tuners'"
         print_note(
-            "the active ones propose first rounds of new tasks from now on, whatever the job's cost model"
+            f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
+            f"mallorn costmodels activate {base.name} --target '{base.target}'"
         )
-
-
-def _why_inactive(base: "PretrainedBase") -> str:
-    """Return why a base is not active, in figures, and the command that activates it."""
-    from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
-
-    share, split = base.metrics.pairwise, base.metrics.split
-    accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
-    cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
-    if only_foreign(base.metrics):
-        cause = f"it {accuracy} ({split}), and all of them are other tuners'"
-    return (
-        f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
-        f"mallorn costmodels activate {base.name} --target '{base.target}'"
-    )
+    if any(base.active for base in bases):
+        print_note("new tasks' first rounds use the active ones from now on, whatever the job's cost model")

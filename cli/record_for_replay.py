@@ -12,7 +12,6 @@ from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
 from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
-from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
@@ -113,18 +112,23 @@ def record(
 def _measure(
     stack: Connected, model: Path, candidates: int, target: str, seed: int, only: Sequence[str]
 ) -> None:
-    """Measure a model's tasks with each searcher in turn; no job repeats earlier measurements."""
     model_id = upload_with_bar(stack.api, str(model))
-    # One extra round, because failures that a worker caused, not its candidate, are not recorded.
-    for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
-        options: OptionKwargs = {
-            "search": search,
-            "task_trials": count,
-            "policy": "round-robin",
-            "round_size": ROUND_SIZE,
-            "stopping": "fixed",  # gives all times of a recording the same precision
-            "only": list(only),
-        }
-        job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
+    # No job repeats the measurements of an earlier one. The second has a round more,
+    # because failures that a worker caused, not its candidate, are not recorded.
+    counts = candidates // 2, -(-candidates // 2) + ROUND_SIZE
+    for search, count in zip(SEARCHERS, counts, strict=True):
+        job = stack.api.tune(
+            model_id,
+            target,
+            count * MOST_TASKS,
+            seed=seed,
+            name=model.stem,
+            search=search,
+            task_trials=count,
+            policy="round-robin",
+            round_size=ROUND_SIZE,
+            stopping="fixed",  # gives all times of a recording the same precision
+            only=list(only),
+        )
         print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
         wait_until_tuned(job, f"mallorn show {job.id}")

@@ -25,8 +25,7 @@ def report(
     place: Place,
 ) -> None:
     """Write all there is to know of a job into one HTML file that needs no server."""
-    from mallorn.report.page import page
-    from mallorn.report.report_data import FAILURES_READ, ReportData
+    from mallorn.report.page import FAILURES_READ, ReportData, page
 
     with reader(*place) as api:
         handle = find_job(api, job)

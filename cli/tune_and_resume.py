@@ -10,13 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
+from cli.live_view import follow
+from cli.result_table import print_winnings
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
 from cli.wait_until_tuned import interruptible
-from cli.watch.bar_view import follow
-from cli.watch.result_table import print_winnings
 from mallorn.check_output_directory import (
     check_job,
     check_model,
@@ -26,9 +26,9 @@ from mallorn.check_output_directory import (
     model_id_of,
     out_directory,
 )
-from mallorn.core.allowed_classes import own_classes
 from mallorn.core.check_option_kwargs import check_asked
 from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.plugins import own_classes
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState

@@ -10,7 +10,7 @@ from celery.beat import Scheduler
 
 from db.session import Database
 from mallorn.core import queues
-from mallorn.core.celery_settings import celery_settings
+from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
 
 NAP_SEC: Final = 0.5

@@ -15,9 +15,9 @@ from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.tables import Task, Workload
 from mallorn.core.values.candidate import Candidate, Sketch
-from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import FinishReport
+from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate
 from workers.finish.contenders import Contest, contest_of, second_chance
 from workers.finish.numeric_checker import Checker
 from workers.finish.winners import Winner, decide

@@ -6,7 +6,7 @@ from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.leases import Token
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import WORDS
 from mallorn.core.values.decision_log import LeftOut, RoundStats
 from workers.process.worker_runtime import Runtime

@@ -9,7 +9,7 @@ from costmodels.analytic_draft import Draft
 from costmodels.base import CostModel
 from costmodels.views import WrongRows
 from mallorn.core.errors import PluginFailed
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import resolve
 from searchers.base import DEFAULT, Proposal, Searcher, Trial, named
 from searchers.fill_batch import Filter, pending, take, was_tried

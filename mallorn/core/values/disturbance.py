@@ -34,13 +34,13 @@ class Disturbance(Value):
     def of_all(cls, parts: Iterable[Self]) -> "Disturbance":
         """Combine the disturbances of several sets of timings."""
         parts = list(parts)
-        timed = sum(part.timed for part in parts)
+        count = sum(part.timed for part in parts)
         return Disturbance(
-            timed=timed,
+            timed=count,
             bounds=sum(part.bounds for part in parts),
             kept_sec=sum(part.kept_sec for part in parts),
             lost_sec=sum(part.lost_sec for part in parts),
-            rivals=sum(part.timed * part.rivals for part in parts) / max(1, timed),
+            rivals=sum(part.timed * part.rivals for part in parts) / max(1, count),
             cores=max((part.cores for part in parts), default=0),
             raised=all(part.raised for part in parts),
             gpu=next((part.gpu for part in parts if part.gpu), ""),

@@ -15,10 +15,10 @@ from db.repositories.api_keys import USED_SEC, ApiKeys
 from db.repositories.owner_access import Owners
 from db.repositories.sign_ins import SignIns
 from db.session import Database, read_clock
+from mallorn.core.address_checks import peer_uid, user_name
 from mallorn.core.api_keys import digest_of
 from mallorn.core.errors import Unauthorized, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.core.socket_users import peer_uid, user_name
 from services.coordinator.web.caller_scopes import LOCAL, Caller
 
 AGAIN_SEC: Final = 5.0

@@ -6,8 +6,8 @@ from typing import Final
 from celery import Celery
 from kombu.exceptions import OperationalError
 
-from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
+from mallorn.core.queues import celery_settings
 
 CONNECT_TIMEOUT_SEC: Final = 2.0
 # Without these, kombu retries for ever while a request waits.
