@@ -56,13 +56,13 @@ def batch_next(
         return plan_job(session, job_id, 1, (), USUAL, carried=True)
 
     try:
-        packed = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
+        batch = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
     finally:
         runtime.close()
     if as_json:
-        print_json({"batch": packed.id, "file": str(out), "runs": len(packed.keys)})
+        print_json({"batch": batch.id, "file": str(out), "runs": len(batch.keys)})
     else:
-        print_note(f"batch {packed.id} in {out}: {len(packed.keys)} runs")
+        print_note(f"batch {batch.id} in {out}: {len(batch.keys)} runs")
         print_note(f"there: python run_batch.py {out.name}   here: mallorn batch take {out}.results.jsonl")
 
 

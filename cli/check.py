@@ -59,8 +59,8 @@ def _findings(
     targets: list[Target] = []
 
     def parse() -> str:
-        parsed, words = checks.target_here(target, address.url is not None)
-        targets.append(parsed)
+        parsed_target, words = checks.target_here(target, address.url is not None)
+        targets.append(parsed_target)
         return words
 
     result = look("target", parse)

@@ -29,24 +29,26 @@ def compare(
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
     with reader(*place) as api:
-        found = compared([Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)])
+        comparison = compared(
+            [Side.of(job.status, job.tasks(), list(job.rounds())) for job in map(api.job, jobs)]
+        )
     if as_json:
-        print_json(found)
+        print_json(comparison)
         return
-    stdout().print(table(_facts(found), _columns(found, "JOB")))
+    stdout().print(table(_facts(comparison), _columns(comparison, "JOB")))
     stdout().print()
-    weights = [next(weight for weight in task.weight if weight is not None) for task in found.tasks]
+    weights = [next(weight for weight in task.weight if weight is not None) for task in comparison.tasks]
     tasks = [
         _latencies(f"{task.name} x{weight}", task.latency_us, task.trials)
-        for task, weight in zip(found.tasks, weights, strict=True)
+        for task, weight in zip(comparison.tasks, weights, strict=True)
     ]
-    stdout().print(table(tasks, _columns(found, "TASK")))
-    if judgement := found.judgement:
+    stdout().print(table(tasks, _columns(comparison, "TASK")))
+    if judgement := comparison.judgement:
         stdout().print()
         # The fastest job and its figure, and a note if another figure contradicts it.
         for line in filter(None, (judgement.why, judgement.note)):
             stdout().print(line)
-    for warning in found.warnings:
+    for warning in comparison.warnings:
         print_note(f"beware: {warning}")
 
 
@@ -73,9 +75,12 @@ def _facts(comparison: Comparison) -> Iterator[Line]:
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
     """Return a line of latencies with their ratios to the first and, for tasks, their trials."""
-    first, *others = values
-    ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in others)
-    texts = [latency(first), *(latency(value) + ratio for value, ratio in zip(others, ratios, strict=True))]
+    first, *later_values = values
+    ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in later_values)
+    texts = [
+        latency(first),
+        *(latency(value) + ratio for value, ratio in zip(later_values, ratios, strict=True)),
+    ]
     if trials:
         texts = [
             f"{words}, {count} trials" if count else words for words, count in zip(texts, trials, strict=True)

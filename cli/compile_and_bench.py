@@ -149,14 +149,14 @@ def compile_model(
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
-        compiled = compile_tuned(whole_model, exported, library)
+        build = compile_tuned(whole_model, exported, library)
         error = check_numbers(whole_model, library) if check else None
         copy_library(library, output)
     callee = Callee(
         library=output,
         target=exported.target,
-        inputs=compiled.inputs,
-        outputs=compiled.outputs,
+        inputs=build.inputs,
+        outputs=build.outputs,
         input_ranges=exported.manifest.input_ranges,
         versions={name: package_version(name) for name in RUNTIME},
     )
@@ -164,10 +164,10 @@ def compile_model(
     if as_json:
         checked = {} if error is None else {"error": error}
         paths = {"library": str(output), "programs": [str(program) for program in programs]}
-        print_json(to_jsonable_python(compiled) | checked | paths)
+        print_json(to_jsonable_python(build) | checked | paths)
         return
-    stdout().print(f"{output}: {compiled.bytes / 1e6:.1f} MB in {compiled.seconds:.0f} s")
-    stdout().print(f"{compiled.found} of {compiled.of} workloads have a schedule")
+    stdout().print(f"{output}: {build.bytes / 1e6:.1f} MB in {build.seconds:.0f} s")
+    stdout().print(f"{build.found} of {build.of} workloads have a schedule")
     if error is not None:
         stdout().print(f"relative error against the untuned model: {error:.1e}")
     for name in PROGRAMS:
@@ -206,7 +206,7 @@ def bench(
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
     with local_model(model, exported) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
-        compiled = compile_tuned(whole_model, exported, libraries[TUNED])
+        build = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:
             libraries[UNTUNED] = whole_model.folder / "untuned.so"
             whole_model.compile_untuned(libraries[UNTUNED])
@@ -216,7 +216,7 @@ def bench(
                 race_result = engines.race(is_alone)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
-        print_json(to_jsonable_python(compiled) | to_jsonable_python(timings))
+        print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
     stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
     if (race := raced(race_result.latency_us)) is not None:
@@ -230,21 +230,21 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile, and warn of workloads without schedules. Raises InvalidRequest if none has any."""
     print_note(f"compiling for {exported.target}")
-    compiled = model.compile(exported.records(model.folder), library)
-    for problem in compiled.problems[:PROBLEMS_SHOWN]:
+    build = model.compile(exported.records(model.folder), library)
+    for problem in build.problems[:PROBLEMS_SHOWN]:
         line = f"{exported.file(problem.file)}, line {problem.line}"
         print_note(f"warning: {line} cannot be used and is left out: {problem.error}")
-    if hidden_count := len(compiled.problems[PROBLEMS_SHOWN:]):
+    if hidden_count := len(build.problems[PROBLEMS_SHOWN:]):
         print_note(f"warning: {hidden_count} more lines are left out; --json lists them")
-    if compiled.of and not compiled.found:
-        cause = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
+    if build.of and not build.found:
+        cause = "no line of its logs can be used" if build.problems else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {cause}",
+            f"none of the model's {build.of} workloads has a schedule in {exported.directory}: {cause}",
             hint="mallorn tune MODEL --out DIR",
         )
-    if compiled.missing:
-        print_note(f"warning: without a schedule, and slow: {', '.join(compiled.missing)}")
-    return compiled
+    if build.missing:
+        print_note(f"warning: without a schedule, and slow: {', '.join(build.missing)}")
+    return build
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:

@@ -101,11 +101,11 @@ def generate(
         from research.generate.tasks_as_onnx import DIMENSIONS
 
     kinds = read_rules(rules or OURS, DIMENSIONS)
-    unknown = sorted(set(kind or ()) - {each.name for each in kinds})
+    unknown = sorted(set(kind or ()) - {task_kind.name for task_kind in kinds})
     if unknown:
-        names = ", ".join(each.name for each in kinds)
+        names = ", ".join(task_kind.name for task_kind in kinds)
         raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
-    random_tasks = draw([each for each in kinds if not kind or each.name in kind], tasks, seed)
+    random_tasks = draw([task_kind for task_kind in kinds if not kind or task_kind.name in kind], tasks, seed)
     batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
         listed_tasks = [

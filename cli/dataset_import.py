@@ -67,18 +67,18 @@ def bring_in(
         if not path.exists():
             raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
     tally = ImportTally()
-    with dataset(*place, create=True) as opened:
+    with dataset(*place, create=True) as database:
         for path in paths:
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
-                _import_parquet(opened, path.parent if path.is_file() else path, tally)
+                _import_parquet(database, path.parent if path.is_file() else path, tally)
             else:
-                _import_logs(opened, path, tally)
+                _import_logs(database, path, tally)
     tally.print_problems()
     if as_json:
         print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
         return
-    skipped = {**tally.skipped, "bad lines": tally.bad_lines}
-    words = ", ".join(f"{count:,} {cause}" for cause, count in skipped.items() if count) or "none"
+    counts = {**tally.skipped, "bad lines": tally.bad_lines}
+    words = ", ".join(f"{count:,} {cause}" for cause, count in counts.items() if count) or "none"
     stdout().print(f"{tally.added:,} added, {tally.known:,} known already; skipped: {words}")
     data_option = f" --data {shlex.quote(str(place.data))}" if place.data is not None else ""
     for target in tally.targets:

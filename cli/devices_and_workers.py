@@ -90,12 +90,12 @@ def withdraw(
     print_note(f"{device} still measures where it runs: stop it there")
 
 
-def words(found: Withdrawn) -> str:
+def words(withdrawn: Withdrawn) -> str:
     """Return the counts of withdrawn rows in one line."""
-    jobs = f" of {', '.join(found.jobs)}" if found.jobs else ""
+    jobs = f" of {', '.join(withdrawn.jobs)}" if withdrawn.jobs else ""
     return (
-        f"{found.measurements} measurements, {found.schedules} schedules{jobs}, "
-        f"{found.cost_models} active cost models"
+        f"{withdrawn.measurements} measurements, {withdrawn.schedules} schedules{jobs}, "
+        f"{withdrawn.cost_models} active cost models"
     )
 
 
@@ -120,13 +120,13 @@ PARTLY: Final = "partly"
 _WORDS: Final = ("full", "off")
 
 
-def machine_words(found: DeviceMachine | None) -> str:
+def machine_words(probed: DeviceMachine | None) -> str:
     """Return the machine's measured peaks in words, or why they are missing."""
-    if found is None:
+    if probed is None:
         return "not measured yet"
-    if found.machine is None:
-        return f"not measured: {found.why}"
-    machine, levels = found.machine, []
+    if probed.machine is None:
+        return f"not measured: {probed.why}"
+    machine, levels = probed.machine, []
     for cache in machine.caches:
         size = cache.bytes / KILO
         size_text = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
@@ -140,8 +140,8 @@ def machine_words(found: DeviceMachine | None) -> str:
     )
 
 
-def sandbox_word(told: str) -> str:
+def sandbox_word(level: str) -> str:
     """Return `full`, `off` or `partly` for a sandbox description, or a dash if it is empty."""
-    if not told:
+    if not level:
         return "-"
-    return told if told in _WORDS else PARTLY
+    return level if level in _WORDS else PARTLY

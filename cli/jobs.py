@@ -165,8 +165,8 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
         tables.append(table(report.points, POINT_COLUMNS))
     if report.answers:
         tables.append(table(report.answers.items(), ANSWER_COLUMNS))
-    for each in tables:
-        stdout().print(each)
+    for result in tables:
+        stdout().print(result)
         stdout().print()
     for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)

@@ -101,22 +101,22 @@ def export(
     with installed("worker"):
         from research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
-        written = list(export_schedules(database, directory, parsed_target, progress))
-    if not written:
+        exports = list(export_schedules(database, directory, parsed_target, progress))
+    if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
         raise NotFound(
             f"nothing was measured{of_target} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
         )
     rows = [
-        {"directory": str(each.directory), "records": each.records, "left_out": each.left_out}
-        for each in written
+        {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}
+        for export in exports
     ]
     if as_json:
         print_json(rows)
         return
-    for each in written:
-        omitted = f", {each.left_out} left out: they do not rebuild here" if each.left_out else ""
-        stdout().print(f"{each.directory}: {each.records} records{omitted}")
+    for export in exports:
+        omitted = f", {export.left_out} left out: they do not rebuild here" if export.left_out else ""
+        stdout().print(f"{export.directory}: {export.records} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 

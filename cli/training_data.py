@@ -37,8 +37,8 @@ def training_data_from(
             )
         yield Taught(read_parquet(data), None)
         return
-    with dataset(data, url) as opened, lowering_in(opened) as lowering:
-        yield Taught(training_data_in(opened, snapshot, target, op), lowering)
+    with dataset(data, url) as database, lowering_in(database) as lowering:
+        yield Taught(training_data_in(database, snapshot, target, op), lowering)
 
 
 @contextmanager

@@ -79,8 +79,8 @@ def tune(
     with interruptible(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
-            again = _again(out, place, force)
-            ending = Ending(directory, str(model), verbose, as_json, again, stack.check_runs)
+            resume_options = _resume_options(out, place, force)
+            ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
             target = submitted_target(stack, effort.target)
             job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
@@ -110,10 +110,10 @@ def resume(
         directory = out or default_directory(_stem(handle))
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
-        again = _again(out, place, force)
+        resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
-        ending = Ending(directory, name, verbose, as_json, again, stack.check_runs)
+        ending = Ending(directory, name, verbose, as_json, resume_options, stack.check_runs)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
@@ -125,7 +125,7 @@ def _stem(job: Job) -> str:
     return Path(job.status.name or job.id).stem
 
 
-def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
+def _resume_options(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
     """Return the options with which `resume` finds the same job and directory again."""
     options = {"--out": out, "--data": place.data, "--url": place.url}
     words = (str(word) for name, value in options.items() if value is not None for word in (name, value))
@@ -140,7 +140,7 @@ class Ending:
     model: str  # as the user would type it
     verbose: bool = False
     as_json: bool = False
-    again: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
+    resume_options: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
     check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
     def reach(self, job: Job) -> None:
@@ -157,11 +157,11 @@ class Ending:
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
-            print_winnings(job.status, self.directory, self.model, self.again)
+            print_winnings(job.status, self.directory, self.model, self.resume_options)
 
     @contextmanager
     def pausing(self, job: Job) -> Iterator[None]:
-        """On Ctrl-C, pause the job, print what exists of its results, and exit with code 130."""
+        """Pause the job on Ctrl-C, print what exists of its results, and exit with code 130."""
         try:
             yield
         except KeyboardInterrupt:
@@ -173,7 +173,7 @@ class Ending:
             except MallornError as error:
                 cause = f"the job could not be paused: {error.message}"
                 message = f"stopped following; {cause}. Follow it again with"
-            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
             FirstVersion(job, self.directory).news(job.status)  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"

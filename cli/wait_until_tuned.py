@@ -42,7 +42,9 @@ def wait_until_tuned(job: Job, hint: str) -> None:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Raise KeyboardInterrupt also for SIGTERM and SIGHUP, unless ignored, for example by `nohup`."""
-    signals = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
+    signals = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
+    ]
     handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
     try:
         yield

@@ -1,5 +1,5 @@
 """`python -m mallorn`: run the command line without an installed console script."""
 
-from cli.main import app
+import runpy
 
-app(prog_name="mallorn")
+runpy.run_module("cli", run_name="__main__", alter_sys=True)

@@ -48,8 +48,8 @@ class AnswerLost(Unavailable):
 class Retries:
     """Pauses between attempts of one request; they double, with jitter between clients."""
 
-    def __init__(self, most: int, deadline_sec: float = math.inf) -> None:
-        self._most = most
+    def __init__(self, limit: int, deadline_sec: float = math.inf) -> None:
+        self._most = limit
         self._deadline_sec = deadline_sec
         self.failures = 0
 

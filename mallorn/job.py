@@ -67,7 +67,7 @@ class Job:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How good the result is and what to do next, from the last known status."""
+        """Quality of the result and the next command, from the last known status."""
         return self.status.verdict
 
     @property

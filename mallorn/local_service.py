@@ -100,7 +100,11 @@ def submitted_target(stack: Connected, target: str) -> str:
     from workers.tvm.code_digest import TVM_VERSION
 
     host = host_fingerprint()["host_class"], TVM_VERSION
-    local = [each for each in devices if each.info.is_local and (each.host_class, each.tvm_version) == host]
+    local = [
+        device
+        for device in devices
+        if device.info.is_local and (device.host_class, device.tvm_version) == host
+    ]
     return local[0].target if local else detect_target().text
 
 

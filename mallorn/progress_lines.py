@@ -31,9 +31,9 @@ def share(job: JobStatus) -> float:
 
     For a job without a budget it is an estimate.
     """
-    if counted := COUNTED.search(words(job)):
-        done, total = (int(number) for number in counted.groups())
-        return min(1.0, done / total) if total else 0.0
+    if match := COUNTED.search(words(job)):
+        finished_count, total = (int(number) for number in match.groups())
+        return min(1.0, finished_count / total) if total else 0.0
     if job.state.final:
         return 1.0
     if job.minutes is None or job.trials is not None:
@@ -53,11 +53,11 @@ def best(job: JobStatus) -> str:
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
-    timed = f"{progress.tasks_measured} of {progress.tasks} tasks timed"
-    missing = progress.tasks_measured < progress.tasks
+    count_words = f"{progress.tasks_measured} of {progress.tasks} tasks timed"
+    lacks_times = progress.tasks_measured < progress.tasks
     if progress.estimated_us is None:
-        return timed if missing else ""
-    return f"best {latency(progress.estimated_us)}{f' ({timed})' if missing else ''}"
+        return count_words if lacks_times else ""
+    return f"best {latency(progress.estimated_us)}{f' ({count_words})' if lacks_times else ''}"
 
 
 def advice(job: JobStatus) -> str:
@@ -67,10 +67,11 @@ def advice(job: JobStatus) -> str:
         return ""
     if budget >= tasks * FEW_A_TASK:
         return ""
-    usual, each = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
+    usual, per_task = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
     return (
-        f"{budget} trials for {tasks} tasks: about {each} a task, the heaviest first. A search needs some "
-        f"{USUAL_A_TASK} a task, here --trials {usual}; more can be added when the job is done."
+        f"{budget} trials for {tasks} tasks: about {per_task} a task, the heaviest first. "
+        f"A search needs some {USUAL_A_TASK} a task, here --trials {usual}; "
+        "more can be added when the job is done."
     )
 
 
@@ -133,11 +134,11 @@ class FirstVersion:
         try:
             location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
             export = next((event.value for event in self.job.events() if event.kind == "exported"), None)
-            when = "is exported"
+            moment = "is exported"
             if isinstance(export, ExportedEvent):
                 ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
-                when = f"after {export.sec:.0f} s{ratio}"
-            line = f"first version {when}: {location}"
+                moment = f"after {export.sec:.0f} s{ratio}"
+            line = f"first version {moment}: {location}"
         except Unavailable:
             return ""  # the next call tries again
         except MallornError as error:

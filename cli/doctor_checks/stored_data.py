@@ -49,7 +49,7 @@ def backups(database: Database) -> str:
     files = listed(file)
     if not files:
         return f"none in {folder_of(file)}; a running service makes one a day"
-    names = ", ".join(f"{taken_at(each):%Y-%m-%d %H:%M}" for each in files)
+    names = ", ".join(f"{taken_at(backup):%Y-%m-%d %H:%M}" for backup in files)
     return f"{len(files)} in {folder_of(file)}, of {names} UTC"
 
 
@@ -118,7 +118,7 @@ class Lacking(MallornError):
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a file, and whether it exists."""
+    """A damaged or missing file: what is wrong with it, and whether it exists."""
 
     words: str
     there: bool
@@ -126,7 +126,10 @@ class Flaw(NamedTuple):
 
 def models(database: Database, artifacts: str) -> str:
     """Check the models' files. Raises Lacking, except for losses that jobs already record."""
-    bad = [f"{model_uri(artifacts, each)} {flaw.words}" for each, flaw in flawed_models(database, artifacts)]
+    bad = [
+        f"{model_uri(artifacts, model_id)} {flaw.words}"
+        for model_id, flaw in flawed_models(database, artifacts)
+    ]
     if bad:
         raise Lacking(
             _first_few(bad),
@@ -135,17 +138,21 @@ def models(database: Database, artifacts: str) -> str:
     with database.session() as session:
         model_ids = StoredFiles(session).models()
         lost_ids = Repairs(session).lost_models().intersection(model_ids)
-    missing_count = sum(not _files(model_uri(artifacts, each)) for each in lost_ids)
-    lost = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
-    return f"{len(model_ids) - missing_count} models are there, and are what their names say{lost}"
+    missing_count = sum(not _files(model_uri(artifacts, model_id)) for model_id in lost_ids)
+    note = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
+    return f"{len(model_ids) - missing_count} models are there, and are what their names say{note}"
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
     """Return models whose files are damaged, or are missing without a record in their jobs."""
     with database.session() as session:
         model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
-    flaws = [(each, _flaw(model_uri(artifacts, each), each)) for each in model_ids]
-    return [(each, flaw) for each, flaw in flaws if flaw is not None and (flaw.there or each not in lost_ids)]
+    flaws = [(model_id, _flaw(model_uri(artifacts, model_id), model_id)) for model_id in model_ids]
+    return [
+        (model_id, flaw)
+        for model_id, flaw in flaws
+        if flaw is not None and (flaw.there or model_id not in lost_ids)
+    ]
 
 
 def exports(database: Database) -> str:
@@ -179,7 +186,7 @@ def times(database: Database) -> str:
 def cost_models(database: Database) -> str:
     """Check active cost models without loading them. Raises Lacking, naming damaged versions."""
     with database.session() as session:
-        checked = [(each.name, damaged(each)) for each in StoredFiles(session).cost_models()]
+        checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
     if bad:
         raise Lacking(

@@ -1,4 +1,4 @@
-"""Turns errors from outside Mallorn (files, settings, missing packages) into MallornErrors."""
+"""Turns errors from outside Mallorn (files, settings, missing packages) into instances of MallornError."""
 
 import errno
 from typing import Final

@@ -56,10 +56,10 @@ class OptionKwargs(TypedDict, total=False):
     dynamic: dict[str, list[int]]
 
 
-def check_asked(asked: OptionKwargs) -> None:
+def check_asked(options: OptionKwargs) -> None:
     """Raise InvalidRequest for unknown options, invalid values or invalid combinations."""
     try:
-        check_options(JobOptions.model_validate(asked))
+        check_options(JobOptions.model_validate(options))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))

@@ -48,7 +48,7 @@ class ComputeCapability:
 
     @property
     def shared_per_block_optin(self) -> int:
-        """Bytes of shared memory that a kernel may use after `cudaFuncSetAttribute`."""
+        """Bytes of shared memory that a kernel may use after it opts in to more."""
         return self.shared_per_sm - self.shared_reserved
 
     def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:

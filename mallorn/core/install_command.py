@@ -16,19 +16,19 @@ def install_line(extras: str) -> str:
     if (_ROOT / "pyproject.toml").is_file():
         source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
         return f"pip install '{source_tree}[{extras}]'"
-    elsewhere = f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
+    checkout_line = f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
     try:
         metadata = Distribution.from_name("mallorn").read_text("direct_url.json")
     except PackageNotFoundError:
-        return elsewhere
+        return checkout_line
     if not metadata:
-        return elsewhere
+        return checkout_line
     origin = json.loads(metadata)  # where pip installed this package from (PEP 610)
     source = str(origin["url"])
     if "vcs_info" in origin:
         source = f"{origin['vcs_info']['vcs']}+{source}@{origin['vcs_info']['commit_id']}"
     elif source.startswith("file://") and not Path(source.removeprefix("file://")).exists():
-        return elsewhere
+        return checkout_line
     return f"pip install 'mallorn[{extras}] @ {source}'"
 
 

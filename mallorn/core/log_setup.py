@@ -70,7 +70,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line, with the facts of `about`, and `error` with a traceback."""
+    """Formats a record as one line of JSON, with the facts of `about` and any traceback."""
 
     def __init__(self, part: str) -> None:
         super().__init__()

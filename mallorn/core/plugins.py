@@ -92,5 +92,5 @@ def _source_files(seam: str, name: str) -> set[str | None]:
         plugin = resolve(seam, name)
     except MallornError:
         return set()
-    modules = {getattr(each, "__module__", "") for each in getattr(plugin, "__mro__", (plugin,))}
+    modules = {getattr(cls, "__module__", "") for cls in getattr(plugin, "__mro__", (plugin,))}
     return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}

@@ -88,7 +88,7 @@ def _broker(url: str) -> tuple[str, dict[str, object]]:
         raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)
     if parts.scheme != "sentinel":
         try:
-            is_valid = all(urlsplit(each).port != 0 for each in url.split(";"))
+            is_valid = all(urlsplit(part).port != 0 for part in url.split(";"))
         except ValueError:  # whose message may show a part of the password
             is_valid = False
         if not is_valid:

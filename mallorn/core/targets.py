@@ -192,9 +192,9 @@ def _attributes_of_tag(tag: str | None) -> TargetAttrs:
     archs = {name: arch for arch, names in GPUS["names_by_arch"].items() for name in names.split()}
     name = tag.removeprefix(_NVIDIA)
     if name not in archs:
-        usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
-        similar = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
-        examples = ", ".join(_NVIDIA + each for each in similar[:3])
+        usable = [gpu for gpu, arch in archs.items() if not is_obsolete(arch)]
+        similar = [gpu for gpu in usable if name in gpu] or get_close_matches(name[:TOLD], usable)
+        examples = ", ".join(_NVIDIA + gpu for gpu in similar[:3])
         raise InvalidTarget(
             f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {examples}" if similar else ""),
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",

@@ -143,7 +143,7 @@ def summary(story: ReportData) -> Html:
 def _option(value: JsonValue) -> str:
     """Format an option's value; empty for None and an empty list, so that it is omitted."""
     if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
+        return ", ".join(f"{key} {member}" for key, member in value.items())
     return "" if value is None or value == [] else str(value)
 
 

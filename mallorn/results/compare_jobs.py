@@ -79,8 +79,8 @@ def judge(jobs: Sequence[JobResult]) -> Judgement:
         if first_us is not None and second_us is not None and first_us > second_us:
             ratio = faster_or_slower(second_us / first_us)
             note = f"{other_criterion} says otherwise ({ratio}): {doubt or APART}"
-    why = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
-    return Judgement(criterion, None if is_close else first.id, why, note)
+    reason = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
+    return Judgement(criterion, None if is_close else first.id, reason, note)
 
 
 def _figure(job: JobResult, criterion: str) -> float | None:

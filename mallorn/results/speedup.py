@@ -99,16 +99,16 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
     Alternating bursts are compared in pairs, because a slow phase of the host affects both.
     """
-    tuned = latency_us.get(TUNED)
+    timing = latency_us.get(TUNED)
     name = next((name for name in RIVALS if latency_us.get(name)), "")
     rival = latency_us.get(name)
-    if tuned is None or rival is None:
+    if timing is None or rival is None:
         return None
-    if len(tuned.bursts) == len(rival.bursts) > 1:
-        ratios = [rival_us / tuned_us for tuned_us, rival_us in zip(tuned.bursts, rival.bursts, strict=True)]
+    if len(timing.bursts) == len(rival.bursts) > 1:
+        ratios = [rival_us / tuned_us for tuned_us, rival_us in zip(timing.bursts, rival.bursts, strict=True)]
         low, high = interval(ratios)
         return Speedup(name, median(ratios), low, high, len(ratios))
-    return Speedup(name, rival.median / tuned.median, rival.low / tuned.high, rival.high / tuned.low)
+    return Speedup(name, rival.median / timing.median, rival.low / timing.high, rival.high / timing.low)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -72,9 +72,9 @@ def placed(hint: str, words: str) -> str:
 
 def duration(seconds: float) -> str:
     """Format seconds: `75.2` as `1:15`, and with hours as `1:01:15`."""
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def ago(seconds: float) -> str:

@@ -175,9 +175,14 @@ def facts(job: JobStatus) -> list[str]:
         if texts:
             lines.append(f"seconds: {', '.join(texts)}")
     lines += [*_gain_from_trials(report), *_checks(report)]
-    inside = report.inside_the_model
-    if inside and inside.taken and inside.latency_us and inside.latency_us.after is not None:
-        latency_us, count = inside.latency_us, len(inside.tasks)
+    replacement = report.inside_the_model
+    if (
+        replacement
+        and replacement.taken
+        and replacement.latency_us
+        and replacement.latency_us.after is not None
+    ):
+        latency_us, count = replacement.latency_us, len(replacement.tasks)
         subject = "one task has" if count == 1 else f"{count} tasks have"
         change = f"{latency(latency_us.before)} became {latency(latency_us.after)}"
         lines.append(f"for the whole model's sake {subject} another of the fastest schedules: {change}")

@@ -20,7 +20,7 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One sampling instruction of a sketch's trace: a free choice."""
+    """A free choice: a sampling instruction of a sketch's trace."""
 
     kind: ChoiceKind
     width: int  # number of integers that the choice has in the decision vector

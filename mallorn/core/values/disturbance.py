@@ -1,4 +1,4 @@
-"""How much other programs used a device's processors during timing, and its cost."""
+"""Disturbance of timings by other programs on the device's processors, and its cost."""
 
 from collections.abc import Iterable
 from typing import Annotated, Final, Self
@@ -59,7 +59,7 @@ class Disturbance(Value):
 
     @property
     def words(self) -> str:
-        """What disturbs a running job and how many times are certain; empty if nothing."""
+        """Sentence on what disturbs a running job and how many times are certain; may be empty."""
         return self._sentence("use", "hold", "are", "takes")
 
     @property
@@ -69,7 +69,7 @@ class Disturbance(Value):
 
     @property
     def hint(self) -> str:
-        """What a user can do to get certain times; empty if all are certain."""
+        """Advice how to get certain times; empty if all are certain."""
         if self.separate_locks:
             return SHARE_LOCKS
         return HINT if self.bounds else ""
