@@ -23,12 +23,12 @@ COLUMNS: Final = (
 
 @shared
 def audit(
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """List who did what, newest first: all that changed something, or was to. An admin sees everybody."""
+    """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
     with reader(*place) as api:
         rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
     print_rows(rows, COLUMNS, as_json, "nobody has changed anything yet")

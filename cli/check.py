@@ -34,7 +34,7 @@ def check(
     *,
     address: Address,
 ) -> None:
-    """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
+    """Check that this machine, and a model, have what tuning needs. Exits with code 1 if not."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     with checks.tvm_process() as graphs:

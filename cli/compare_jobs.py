@@ -25,7 +25,7 @@ def compare(
     *,
     place: Place,
 ) -> None:
-    """Put jobs beside one another: latency, trials, seconds, the same at equal effort, and task by task."""
+    """Compare jobs: latency, trials and seconds, latency at equal effort, and task by task."""
     if len(jobs) < 2:
         raise InvalidRequest("one job has nothing to be compared with", hint="mallorn compare JOB OTHER")
     with reader(*place) as api:

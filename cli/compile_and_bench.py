@@ -118,7 +118,8 @@ SchedulesOption = Annotated[
     Path, typer.Option("--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote.")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Refuse schedules of any other target; default: theirs.")
+    str | None,
+    typer.Option("--target", help="Fail if the schedules are for another target; default: theirs."),
 ]
 VersionOption = Annotated[
     Version,
@@ -139,7 +140,7 @@ def compile_model(
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare its numbers with the untuned model's.")
+        bool, typer.Option("--check", help="Compare its outputs with the untuned model's.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -193,9 +194,9 @@ def bench(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a model with its schedules. Beside it onnxruntime, where that is installed.
+    """Time a model with its schedules, and onnxruntime if it is installed.
 
-    Services of yours on this machine make way meanwhile; what else it does is told.
+    Your services on this machine pause meanwhile. Other programs that disturb the timing are reported.
     """
     from workers.host.host_lock import HostLock
     from workers.whole_model.compiled_model import ONNXRUNTIME

@@ -57,7 +57,7 @@ def list_models(
     target: TargetOption = None,
     name: Annotated[str | None, typer.Option(help="Only models that jobs name so, e.g. xgboost.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only those that new rounds use.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -110,7 +110,7 @@ def show(
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
 ) -> None:
-    """Let new rounds use a version, whichever it is and however it was judged."""
+    """Make new rounds use a version, whatever its figures are."""
     with client(*address) as api:
         version = api.activate_cost_model(_named(api, model, target).id)
     _say_active(version, as_json)
@@ -139,7 +139,7 @@ def rollback(
     *,
     address: Address,
 ) -> None:
-    """Let new rounds use an earlier version, and training go on from it; later versions are kept."""
+    """Make new rounds use an earlier version and training continue from it; later versions are kept."""
     with client(*address) as api:
         version = _named(api, model, target)
         if not model.isdecimal() and "@" not in model:  # the version before the active one

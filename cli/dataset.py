@@ -55,7 +55,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions
 
 @app.callback()
 def main() -> None:
-    """Look at the dataset, freeze it, carry it elsewhere, bring others' in."""
+    """Show the dataset, freeze it, export it, and import other datasets."""
 
 
 @app.command()
@@ -63,7 +63,7 @@ def main() -> None:
 def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
-    With --url what your own jobs measured; else everything in the database.
+    With --url it counts your own jobs' measurements, else everything in the database.
     """
     if address.url and place == DatasetPlace():
         with client(*address) as api:
@@ -80,14 +80,16 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
 @app.command()
 @shared
 def snapshot(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: list what there is.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Count a snapshot's rows again instead.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Its name; default: list all snapshots.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check the rows of a snapshot instead.")] = False,
     *,
     rows: RowFilter,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Freeze the measurements there are now under a name, or list what was frozen."""
+    """Freeze the current measurements under a name, or list the snapshots."""
     with dataset(*place) as database:
         from db.dataset.snapshots import check_snapshot, take_snapshot
         from db.repositories.snapshots import Snapshots
@@ -113,7 +115,7 @@ def snapshot(
 @app.command()
 @shared
 def export(
-    out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet.")],
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that does not exist yet.")],
     of: SnapshotOption = None,
     *,
     rows: RowFilter,

@@ -90,10 +90,10 @@ def generate(
     *,
     place: Place,
 ) -> None:
-    """Draw tasks near those of real networks and measure candidates of them, in jobs of the lowest priority.
+    """Draw random tasks like those of real networks and measure candidates of them, at the lowest priority.
 
-    A service that goes on running works them off when nobody else needs the devices; one that is started
-    here is waited for.
+    A running service measures them when no other job needs its devices. If the service is started here,
+    the command waits for them.
     """
     with installed("worker"):
         from research.generate.draw_tasks import draw

@@ -62,7 +62,7 @@ def bring_in(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add measurements of other datasets, and records of other tuners. A second time adds nothing."""
+    """Add measurements of other datasets, and records of other tuners. A repeated import adds nothing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")

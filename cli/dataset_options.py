@@ -39,7 +39,7 @@ UntilOption = Annotated[
     datetime | None, typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC.")
 ]
 SnapshotOption = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+    str | None, typer.Option("--snapshot", metavar="NAME", help="Only the rows of this snapshot.")
 ]
 
 

@@ -67,14 +67,14 @@ def withdraw(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, as the list shows it.")],
     since: Annotated[
         datetime | None,
-        typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only what it measured from then on, UTC."),
+        typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only measurements from this time on, UTC."),
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     *,
     address: Address,
 ) -> None:
-    """Take back all that a device measured, and the schedules and cost models that rest on it."""
+    """Withdraw a device's measurements, and the schedules and cost models based on them."""
     from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
     with client(*address) as api:
         if not yes:

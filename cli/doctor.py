@@ -26,17 +26,19 @@ def doctor(
     ] = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Mend what is damaged first; damaged files are kept in DATA/damaged."),
+        typer.Option(
+            "--repair", help="First repair what is damaged; damaged files are moved to DATA/damaged."
+        ),
     ] = False,
     as_json: JsonOption = False,
     *,
     address: Address,
 ) -> None:
-    """Look for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
+    """Check for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
-    Where a service runs there, or one is named, its parts are asked, too; where one is named and no data
-    are here, they alone. Changes nothing; with --repair no service may run. Exit code 1 where something
-    is bad.
+    If a service runs there or is named, its parts are checked, too; if one is named and there are no data
+    here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 1
+    if something is bad.
     """
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
     fixes = _repair(config) if repair else ()

@@ -67,14 +67,17 @@ def evaluate(
     snapshot: SnapshotOption = None,
     target: TargetOption = None,
     op: OpOption = None,
-    seeds: Annotated[int, typer.Option(min=1, max=100, help="How often each is fit.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Number of fits of each model.")] = 3,
     control: Annotated[
-        bool, typer.Option("--control", help="Also judge models that learned scrambled labels: chance.")
+        bool,
+        typer.Option(
+            "--control", help="Also evaluate models that learned shuffled labels, which shows chance."
+        ),
     ] = False,
     database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit cost models on a part of the measurements and judge them on the rest."""
+    """Fit cost models on a part of the measurements and evaluate them on the rest."""
     for model in models:
         check_name("cost_model", model)
     if split not in SPLITS:

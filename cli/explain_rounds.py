@@ -23,7 +23,7 @@ from mallorn.wording.decision_log import (
 TaskOption = Annotated[
     int | None, typer.Option("--task", min=0, help="Only rounds of the task with this ID.")
 ]
-LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only the newest so many rounds.")]
+LastOption = Annotated[int | None, typer.Option("--last", min=1, help="Only this many of the newest rounds.")]
 
 
 @shared
@@ -35,7 +35,7 @@ def explain(
     *,
     place: Place,
 ) -> None:
-    """Tell why every round of a job was made, what was expected of it and what it brought."""
+    """Show why each round of a job was planned, its forecast and its result."""
     with reader(*place) as api:
         handle = find_job(api, job)
         rounds, tasks, status = handle.explain(), handle.tasks(), handle.refresh()

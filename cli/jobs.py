@@ -85,14 +85,14 @@ def submit(
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
     effort: EffortOptions,
-    name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
-    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
+    priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     *,
     choices: Choices,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
-    """Hand in a model to be tuned, and return at once."""
+    """Submit a model to be tuned, and return at once."""
     options = choices.asked()
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
@@ -109,9 +109,9 @@ def submit(
 @shared
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
-    all_owners: Annotated[bool, typer.Option("--all-owners", help="Everybody's: for admins.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
+    all_owners: Annotated[bool, typer.Option("--all-owners", help="Jobs of all owners; for admins.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -130,7 +130,7 @@ def jobs(
 
 @shared
 def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
-    """Show one job: its budget, what was found and what went wrong."""
+    """Show one job: its budget, results and problems."""
     with source(*place) as origin:
         handle = find_job(origin.api, job)
         rows = []
@@ -196,9 +196,9 @@ def watch(
     *,
     place: Place,
 ) -> None:
-    """Follow a job to its end: its curve and its tasks on a terminal, else a line now and then.
+    """Follow a job until it ends: with its curve and tasks on a terminal, else as lines of text.
 
-    Its result comes last. Leaving does not stop it.
+    The result is printed last. Ctrl-C ends only this command, not the job.
     """
     with source(*place) as origin:
         handle = find_job(origin.api, job)
@@ -223,7 +223,7 @@ def watch(
 
 @shared
 def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
-    """Let a job's rounds in flight end and plan no more."""
+    """Pause a job: rounds in progress end, and no more are planned."""
     with source(*place) as origin:
         handle = origin.api.job(job)
         check_open(origin, handle)
@@ -261,12 +261,12 @@ def rm(
     jobs: JobsArgument,
     yes: YesOption = False,
     export: Annotated[
-        bool, typer.Option("--export", help="Delete their exported files alone; the jobs stay.")
+        bool, typer.Option("--export", help="Delete only their exported files; keep the jobs.")
     ] = False,
     *,
     place: Place,
 ) -> None:
-    """Delete jobs that have ended, with their logs and exported files. What they measured stays."""
+    """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
     subject, words = ("the exported files of ", "--export ") if export else ("", "")
     with client(*place) as api:
         handles = [api.job(job) for job in jobs]
@@ -281,12 +281,12 @@ def rm(
 @shared
 def archive(
     jobs: JobsArgument,
-    undo: Annotated[bool, typer.Option("--undo", help="Put them back into the list.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Show them in the list of jobs again.")] = False,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """Take jobs that have ended out of the list. Everything of them stays."""
+    """Hide jobs that have ended from the list. All their data is kept."""
     with client(*place) as api:
         handles = [api.job(job) for job in jobs]
         for job in handles:

@@ -39,7 +39,7 @@ app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exc
 @app.callback()
 @shared
 def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
-    """List your API keys; an admin sees everybody's."""
+    """List your API keys; an admin sees those of all owners."""
     if ctx.invoked_subcommand is not None:
         return
     with client(*place) as api:
@@ -50,23 +50,26 @@ def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> No
 @app.command()
 @shared
 def create(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or whom.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or who uses it.")],
     owner: Annotated[
-        str | None, typer.Option(help="Whose jobs, models and exports it opens; default: yours.")
+        str | None, typer.Option(help="Owner of the jobs and models that it gives access to; default: you.")
     ] = None,
     scope: Annotated[
-        list[Scope] | None, typer.Option(help="What it may do; once for each. Default: read and submit.")
+        list[Scope] | None,
+        typer.Option(help="What requests with it may do; repeatable. Default: read and submit."),
     ] = None,
     days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires.")] = None,
     here: Annotated[
         bool,
-        typer.Option("--here", help="Write it into this host's database: for the first key, or a lost one."),
+        typer.Option(
+            "--here", help="Write it into this host's database; for the first key, or if all are lost."
+        ),
     ] = False,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """Make a key and print it, once: only its SHA-256 is kept."""
+    """Create a key and print it. It is not shown again: only its SHA-256 is stored."""
     scopes = tuple(scope or USUAL_SCOPES)
     if here:
         with dataset(place.data, None, create=True) as database, database.transaction() as session:
@@ -83,14 +86,12 @@ def create(
 @shared
 def rotate(
     key: KeyArgument,
-    grace: Annotated[
-        float, typer.Option(min=0, help="Minutes in which the old secret is let in, too.")
-    ] = 0.0,
+    grace: Annotated[float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")] = 0.0,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """Give a key another secret and print it, once: with the key itself, or an admin's."""
+    """Replace a key's secret and print the key, once. Needs this key or an admin's."""
     with client(*place) as api:
         _hand_over(api.rotate_key(key, grace), as_json)
 
@@ -98,7 +99,7 @@ def rotate(
 @app.command()
 @shared
 def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
-    """Let a key, and the browsers that it let in, open nothing from now on."""
+    """Revoke a key: the service refuses it, and browsers that signed in with it."""
     with client(*place) as api:
         api_key = next((row for row in api.api_keys() if row.id == key), None)
         details = f" ({api_key.name}, of {api_key.owner})" if api_key else ""

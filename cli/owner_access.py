@@ -15,15 +15,17 @@ COLUMNS: Final = (
     Column[OwnerStatus]("OWNER", lambda owner: owner.owner),
     Column[OwnerStatus]("PUT OUT", lambda owner: owner.put_out_at and moment(owner.put_out_at)),
 )
-OwnerArgument = Annotated[str, typer.Argument(metavar="OWNER", help="As the lists of keys and jobs show it.")]
-HereOption = Annotated[bool, typer.Option("--here", help="In this host's database, without a key.")]
+OwnerArgument = Annotated[
+    str, typer.Argument(metavar="OWNER", help="The owner's name, as in the lists of keys and jobs.")
+]
+HereOption = Annotated[bool, typer.Option("--here", help="Change this host's database, without a key.")]
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
 @app.callback()
 @shared
 def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
-    """List all owners, and who was put out."""
+    """List all owners, and who was put out (banned)."""
     if ctx.invoked_subcommand is None:
         with client(*place) as api:
             print_rows(api.owners(), COLUMNS, as_json, "no owners yet")
@@ -48,16 +50,16 @@ def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
     app.command(deed, help=words)(command)
 
 
-_command(OwnerDeed.SIGN_OUT, "End all sign-ins of an owner's browsers; keys stay good.")
+_command(OwnerDeed.SIGN_OUT, "End all browser sessions of an owner; keys stay valid.")
 _command(
     OwnerDeed.PUT_OUT,
-    "Let nobody in under this name: keys are revoked, sign-ins end, jobs are cancelled. A key in the "
-    "coordinators' MALLORN_API_KEYS opens nothing so long, too; take it out there.",
+    "Ban an owner: keys are revoked, browser sessions end, jobs are cancelled. A key in the coordinators' "
+    "MALLORN_API_KEYS is refused meanwhile, too; remove it there.",
     "Revoke all keys and cancel all jobs of",
 )
-_command(OwnerDeed.LET_IN, "Let an owner who was put out sign in, and have new keys; old ones stay revoked.")
+_command(OwnerDeed.LET_IN, "Let a banned owner sign in and get new keys; old keys stay revoked.")
 _command(
     OwnerDeed.ERASE,
-    "Put an owner out, and forget the name: jobs, keys and audit log have another, and stay.",
+    "Ban an owner and erase the name: jobs, keys and audit log stay, under another name.",
     "Put out and forget for ever",
 )

@@ -59,14 +59,14 @@ def pretrain(
     choose: Annotated[
         float | None,
         typer.Option(
-            metavar="SHARE", help="Learn from this share of the rows alone, chosen for what they teach (TCL)."
+            metavar="SHARE", help="Learn from only this share of the rows, chosen as most informative (TCL)."
         ),
     ] = None,
     *,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a base per operator and target, which proposes first rounds and is what other models stand on."""
+    """Fit a base model per operator and target; it proposes first rounds, and other models build on it."""
     check_name("cost_model", model)
     target_of = None if home is None else parse_target(home)
     if source is not None and (snapshot or target or op):

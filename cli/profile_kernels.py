@@ -28,10 +28,12 @@ def profile(
     schedules: SchedulesOption,
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="How many seconds to profile.")
+    ] = SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a model's time by kernels, beside the machine's limits, and what no trial changes."""
+    """Show a model's time by kernel, the machine's limits, and causes that trials do not change."""
     from workers.whole_model.engines import TUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)

@@ -55,10 +55,12 @@ COLUMNS: Final = (
 def record(
     models: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[MODEL]...", help="ONNX files to measure; without any, only what is there."),
+        typer.Argument(
+            metavar="[MODEL]...", help="ONNX files to measure; without any, earlier measurements are used."
+        ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many tasks, of every operator some; default: all.")
+        int | None, typer.Option(min=1, help="Keep this many tasks, some of every operator; default: all.")
     ] = None,
     only: OnlyOption = None,
     candidates: Annotated[
@@ -78,7 +80,7 @@ def record(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
+    """Record many candidates of some tasks in a file, to compare searchers without a device."""
     # Imported first, so that a missing pyarrow is reported before hours of measuring.
     from research.replay.recorded_task import of_every_kind
     from research.replay.recorded_tasks_from_dataset import collect

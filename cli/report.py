@@ -24,7 +24,7 @@ def report(
     *,
     place: Place,
 ) -> None:
-    """Write all there is to know of a job into one HTML file that needs no server."""
+    """Write a job's report as one HTML file that needs no server."""
     from mallorn.report.page import FAILURES_READ, ReportData, page
 
     with reader(*place) as api:

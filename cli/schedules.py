@@ -58,7 +58,7 @@ def schedules(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for them; default: ./mallorn-JOB.")] = None,
     force: ForceOption = False,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
@@ -90,7 +90,7 @@ def schedules(
 @app.command("export")
 @shared
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; made or brought up to date.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create or to update.")],
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
     *,
     place: DatasetPlace,
@@ -128,7 +128,7 @@ def bring_in(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the records of such folders to the dataset. A second time adds nothing."""
+    """Add the records of such folders to the dataset. A repeated import adds nothing."""
     for directory in directories:
         if not directory.is_dir():
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")

@@ -59,7 +59,9 @@ def tune(
         ),
     ],
     effort: EffortOptions,
-    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
+    ] = None,
     force: ForceOption = False,
     *,
     choices: Choices,
@@ -93,18 +95,20 @@ def tune(
 @shared
 def resume(
     job: JobArgument,
-    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
+    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add this many trials to the budget.")] = 0,
     auto: Annotated[
-        bool, typer.Option("--auto", help="Whatever the budget was: while trials are worth their seconds.")
+        bool, typer.Option("--auto", help="Go on while trials are worth their time, whatever the budget was.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
+    ] = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """Go on where a job stopped. Nothing is measured again. Of a done job the schedules are fetched."""
+    """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
     with interruptible(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))

@@ -33,7 +33,7 @@ def up(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where devices of other machines register: one private interface of this one. "
+            help="Address where devices of other machines register: a private interface of this one. "
             "Default: a free port on loopback.",
         ),
     ] = "",

@@ -16,7 +16,7 @@ TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, `cuda`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")
+    bool, typer.Option("--force", help="Write into --out even if it holds other schedules or files.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 
@@ -58,12 +58,12 @@ class EffortOptions(NamedTuple):
         int | None,
         typer.Option(
             min=0,
-            help="Candidates to try; 0 for what is known already, or sane defaults.  "
-            "[default: while they are worth their seconds; with --minutes no limit]",
+            help="Candidates to measure; 0: use known schedules, else defaults.   "
+            "[default: as many as are worth their time; with --minutes no limit]",
         ),
     ] = None
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; without --trials only then.")
+        float | None, typer.Option(min=0, help="Stop after this many minutes; without --trials, only then.")
     ] = None
     seed: SeedOption = 0
 

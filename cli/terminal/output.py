@@ -29,7 +29,7 @@ T = TypeVar("T")
 _MOVING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 PIPE_WIDTH: Final = 1000  # keeps each row on one line for programs that read them
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
 NewestJobArgument = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
