@@ -52,9 +52,7 @@ def explain(
         if status.state is JobState.PAUSED:
             next_step = f"go on with   mallorn resume {status.id}"
         elif status.state is JobState.TUNING:
-            next_step = (
-                "waits for the planner, which is part of   mallorn up   and else started by   mallorn control"
-            )
+            next_step = "it waits for the planner, which   mallorn up   starts, and also   mallorn control"
         print_note(f"no rounds yet: the job is {status.state}; {words(status) or next_step}")
         return
     console = stdout()

@@ -105,7 +105,7 @@ def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
 ) -> None:
     refused(
         there(command, left.job_id),
-        f"stands still at 2 of 64 trials (tuning): no service runs on {place}",
+        f"does not go on after 2 of 64 trials (tuning): no service runs on {place}",
         f"next:  mallorn resume {left.job_id} --data {place}",
     )
 
