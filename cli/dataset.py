@@ -116,16 +116,16 @@ def snapshot(
 @shared
 def export(
     out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that does not exist yet.")],
-    of: SnapshotOption = None,
+    snapshot_name: SnapshotOption = None,
     *,
     rows: RowFilter,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
-    if of is not None and rows != RowFilter():
+    if snapshot_name is not None and rows != RowFilter():
         raise InvalidRequest(
-            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {of}"
+            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {snapshot_name}"
         )
     with dataset(*place) as database:
         with installed("server"):
@@ -133,9 +133,9 @@ def export(
         from db.dataset.snapshots import take_snapshot
         from db.repositories.snapshots import Snapshots
 
-        if of is not None:
+        if snapshot_name is not None:
             with database.session() as session:
-                snapshot_row = Snapshots(session).get(of)
+                snapshot_row = Snapshots(session).get(snapshot_name)
         else:
             with bar("counting") as progress:
                 snapshot_row = take_snapshot(database, None, selected(database, rows), progress)

@@ -61,7 +61,7 @@ def create(
         typer.Option(help="What requests with it may do; repeatable. Default: read and submit."),
     ] = None,
     days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires.")] = None,
-    here: Annotated[
+    writes_database: Annotated[
         bool,
         typer.Option(
             "--here", help="Write it into this host's database; for the first key, or if all are lost."
@@ -73,7 +73,7 @@ def create(
 ) -> None:
     """Create a key and print it. It is not shown again: only its SHA-256 is stored."""
     scopes = tuple(scope or USUAL_SCOPES)
-    if here:
+    if writes_database:
         with dataset(place.data, None, create=True) as database, database.transaction() as session:
             from db.repositories.api_keys import ApiKeys
 
@@ -156,10 +156,10 @@ def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> 
 def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
     @shared
     def command(
-        owner: OwnerArgument, yes: YesOption = False, here: HereOption = False, *, place: Place
+        owner: OwnerArgument, yes: YesOption = False, writes_database: HereOption = False, *, place: Place
     ) -> None:
         ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
-        if here:
+        if writes_database:
             with dataset(place.data, None) as database:
                 from db.repositories.owner_access import treat
 

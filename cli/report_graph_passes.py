@@ -27,7 +27,7 @@ def passes(
     recipe: Annotated[str, typer.Option("--recipe", help=f"One of {known('recipe')}.")] = "tuned",
     precision: Annotated[str, typer.Option("--precision", help="float32, or bf16.")] = "float32",
     input_shape: ShapeOption = None,
-    without: Annotated[
+    omitted_passes: Annotated[
         list[str] | None,
         typer.Option("--without", metavar="PASS", help="Leave a pass out, by its name. Repeatable."),
     ] = None,
@@ -58,7 +58,7 @@ def passes(
                 parsed_target.text,
                 recipe_for(recipe, parsed_target, precision).name,
                 shapes,
-                without or [],
+                omitted_passes or [],
                 str(dump.absolute()) if dump else None,
             )
     if as_json:
