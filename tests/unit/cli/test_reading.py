@@ -200,6 +200,6 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     looked = mallorn("models", "--json")
     assert data(looked) == []
     assert f"the service at {coordinator.url} is of user " in looked.stderr
-    assert f"named: --url {coordinator.url}" in looked.stderr
+    assert f"add   --url {coordinator.url}" in looked.stderr
     refused(mallorn("rm", "0a1b"), ", not yours")
     assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1
