@@ -48,7 +48,7 @@ class ModelUpload:
                 has_file = False
             if not has_file:
                 raise InvalidModel(
-                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not next to it",
+                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not beside it",
                     hint=f"ls {model.parent}   (copy {told(name)} there, or export the model again)",
                 )
         return cls(model, weights)
