@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fresh import fresh_stack
-from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
 from mallorn.core.targets import Target
 from mallorn.job import Job
+from mallorn.local_service import wait_for_device
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.whole_model_engine import Engine
 from workers.tvm.graph_recipes import recipe_for, stored_recipe

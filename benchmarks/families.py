@@ -21,12 +21,12 @@ from benchmarks.cells import Cells
 from benchmarks.families_report import GROUPINGS, Cell, lines, report
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.service.connect_or_start_stack import wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
 from mallorn.job import Job
+from mallorn.local_service import wait_for_device
 from workers.device.detect_host import detect_target
 
 RAW: Final = Path("docs/results/families")

@@ -18,13 +18,13 @@ from typing import Final
 
 from benchmarks.fresh import fresh_stack
 from cli.record_for_replay import MOST_TASKS, ROUND_SIZE, SEARCHERS
-from cli.service.connect_or_start_stack import interruptible, wait_for_device
-from cli.wait_until_tuned import wait_until_tuned
+from cli.wait_until_tuned import interruptible, wait_until_tuned
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.core.states import JobState
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
+from mallorn.local_service import wait_for_device
 from research.generate.draw_tasks import draw, network_name
 from research.generate.task_rule_file import OURS, read_rules
 from research.generate.tasks_as_onnx import DIMENSIONS, network, patterns

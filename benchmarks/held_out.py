@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli.dataset_options import dataset
-from cli.training_data import training_data_from
+from cli.train_and_evaluate import training_data_from
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import Target
 from research.pretraining.pretrain import PretrainedBase, pretrain

@@ -30,7 +30,7 @@ from benchmarks.quantised_report import FLOAT, INT8, RIVAL, RIVAL_FLOAT, Cell, t
 from benchmarks.rival import NAMES, Rival
 from cli.quantize_model import quantised
 from cli.schedule_directory import local_model, read_exported
-from cli.service.connect_or_start_stack import wait_for_device
+from mallorn.local_service import wait_for_device
 from workers.interfaces.model_compiler import ModelCompiler
 from workers.interfaces.whole_model_engine import Engine
 

@@ -21,13 +21,13 @@ from typing import Any, Final
 
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
-from cli.service.connect_or_start_stack import wait_for_device
 from db.repositories.workloads import Workloads, tir_of
 from db.session import Database
 from mallorn.core.errors import Unavailable
 from mallorn.core.job_options import EvaluatorOptions
 from mallorn.core.registry import REGISTRY
 from mallorn.core.values.trial import Trial
+from mallorn.local_service import wait_for_device
 from research.replay.recorded_task import RecordedTask
 from research.replay.recorded_tasks_from_dataset import recorded_tasks
 from workers.interfaces.candidate_compiler import CandidateCompiler

@@ -26,7 +26,7 @@ app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, no_args
 
 @app.callback()
 def batch() -> None:
-    """Carry candidates to a device behind a queue or an air gap, and their times back."""
+    """Transfer candidates to a device that no worker can reach, and their times back, as files."""
 
 
 @app.command("next")
@@ -34,13 +34,13 @@ def batch() -> None:
 def batch_next(
     job: JobArgument,
     out: Annotated[Path, typer.Option("-o", "--out", help="The file to write.")] = Path("batch.zip"),
-    limit: Annotated[str, typer.Option(help="How large it may be, as 500K, 60M or 1G.")] = "60M",
+    limit: Annotated[str, typer.Option(help="Largest size of the file, such as 500K, 60M or 1G.")] = "60M",
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build the next rounds of a job with `--option measurer=detached` into a file.
 
-    A program for the other machine, run_batch.py, is written beside it.
+    A program for the other machine, run_batch.py, is written next to it.
     """
     number, unit = (limit[:-1], limit[-1:]) if limit[-1:] in UNITS else (limit, "")
     if not number.isdecimal():
@@ -56,13 +56,13 @@ def batch_next(
         return plan_job(session, job_id, 1, (), USUAL, carried=True)
 
     try:
-        packed = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
+        batch = Packing(runtime, job, int(number) * UNITS.get(unit, 1)).pack(plan, out)
     finally:
         runtime.close()
     if as_json:
-        print_json({"batch": packed.id, "file": str(out), "runs": len(packed.keys)})
+        print_json({"batch": batch.id, "file": str(out), "runs": len(batch.keys)})
     else:
-        print_note(f"batch {packed.id} in {out}: {len(packed.keys)} runs")
+        print_note(f"batch {batch.id} in {out}: {len(batch.keys)} runs")
         print_note(f"there: python run_batch.py {out.name}   here: mallorn batch take {out}.results.jsonl")
 
 
@@ -73,7 +73,7 @@ def take(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Bring the results of a batch home; results that are known already are passed over."""
+    """Import the results of a batch; results that are already known are skipped."""
     runtime = _runtime(data)
     from workers.detached.batch_record import read_results
     from workers.detached.take_batch import take_batch
@@ -93,10 +93,12 @@ def take(
 @app.command()
 @own_folder("batch")
 def drop(
-    name: Annotated[str, typer.Argument(metavar="BATCH", help="As `mallorn batch next` names it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="BATCH", help="The batch's id, as `mallorn batch next` prints it.")
+    ],
     data: DataOption = None,
 ) -> None:
-    """Give up a batch that will not come back; what it held is planned anew."""
+    """Give up a batch whose results will not come; its candidates are planned again."""
     runtime = _runtime(data)
     from workers.detached.take_batch import drop_batch
 

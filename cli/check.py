@@ -34,7 +34,7 @@ def check(
     *,
     address: Address,
 ) -> None:
-    """Check that this machine, and a model, have what a tuning needs. Exit code 1 where they lack it."""
+    """Check that this machine, and a model, have what tuning needs. Exits with code 1 if not."""
     shapes = dict(parse_input_shape(text) for text in input_shape or ())
     place = (data.expanduser() if data else Settings().data_dir).absolute()
     with checks.tvm_process() as graphs:
@@ -57,11 +57,17 @@ def _findings(
     yield (links := look("compiler", checks.compiler))
     yield look("disk", lambda: checks.disk(data))
     targets: list[Target] = []
-    result = look("target", lambda: _target(target, address.url is not None, targets))
+
+    def parse() -> str:
+        parsed_target, words = checks.target_here(target, address.url is not None)
+        targets.append(parsed_target)
+        return words
+
+    result = look("target", parse)
     for_gpu = CUDA in target or "nvidia/" in target
     gpu = list(checks.cuda(is_gpu_elsewhere=address.url is not None)) if for_gpu else []
     if "mallorn check" in result.hint:  # the hint names this very command
-        result = replace(result, hint=next((each.hint for each in gpu if not each.ok), "nvidia-smi"))
+        result = replace(result, hint=next((finding.hint for finding in gpu if not finding.ok), "nvidia-smi"))
     yield from (result, *gpu)
     tvm_result = look("tvm", lambda: checks.tvm(graphs, targets[0])) if targets else None
     if tvm_result is not None:
@@ -71,23 +77,18 @@ def _findings(
     if model is not None and tvm_result is not None and tvm_result.ok:
         yield look("model", lambda: checks.model(graphs, existing(model), shapes))
     if address.url is not None and targets:
-        yield look("device", lambda: _device(targets[0], address))
+        yield look("device", lambda: _devices_of_service(targets[0], address))
     mode = Settings().sandbox_mode()
     yield look("sandbox", lambda: checks.sandbox(mode), necessary=mode == "require")
     yield look("cores", checks.cores, necessary=False)
     yield look("onnxruntime", checks.onnxruntime, necessary=False)
 
 
-def _target(text: str, elsewhere: bool, targets: list[Target]) -> str:
-    target, words = checks.target_here(text, elsewhere)
-    targets.append(target)
-    return words
-
-
-def _device(target: Target, address: Address) -> str:
+def _devices_of_service(target: Target, address: Address) -> str:
     """Return the names of the service's devices for the target. Raises NoDevice, Unavailable."""
     with client(*address) as api:
-        names = [each.name for each in api.devices() if each.online and each.target == target.text]
+        devices = api.devices()
+    names = [row.name for row in devices if row.online and row.target == target.text]
     if not names:
         message = f"no device of {address.url} measures for {target}"
         raise NoDevice(message, hint="mallorn device --target local")

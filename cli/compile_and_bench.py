@@ -53,13 +53,13 @@ class Callee:
 
 def write_runners(callee: Callee) -> list[Path]:
     """Write the programs that call the library and return them; keep files that we did not write."""
-    written = []
+    programs = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)
         if not path.exists() or MARK in path.read_text(errors="replace"):
             path.write_text(text)
-            written.append(path)
-    return written
+            programs.append(path)
+    return programs
 
 
 def run_lines(program: Path, library: Path, target: Target) -> list[str]:
@@ -107,8 +107,8 @@ def _programs(callee: Callee) -> dict[str, str]:
         "command": command,
     }
     templates = [Template((TEMPLATES / f"{name}.tmpl").read_text()) for name in PROGRAMS]
-    filled = [text.substitute(common | own) for text, own in zip(templates, (for_py, for_cpp), strict=True)]
-    return dict(zip(PROGRAMS, filled, strict=True))
+    texts = [text.substitute(common | own) for text, own in zip(templates, (for_py, for_cpp), strict=True)]
+    return dict(zip(PROGRAMS, texts, strict=True))
 
 
 PROBLEMS_SHOWN: Final = 5
@@ -118,7 +118,8 @@ SchedulesOption = Annotated[
     Path, typer.Option("--schedules", metavar="DIR", help="The directory that `mallorn tune` wrote.")
 ]
 TargetOption = Annotated[
-    str | None, typer.Option("--target", help="Refuse schedules of any other target; default: theirs.")
+    str | None,
+    typer.Option("--target", help="Fail if the schedules are for another target; default: theirs."),
 ]
 VersionOption = Annotated[
     Version,
@@ -139,7 +140,7 @@ def compile_model(
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
     check: Annotated[
-        bool, typer.Option("--check", help="Compare its numbers with the untuned model's.")
+        bool, typer.Option("--check", help="Compare its outputs with the untuned model's.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -149,14 +150,14 @@ def compile_model(
         raise InvalidRequest(f"there is no directory {output.parent}", hint=f"mkdir -p {output.parent}")
     with local_model(model, exported) as whole_model:
         library = whole_model.folder / "tuned.so"
-        compiled = compile_tuned(whole_model, exported, library)
+        build = compile_tuned(whole_model, exported, library)
         error = check_numbers(whole_model, library) if check else None
         copy_library(library, output)
     callee = Callee(
         library=output,
         target=exported.target,
-        inputs=compiled.inputs,
-        outputs=compiled.outputs,
+        inputs=build.inputs,
+        outputs=build.outputs,
         input_ranges=exported.manifest.input_ranges,
         versions={name: package_version(name) for name in RUNTIME},
     )
@@ -164,26 +165,22 @@ def compile_model(
     if as_json:
         checked = {} if error is None else {"error": error}
         paths = {"library": str(output), "programs": [str(program) for program in programs]}
-        print_json(to_jsonable_python(compiled) | checked | paths)
+        print_json(to_jsonable_python(build) | checked | paths)
         return
-    stdout().print(f"{output}: {compiled.bytes / 1e6:.1f} MB in {compiled.seconds:.0f} s")
-    stdout().print(f"{compiled.found} of {compiled.of} workloads have a schedule")
+    stdout().print(f"{output}: {build.bytes / 1e6:.1f} MB in {build.seconds:.0f} s")
+    stdout().print(f"{build.found} of {build.of} workloads have a schedule")
     if error is not None:
         stdout().print(f"relative error against the untuned model: {error:.1e}")
-    _tell_programs(output, exported.target, programs)
-
-
-def _tell_programs(library: Path, target: Target, programs: Sequence[Path]) -> None:
-    """Print the commands that run the generated programs, and name files that were not replaced."""
     for name in PROGRAMS:
-        program = library.with_name(name)
+        program = output.with_name(name)
         if program in programs:
             print_note(f"{program} calls it:")
-            for line in run_lines(program, library, target):
+            for line in run_lines(program, output, exported.target):
                 print_note(f"  {line}")
         elif program.exists():
             print_note(
-                f"{program} is not ours and was left as it is; elsewhere it is written: -o DIR/{library.name}"
+                f"{program} was not written by mallorn and is left as it is; to get the program, compile "
+                f"into another directory: -o DIR/{output.name}"
             )
 
 
@@ -197,9 +194,9 @@ def bench(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Time a model with its schedules. Beside it onnxruntime, where that is installed.
+    """Time a model with its schedules, and onnxruntime if it is installed.
 
-    Services of yours on this machine make way meanwhile; what else it does is told.
+    Your services on this machine pause meanwhile. Other programs that disturb the timing are reported.
     """
     from workers.host.host_lock import HostLock
     from workers.whole_model.compiled_model import ONNXRUNTIME
@@ -210,7 +207,7 @@ def bench(
     names = [TUNED, *([UNTUNED] if untuned else []), *([ONNXRUNTIME] if has_rival else [])]
     with local_model(model, exported) as whole_model:
         libraries = {TUNED: whole_model.folder / "tuned.so"}
-        compiled = compile_tuned(whole_model, exported, libraries[TUNED])
+        build = compile_tuned(whole_model, exported, libraries[TUNED])
         if untuned:
             libraries[UNTUNED] = whole_model.folder / "untuned.so"
             whole_model.compile_untuned(libraries[UNTUNED])
@@ -220,7 +217,7 @@ def bench(
                 race_result = engines.race(is_alone)
     if as_json:
         timings = {"latency_us": race_result.latency_us, "conditions": race_result.conditions}
-        print_json(to_jsonable_python(compiled) | to_jsonable_python(timings))
+        print_json(to_jsonable_python(build) | to_jsonable_python(timings))
         return
     stdout().print(table(latency_rows(race_result.latency_us), ENGINE_COLUMNS))
     if (race := raced(race_result.latency_us)) is not None:
@@ -234,21 +231,21 @@ def bench(
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
     """Compile, and warn of workloads without schedules. Raises InvalidRequest if none has any."""
     print_note(f"compiling for {exported.target}")
-    compiled = model.compile(exported.records(model.folder), library)
-    for problem in compiled.problems[:PROBLEMS_SHOWN]:
-        where = f"{exported.file(problem.file)}, line {problem.line}"
-        print_note(f"warning: {where} cannot be used and is left out: {problem.error}")
-    if hidden_count := len(compiled.problems[PROBLEMS_SHOWN:]):
+    build = model.compile(exported.records(model.folder), library)
+    for problem in build.problems[:PROBLEMS_SHOWN]:
+        line = f"{exported.file(problem.file)}, line {problem.line}"
+        print_note(f"warning: {line} cannot be used and is left out: {problem.error}")
+    if hidden_count := len(build.problems[PROBLEMS_SHOWN:]):
         print_note(f"warning: {hidden_count} more lines are left out; --json lists them")
-    if compiled.of and not compiled.found:
-        cause = "no line of its logs can be used" if compiled.problems else "it was tuned for another model"
+    if build.of and not build.found:
+        cause = "no line of its logs can be used" if build.problems else "it was tuned for another model"
         raise InvalidRequest(
-            f"none of the model's {compiled.of} workloads has a schedule in {exported.directory}: {cause}",
+            f"none of the model's {build.of} workloads has a schedule in {exported.directory}: {cause}",
             hint="mallorn tune MODEL --out DIR",
         )
-    if compiled.missing:
-        print_note(f"warning: without a schedule, and slow: {', '.join(compiled.missing)}")
-    return compiled
+    if build.missing:
+        print_note(f"warning: without a schedule, and slow: {', '.join(build.missing)}")
+    return build
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
@@ -263,10 +260,10 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
     model.compile_untuned(reference)
     with Engines(model, (TUNED, UNTUNED, *onnxruntime_names)) as engines:
         engines.load({TUNED: library, UNTUNED: reference})
-        error, allowed = engines.errors(TUNED)[UNTUNED], engines.largest_error
-    if not error <= allowed:
+        error, limit = engines.errors(TUNED)[UNTUNED], engines.largest_error
+    if not error <= limit:
         raise WrongNumbers(
-            f"the relative error against the untuned model is {error:.1e}, more than {allowed:.0e}; "
+            f"the relative error against the untuned model is {error:.1e}, more than {limit:.0e}; "
             "nothing was written",
             hint="mallorn tune MODEL --out OTHER_DIR",
         )

@@ -5,7 +5,7 @@ from typing import Annotated, Final, cast
 
 import typer
 
-from cli.service.read_only_client import reader
+from cli.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (
     Address,
@@ -57,7 +57,7 @@ def list_models(
     target: TargetOption = None,
     name: Annotated[str | None, typer.Option(help="Only models that jobs name so, e.g. xgboost.")] = None,
     active: Annotated[bool, typer.Option("--active", help="Only those that new rounds use.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -67,10 +67,10 @@ def list_models(
         versions = api.cost_models(family=family, target=target, name=name, active=active or None)
         rows = list(itertools.islice(versions, limit))
     print_rows(rows, COLUMNS, as_json, NONE_YET)
-    if behind := sorted(BEHIND & {name, *(version.name for version in rows)}):
+    if weak_models := sorted(BEHIND & {name, *(version.name for version in rows)}):
         print_note(
-            f"note: {', '.join(behind)}: behind MetaSchedule's own model on all splits of the frozen rows"
-            "   (docs/costmodels.md)"
+            f"note: {', '.join(weak_models)}: less accurate than MetaSchedule's own model on all splits "
+            "of the frozen rows   (docs/costmodels.md)"
         )
 
 
@@ -110,7 +110,7 @@ def show(
 def activate(
     model: ModelArgument, target: TargetOption = None, as_json: JsonOption = False, *, address: Address
 ) -> None:
-    """Let new rounds use a version, whichever it is and however it was judged."""
+    """Make new rounds use a version, whatever its figures are."""
     with client(*address) as api:
         version = api.activate_cost_model(_named(api, model, target).id)
     _say_active(version, as_json)
@@ -139,12 +139,16 @@ def rollback(
     *,
     address: Address,
 ) -> None:
-    """Let new rounds use an earlier version, and training go on from it; later versions are kept."""
+    """Make new rounds use an earlier version and training continue from it; later versions are kept."""
     with client(*address) as api:
-        requested = (
-            _named(api, model, target) if model.isdecimal() or "@" in model else _before(api, model, target)
-        )
-        version = api.activate_cost_model(requested.id)
+        version = _named(api, model, target)
+        if not model.isdecimal() and "@" not in model:  # the version before the active one
+            versions = api.cost_models(family=version.family, name=version.name, target=version.target)
+            older = [row for row in versions if row.version < version.version]
+            if not older:
+                raise Conflict(f"{version.full_name} has no version before it", hint=LIST)
+            version = max(older, key=lambda row: row.version)
+        version = api.activate_cost_model(version.id)
     _say_active(version, as_json)
 
 
@@ -164,16 +168,6 @@ def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
             hint=f"add   --target '{versions[0].target}'",
         )
     return versions[0]
-
-
-def _before(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """Return the version before the active one of a model. Raises Conflict if there is none."""
-    active = _named(api, model, target)
-    versions = api.cost_models(family=active.family, name=active.name, target=active.target)
-    earlier = [row for row in versions if row.version < active.version]
-    if not earlier:
-        raise Conflict(f"{active.full_name} has no version before it", hint=LIST)
-    return max(earlier, key=lambda row: row.version)
 
 
 def _active(version: CostModelVersion) -> str:

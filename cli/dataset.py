@@ -55,7 +55,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, pretty_exceptions
 
 @app.callback()
 def main() -> None:
-    """Look at the dataset, freeze it, carry it elsewhere, bring others' in."""
+    """Show the dataset, freeze it, export it, and import other datasets."""
 
 
 @app.command()
@@ -63,16 +63,16 @@ def main() -> None:
 def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address) -> None:
     """Count measurements by target, operator, model and outcome, and day by day.
 
-    With --url what your own jobs measured; else everything in the database.
+    With --url it counts your own jobs' measurements, else everything in the database.
     """
     if address.url and place == DatasetPlace():
         with client(*address) as api:
             print_statistics(api.dataset_stats(), as_json)
         return
-    with dataset(*place) as opened:
+    with dataset(*place) as database:
         from db.repositories.dataset_statistics import Statistics
 
-        with opened.session() as session:
+        with database.session() as session:
             counts = Statistics(session).of(None)
     print_statistics(counts, as_json)
 
@@ -80,65 +80,67 @@ def stats(place: DatasetPlace, as_json: JsonOption = False, *, address: Address)
 @app.command()
 @shared
 def snapshot(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Default: list what there is.")] = None,
-    check: Annotated[bool, typer.Option("--check", help="Count a snapshot's rows again instead.")] = False,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Its name; default: list all snapshots.")
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Check the rows of a snapshot instead.")] = False,
     *,
     rows: RowFilter,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Freeze the measurements there are now under a name, or list what was frozen."""
-    with dataset(*place) as opened:
+    """Freeze the current measurements under a name, or list the snapshots."""
+    with dataset(*place) as database:
         from db.dataset.snapshots import check_snapshot, take_snapshot
         from db.repositories.snapshots import Snapshots
 
         if name is None:
-            with opened.session() as session:
-                snapshots = [TakenSnapshot.from_row(each) for each in Snapshots(session).list()]
+            with database.session() as session:
+                snapshots = [TakenSnapshot.from_row(row) for row in Snapshots(session).list()]
             print_rows(snapshots, COLUMNS, as_json, NO_SNAPSHOTS)
             return
         with bar("counting") as progress:
             if check:
-                with opened.session() as session:
+                with database.session() as session:
                     snapshot_row = Snapshots(session).get(name)
-                if not check_snapshot(opened, snapshot_row, progress):
+                if not check_snapshot(database, snapshot_row, progress):
                     raise Conflict(
                         f"the rows of {name} are not those that were frozen", hint="restore a backup"
                     )
             else:
-                snapshot_row = take_snapshot(opened, name, selected(opened, rows), progress)
+                snapshot_row = take_snapshot(database, name, selected(database, rows), progress)
     print_rows([TakenSnapshot.from_row(snapshot_row)], COLUMNS, as_json, "")
 
 
 @app.command()
 @shared
 def export(
-    out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that is not there yet.")],
-    of: SnapshotOption = None,
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="A directory that does not exist yet.")],
+    snapshot_name: SnapshotOption = None,
     *,
     rows: RowFilter,
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
     """Write measurements, with their workloads and sketches, as Parquet files."""
-    if of is not None and rows != RowFilter():
+    if snapshot_name is not None and rows != RowFilter():
         raise InvalidRequest(
-            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {of}"
+            "a snapshot has its own filter", hint=f"mallorn dataset export {out} --snapshot {snapshot_name}"
         )
-    with dataset(*place) as opened:
+    with dataset(*place) as database:
         with installed("server"):
             from db.dataset.export import export as write
         from db.dataset.snapshots import take_snapshot
         from db.repositories.snapshots import Snapshots
 
-        if of is not None:
-            with opened.session() as session:
-                snapshot_row = Snapshots(session).get(of)
+        if snapshot_name is not None:
+            with database.session() as session:
+                snapshot_row = Snapshots(session).get(snapshot_name)
         else:
             with bar("counting") as progress:
-                snapshot_row = take_snapshot(opened, None, selected(opened, rows), progress)
+                snapshot_row = take_snapshot(database, None, selected(database, rows), progress)
         with bar("writing") as progress:
-            report = write(opened, snapshot_row, out, progress)
+            report = write(database, snapshot_row, out, progress)
     if as_json:
         print_json(report)
         return
@@ -161,36 +163,36 @@ DAY_COLUMNS: Final = (
 SHOWN: Final = 20  # rows of a table; --json prints all
 
 
-def print_statistics(found: DatasetStats, as_json: bool) -> None:
+def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
     """Print the counts as one JSON document, or as one table for each kind of count."""
     if as_json:
-        print_json(found)
+        print_json(statistics)
         return
-    if not found.measurements and not found.foreign:
+    if not statistics.measurements and not statistics.foreign:
         print_note("no measurements yet; make some with   mallorn tune model.onnx")
         return
     console = stdout()
-    imported = f", {found.imported:,} of them imported" if found.imported else ""
-    console.print(f"{found.measurements:,} measurements of {found.workloads:,} workloads{imported}")
+    imported = f", {statistics.imported:,} of them imported" if statistics.imported else ""
+    console.print(f"{statistics.measurements:,} measurements of {statistics.workloads:,} workloads{imported}")
     kinds = {
-        "TARGET": found.targets,
-        "OPERATOR": found.operators,
-        "MODEL": found.models,
-        "OUTCOME": found.outcomes,
-        "FROM LOGS OF": found.foreign,
+        "TARGET": statistics.targets,
+        "OPERATOR": statistics.operators,
+        "MODEL": statistics.models,
+        "OUTCOME": statistics.outcomes,
+        "FROM LOGS OF": statistics.foreign,
     }
     for heading, counts in kinds.items():
         if counts:
             rows = counts[:SHOWN]
-            if hidden := counts[SHOWN:]:
-                other_count = sum(each.count for each in hidden)
-                rows.append(NamedCount(name=f"({len(hidden)} others)", count=other_count))
+            if other_counts := counts[SHOWN:]:
+                other_count = sum(count.count for count in other_counts)
+                rows.append(NamedCount(name=f"({len(other_counts)} others)", count=other_count))
             columns = (
-                Column[NamedCount](heading, lambda each: each.name),
-                Column[NamedCount]("MEASUREMENTS", lambda each: each.count),
+                Column[NamedCount](heading, lambda count: count.name),
+                Column[NamedCount]("MEASUREMENTS", lambda count: count.count),
             )
             console.print()
             console.print(table(rows, columns))
-    if found.days:
+    if statistics.days:
         console.print()
-        console.print(table(found.days[-SHOWN:], DAY_COLUMNS))
+        console.print(table(statistics.days[-SHOWN:], DAY_COLUMNS))

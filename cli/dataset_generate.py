@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from cli.run_service_part import installed
-from cli.service.connect_or_start_stack import (
-    Connected,
-    asked_target,
-    connected_stack,
-    interruptible,
-    wait_for_device,
-)
 from cli.terminal.job_options import SeedOption, TargetOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_note, print_rows
-from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
+from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.targets import LOCAL
 from mallorn.job import Job
+from mallorn.local_service import (
+    Connected,
+    asked_target,
+    connected_stack,
+    wait_for_device,
+)
 from mallorn.wording.format_values import Column
 
 if TYPE_CHECKING:
@@ -91,20 +90,30 @@ def generate(
     *,
     place: Place,
 ) -> None:
-    """Draw tasks near those of real networks and measure candidates of them, in jobs of the lowest priority.
+    """Draw random tasks like those of real networks and measure candidates of them, at the lowest priority.
 
-    A service that goes on running works them off when nobody else needs the devices; one that is started
-    here is waited for.
+    A running service measures them when no other job needs its devices. If the service is started here,
+    the command waits for them.
     """
-    drawn = _draw(rules, kind or [], tasks, seed)
-    batches = [drawn[start : start + per_job] for start in range(0, len(drawn), per_job)]
+    with installed("worker"):
+        from research.generate.draw_tasks import draw
+        from research.generate.task_rule_file import OURS, read_rules
+        from research.generate.tasks_as_onnx import DIMENSIONS
+
+    kinds = read_rules(rules or OURS, DIMENSIONS)
+    unknown = sorted(set(kind or ()) - {task_kind.name for task_kind in kinds})
+    if unknown:
+        names = ", ".join(task_kind.name for task_kind in kinds)
+        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
+    random_tasks = draw([task_kind for task_kind in kinds if not kind or task_kind.name in kind], tasks, seed)
+    batches = [random_tasks[start : start + per_job] for start in range(0, len(random_tasks), per_job)]
     if dry_run:
-        rows = [
+        listed_tasks = [
             ListedTask(number, task.kind, " ".join(f"{name}={size}" for name, size in task.shape), candidates)
             for number, batch in enumerate(batches)
             for task in batch
         ]
-        print_rows(rows, TASK_COLUMNS, as_json, "")
+        print_rows(listed_tasks, TASK_COLUMNS, as_json, "")
         return
     searched_count = candidates - round(candidates * (1 - searched))
     shares = dict(zip(SEARCHERS, (candidates - searched_count, searched_count), strict=True))
@@ -116,29 +125,26 @@ def generate(
             for number, batch in enumerate(batches)
             for job in _submit(stack, batch, number, shares, target, seed)
         ]
-        print_rows([_submitted(job) for job in jobs], JOB_COLUMNS, as_json, "")
+        statuses = [job.status for job in jobs]
+        rows = [
+            SubmittedJob(
+                id=status.id,
+                name=status.name,
+                search=status.options.search,
+                tasks=(status.trials or 0) // (status.options.task_trials or 1),
+                trials=status.trials or 0,
+            )
+            for status in statuses
+        ]
+        print_rows(rows, JOB_COLUMNS, as_json, "")
         info = None if stack.data is None else stack.data.read_stack()
         if info is None or not info.until_unused:
             note = "they are worked off when nobody else needs the devices; look at them with   mallorn jobs"
             print_note(note)
             return
-        for done, job in enumerate(jobs):
-            print_note(f"job {job.id}, {done + 1} of {len(jobs)}, is measured")
+        for number, job in enumerate(jobs, 1):
+            print_note(f"job {job.id}, {number} of {len(jobs)}, is measured")
             wait_until_tuned(job, f"mallorn show {job.id}")
-
-
-def _draw(rules: Path | None, kind_names: Sequence[str], count: int, seed: int) -> "list[Drawn]":
-    with installed("worker"):
-        from research.generate.draw_tasks import draw
-        from research.generate.task_rule_file import OURS, read_rules
-        from research.generate.tasks_as_onnx import DIMENSIONS
-
-    kinds = read_rules(rules or OURS, DIMENSIONS)
-    unknown = sorted(set(kind_names) - {kind.name for kind in kinds})
-    if unknown:
-        names = ", ".join(kind.name for kind in kinds)
-        raise InvalidRequest(f"there is no kind {unknown[0]!r} of tasks", hint=f"known: {names}")
-    return draw([kind for kind in kinds if not kind_names or kind.name in kind_names], count, seed)
 
 
 def _submit(
@@ -170,9 +176,3 @@ def _submit(
         for search, share in shares.items()
         if share
     ]
-
-
-def _submitted(job: Job) -> SubmittedJob:
-    status = job.status
-    trials, task_trials = status.trials or 0, status.options.task_trials or 1
-    return SubmittedJob(status.id, status.name, status.options.search, trials // task_trials, trials)

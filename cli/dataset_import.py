@@ -62,31 +62,31 @@ def bring_in(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add measurements of other datasets, and records of other tuners. A second time adds nothing."""
+    """Add measurements of other datasets, and records of other tuners. A repeated import adds nothing."""
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no {path}", hint="mallorn dataset import --help")
     tally = ImportTally()
-    with dataset(*place, create=True) as opened:
+    with dataset(*place, create=True) as database:
         for path in paths:
             if path.name == MEASUREMENTS or (path / MEASUREMENTS).is_file() or any(path.glob("*.parquet")):
-                _bring_in_export(opened, path.parent if path.is_file() else path, tally)
+                _import_parquet(database, path.parent if path.is_file() else path, tally)
             else:
-                _bring_in_logs(opened, path, tally)
+                _import_logs(database, path, tally)
     tally.print_problems()
     if as_json:
         print_json({name: getattr(tally, name) for name in ImportTally.__slots__})
         return
-    skipped = {**tally.skipped, "bad lines": tally.bad_lines}
-    words = ", ".join(f"{count:,} {cause}" for cause, count in skipped.items() if count) or "none"
+    counts = {**tally.skipped, "bad lines": tally.bad_lines}
+    words = ", ".join(f"{count:,} {cause}" for cause, count in counts.items() if count) or "none"
     stdout().print(f"{tally.added:,} added, {tally.known:,} known already; skipped: {words}")
-    where = f" --data {shlex.quote(str(place.data))}" if place.data is not None else ""
+    data_option = f" --data {shlex.quote(str(place.data))}" if place.data is not None else ""
     for target in tally.targets:
         print_note("to measure and check these schedules here, and to have them in a directory again:")
-        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{where}")
+        print_note(f"  mallorn tune MODEL --trials 0 --target {shlex.quote(target)}{data_option}")
 
 
-def _bring_in_export(database: "Database", directory: Path, tally: ImportTally) -> None:
+def _import_parquet(database: "Database", directory: Path, tally: ImportTally) -> None:
     with installed("server,worker", "tvm"):
         from db.dataset.import_dataset import import_export
         from db.dataset.schema import TABLES
@@ -101,29 +101,23 @@ def _bring_in_export(database: "Database", directory: Path, tally: ImportTally) 
         tally.skipped[cause] = tally.skipped.get(cause, 0) + count
 
 
-def _bring_in_logs(database: "Database", path: Path, tally: ImportTally) -> None:
+def _import_logs(database: "Database", path: Path, tally: ImportTally) -> None:
     from research.tuner_logs.find_and_load_logs import find_logs, load_log
 
     logs = find_logs(path)
     with bar(f"reading {path.name}") as progress:
-        for done, log in enumerate(logs, 1):
+        for number, log in enumerate(logs, 1):
+            # A directory that `mallorn tune` wrote: jobs of the same model and target can use it.
             if (log.path / MANIFEST).is_file():
-                _bring_in_schedules(database, log.path, tally)
+                with installed("worker"):
+                    from research.tuner_logs.import_metaschedule_records import load_export
+                counts = load_export(database, log.path, tally.add_problem)
+                target = parse_target(read_manifest(log.path / MANIFEST).target).text
+                if target not in tally.targets:
+                    tally.targets.append(target)
             else:
-                loaded = load_log(database, log, tally.add_problem)
-                tally.added += loaded.added
-                tally.foreign += loaded.kept
-                tally.known += loaded.known
-            progress(done, len(logs))
-
-
-def _bring_in_schedules(database: "Database", directory: Path, tally: ImportTally) -> None:
-    """Import a `mallorn tune` export, so that jobs of the same model and target can use it."""
-    with installed("worker"):
-        from research.tuner_logs.import_metaschedule_records import load_export
-    loaded = load_export(database, directory, tally.add_problem)
-    tally.added += loaded.added
-    tally.known += loaded.known
-    target = parse_target(read_manifest(directory / MANIFEST).target).text
-    if target not in tally.targets:
-        tally.targets.append(target)
+                counts = load_log(database, log, tally.add_problem)
+                tally.foreign += counts.kept
+            tally.added += counts.added
+            tally.known += counts.known
+            progress(number, len(logs))

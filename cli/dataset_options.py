@@ -39,7 +39,7 @@ UntilOption = Annotated[
     datetime | None, typer.Option("--until", metavar="DATE", formats=[DAY], help="Only before this day, UTC.")
 ]
 SnapshotOption = Annotated[
-    str | None, typer.Option("--snapshot", metavar="NAME", help="The rows that were frozen under it.")
+    str | None, typer.Option("--snapshot", metavar="NAME", help="Only the rows of this snapshot.")
 ]
 
 
@@ -73,11 +73,12 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
     database_url = url or Settings().database_url
     if data is not None:
         database_url = f"sqlite:///{data.expanduser().absolute() / 'mallorn.db'}"
-    parsed = parse_url(database_url)
-    is_missing = parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file()
+    parsed_url = parse_url(database_url)
+    is_missing = parsed_url.get_backend_name() == "sqlite" and not Path(str(parsed_url.database)).is_file()
     if is_missing and not create:
         raise NotFound(
-            f"there is no dataset at {parsed.database}", hint="mallorn tune MODEL   (or name one with --data)"
+            f"there is no dataset at {parsed_url.database}",
+            hint="mallorn tune MODEL   (or name one with --data)",
         )
     if is_missing:
         upgrade(database_url)

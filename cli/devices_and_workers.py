@@ -5,10 +5,18 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete_jobs import YesOption, ask
 from cli.dataset_options import DAY
 from cli.terminal.option_groups import shared
-from cli.terminal.output import Address, JsonOption, client, print_json, print_note, print_rows
+from cli.terminal.output import (
+    Address,
+    JsonOption,
+    YesOption,
+    ask,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+)
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.fleet import DeviceMachine, DeviceStatus, Withdrawn, WorkerStatus, separate_locks
 from mallorn.wording.format_values import Column, ago, duration
@@ -59,14 +67,14 @@ def withdraw(
     device: Annotated[str, typer.Argument(metavar="DEVICE", help="Its name, as the list shows it.")],
     since: Annotated[
         datetime | None,
-        typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only what it measured from then on, UTC."),
+        typer.Option(metavar="TIME", formats=[DAY, MINUTE], help="Only measurements from this time on, UTC."),
     ] = None,
     yes: YesOption = False,
     as_json: JsonOption = False,
     *,
     address: Address,
 ) -> None:
-    """Take back all that a device measured, and the schedules and cost models that rest on it."""
+    """Withdraw a device's measurements, and the schedules and cost models based on them."""
     from_sec = None if since is None else since.replace(tzinfo=UTC).timestamp()
     with client(*address) as api:
         if not yes:
@@ -82,12 +90,12 @@ def withdraw(
     print_note(f"{device} still measures where it runs: stop it there")
 
 
-def words(found: Withdrawn) -> str:
+def words(withdrawn: Withdrawn) -> str:
     """Return the counts of withdrawn rows in one line."""
-    jobs = f" of {', '.join(found.jobs)}" if found.jobs else ""
+    jobs = f" of {', '.join(withdrawn.jobs)}" if withdrawn.jobs else ""
     return (
-        f"{found.measurements} measurements, {found.schedules} schedules{jobs}, "
-        f"{found.cost_models} active cost models"
+        f"{withdrawn.measurements} measurements, {withdrawn.schedules} schedules{jobs}, "
+        f"{withdrawn.cost_models} active cost models"
     )
 
 
@@ -112,13 +120,13 @@ PARTLY: Final = "partly"
 _WORDS: Final = ("full", "off")
 
 
-def machine_words(found: DeviceMachine | None) -> str:
+def machine_words(probed: DeviceMachine | None) -> str:
     """Return the machine's measured peaks in words, or why they are missing."""
-    if found is None:
+    if probed is None:
         return "not measured yet"
-    if found.machine is None:
-        return f"not measured: {found.why}"
-    machine, levels = found.machine, []
+    if probed.machine is None:
+        return f"not measured: {probed.why}"
+    machine, levels = probed.machine, []
     for cache in machine.caches:
         size = cache.bytes / KILO
         size_text = f"{size:.0f} KB" if size < KILO else f"{size / KILO:.0f} MB"
@@ -132,8 +140,8 @@ def machine_words(found: DeviceMachine | None) -> str:
     )
 
 
-def sandbox_word(told: str) -> str:
+def sandbox_word(level: str) -> str:
     """Return `full`, `off` or `partly` for a sandbox description, or a dash if it is empty."""
-    if not told:
+    if not level:
         return "-"
-    return told if told in _WORDS else PARTLY
+    return level if level in _WORDS else PARTLY

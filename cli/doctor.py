@@ -26,26 +26,33 @@ def doctor(
     ] = None,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Mend what is damaged first; damaged files are kept in DATA/damaged."),
+        typer.Option(
+            "--repair", help="First repair what is damaged; damaged files are moved to DATA/damaged."
+        ),
     ] = False,
     as_json: JsonOption = False,
     *,
     address: Address,
 ) -> None:
-    """Look for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
+    """Check for damage: data directory, database, models, exports, cost models, leftovers, sandbox.
 
-    Where a service runs there, or one is named, its parts are asked, too; where one is named and no data
-    are here, they alone. Changes nothing; with --repair no service may run. Exit code 1 where something
-    is bad.
+    If a service runs there or is named, its parts are checked, too; if one is named and there are no data
+    here, only its parts. Changes nothing without --repair, for which no service may run. Exits with code 1
+    if something is bad.
     """
     config = Settings() if data is None else Settings(data_dir=data.expanduser().absolute())
-    fixes = _repaired(config) if repair else ()
+    fixes = _repair(config) if repair else ()
     is_elsewhere = address.url is not None and data is None and not config.data_dir.is_dir()
-    checks = () if is_elsewhere else _findings(config, backup)
-    tell(chain(fixes, checks, _asked(config, address)), as_json, States("bad", "warn"), "nothing is damaged")
+    checks = () if is_elsewhere else _check_directory(config, backup)
+    tell(
+        chain(fixes, checks, _check_running_parts(config, address)),
+        as_json,
+        States("bad", "warn"),
+        "nothing is damaged",
+    )
 
 
-def _repaired(config: Settings) -> Iterator[Finding]:
+def _repair(config: Settings) -> Iterator[Finding]:
     """Lock the directory and repair it. Raises Conflict while a service uses it."""
     from cli.doctor_checks.repair import repaired
 
@@ -60,20 +67,20 @@ def _repaired(config: Settings) -> Iterator[Finding]:
         raise Conflict(error.message, hint="stop it, then   mallorn doctor --repair") from None
 
 
-def _findings(config: Settings, backup: Path | None) -> Iterator[Finding]:
-    from cli.doctor_checks import data_directory
+def _check_directory(config: Settings, backup: Path | None) -> Iterator[Finding]:
+    from cli.doctor_checks import stored_data
     from db.repositories.access_control import needs_api_keys
 
     directory = DataDir(config.data_dir.absolute())
-    yield look("directory", lambda: data_directory.rights(directory.path))
+    yield look("directory", lambda: stored_data.rights(directory.path))
     yield look("disk", lambda: disk(directory.path))
-    yield from _stored(config, backup)
-    yield look("stack", lambda: data_directory.stack(directory), necessary=False)
-    yield look("leftovers", lambda: data_directory.leftovers(directory), necessary=False)
-    yield look("sandbox", lambda: data_directory.sandbox(config.sandbox_mode(needs_api_keys(config))))
+    yield from _check_stored_data(config, backup)
+    yield look("stack", lambda: stored_data.stack(directory), necessary=False)
+    yield look("leftovers", lambda: stored_data.leftovers(directory), necessary=False)
+    yield look("sandbox", lambda: stored_data.sandbox(config.sandbox_mode(needs_api_keys(config))))
 
 
-def _asked(config: Settings, address: Address) -> Iterator[Finding]:
+def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding]:
     """Check the parts of the service at `address`, else of the one on the data directory."""
     from cli.doctor_checks import service
 
@@ -92,23 +99,23 @@ def _asked(config: Settings, address: Address) -> Iterator[Finding]:
         yield look("tracker", lambda: service.tracker(stack, config.fleet_key))
 
 
-def _stored(config: Settings, backup: Path | None) -> Iterator[Finding]:
+def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Finding]:
     """Run checks that need the database; stop where an earlier failure makes later ones impossible."""
-    from cli.doctor_checks import artifacts, data_directory
+    from cli.doctor_checks import stored_data
     from db.session import Database
 
-    with Database(config.database_url) as opened:
-        integrity = look("database", lambda: data_directory.integrity(opened))
+    with Database(config.database_url) as database:
+        integrity = look("database", lambda: stored_data.integrity(database))
         yield integrity
         if not integrity.ok:
             return
-        yield look("backups", lambda: data_directory.backups(opened))
+        yield look("backups", lambda: stored_data.backups(database))
         if backup is not None:
-            yield look("backup", lambda: data_directory.backed_up(opened, backup))
-        tables = look("tables", lambda: data_directory.tables(opened))
+            yield look("backup", lambda: stored_data.backed_up(database, backup))
+        tables = look("tables", lambda: stored_data.tables(database))
         yield tables
         if tables.ok:
-            yield look("models", lambda: artifacts.models(opened, config.artifacts))
-            yield look("exports", lambda: artifacts.exports(opened))
-            yield look("times", lambda: artifacts.times(opened), necessary=False)
-            yield look("cost models", lambda: artifacts.cost_models(opened))
+            yield look("models", lambda: stored_data.models(database, config.artifacts))
+            yield look("exports", lambda: stored_data.exports(database))
+            yield look("times", lambda: stored_data.times(database), necessary=False)
+            yield look("cost models", lambda: stored_data.cost_models(database))

@@ -44,7 +44,7 @@ def compiler() -> str:
     """Link a library as a test. Raises HostFault if linking fails."""
     from workers.tvm.linker import check_linking
 
-    with _path_of_our_children(), TemporaryDirectory(prefix="mallorn-check-") as folder:
+    with _path_of_child_processes(), TemporaryDirectory(prefix="mallorn-check-") as folder:
         return f"{check_linking(Path(folder))} makes shared libraries"
 
 
@@ -91,8 +91,8 @@ def kernel(target: Target) -> str:
     return f"one was built and ran, in {run.mean_sec * 1e6:.1f} us"
 
 
-def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
-    """Parse a target and compare it with this machine's. Unless `elsewhere`, raises InvalidTarget if
+def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
+    """Parse a target and compare it with this machine's. Unless `is_elsewhere`, raises InvalidTarget if
     this machine cannot run it.
     """
     from workers.device.detect_host import detect_target
@@ -102,7 +102,7 @@ def target_here(text: str, elsewhere: bool) -> tuple[Target, str]:
     if text == LOCAL:
         return local_target, f"local is {local_target}"
     target = target_on_this_machine(text)
-    if not elsewhere:
+    if not is_elsewhere:
         check_executable(target)
     return target, f"{target}" if target == local_target else f"{target}; this machine is {local_target}"
 
@@ -127,7 +127,7 @@ def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
 def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
     """Return the model's inputs. Raises InvalidModel if it is unreadable or an input size is unknown."""
     report = graphs.look(str(file.absolute()), shapes)
-    inputs = ", ".join(f"{each.name} {each.shape}" for each in report.inputs)
+    inputs = ", ".join(f"{spec.name} {spec.shape}" for spec in report.inputs)
     return f"{file}: {sum(report.operators.values())} operators; {inputs}"
 
 
@@ -145,21 +145,18 @@ def sandbox(mode: str) -> str:
 
 def cores(cpus: Path = CPUS) -> str:
     """Raise HostFault if some cores are much slower, because work is split equally between cores."""
-    clocks = {core: _clock(cpus / f"cpu{core}") for core in sorted(os.sched_getaffinity(0))}
+    clocks = {}
+    for core in sorted(os.sched_getaffinity(0)):
+        try:
+            clocks[core] = int((cpus / f"cpu{core}" / "cpufreq" / "cpuinfo_max_freq").read_text())
+        except (OSError, ValueError):
+            clocks[core] = 0  # unknown, as in most virtual machines
     fast = [core for core, clock in clocks.items() if clock >= SLOW * max(clocks.values())]
     if len(fast) == len(clocks):
         return f"{len(clocks)} of one kind"
     slow, these = len(clocks) - len(fast), ",".join(map(str, fast))
     message = f"{slow} of {len(clocks)} are slow ones, and each is given an equal part of the work"
     raise HostFault(message, hint=f"start the service with   taskset -c {these} mallorn up")
-
-
-def _clock(core: Path) -> int:
-    """Return a core's maximum frequency; 0 if it is unknown, as in most virtual machines."""
-    try:
-        return int((core / "cpufreq" / "cpuinfo_max_freq").read_text())
-    except (OSError, ValueError):
-        return 0
 
 
 def onnxruntime() -> str:
@@ -179,14 +176,14 @@ def check_host(data: Path) -> None:
 
 
 @contextmanager
-def _path_of_our_children() -> Iterator[None]:
+def _path_of_child_processes() -> Iterator[None]:
     """Set PATH to that of the stack's parts while the block runs, so that it finds the same programs."""
-    before = os.environ.get("PATH")
+    old_path = os.environ.get("PATH")
     os.environ["PATH"] = search_path()
     try:
         yield
     finally:
-        if before is None:
+        if old_path is None:
             del os.environ["PATH"]
         else:
-            os.environ["PATH"] = before
+            os.environ["PATH"] = old_path

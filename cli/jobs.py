@@ -1,7 +1,6 @@
-"""Commands that submit, list and show jobs."""
+"""Commands on jobs: submit, list, show, follow, pause, cancel, archive and delete them."""
 
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -9,26 +8,34 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only_client import FIRST_STEP, find_job, reader, source
+from cli.live_view import follow
+from cli.read_only_client import FIRST_STEP, check_moves, check_open, find_job, reader, source
+from cli.result_table import print_fetch, print_result, print_verdict
 from cli.terminal.job_options import Choices, EffortOptions
 from cli.terminal.option_groups import shared
 from cli.terminal.output import (
+    JobArgument,
     JsonOption,
     NewestJobArgument,
     Place,
+    YesOption,
+    ask,
     client,
     fact_table,
     print_json,
+    print_json_line,
     print_note,
     print_rows,
+    stderr,
     stdout,
     table,
 )
 from cli.terminal.progress_bars import upload_with_bar
-from cli.watch.result_table import print_fetch, print_verdict
 from mallorn.core.errors import NotFound
 from mallorn.core.states import JobState
-from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.core.values.job import JobStatus
+from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion
 from mallorn.results.speedup import beside_onnxruntime
 from mallorn.wording.format_values import (
     AUTO,
@@ -42,20 +49,18 @@ from mallorn.wording.format_values import (
     spent_of,
 )
 from mallorn.wording.results import (
+    ANSWER_COLUMNS,
     ENGINE_COLUMNS,
+    FAMILY_COLUMNS,
     POINT_COLUMNS,
     failures,
+    kinships,
     latency_rows,
     left_undone,
-    warnings,
-)
-from mallorn.wording.tasks import (
-    ANSWER_COLUMNS,
-    FAMILY_COLUMNS,
-    kinships,
     rests_on,
     stock_words,
     task_columns,
+    warnings,
 )
 
 JOB_COLUMNS: Final = (
@@ -80,14 +85,14 @@ def submit(
         str, typer.Argument(metavar="MODEL", help="An ONNX file, or the id of an uploaded model.")
     ],
     effort: EffortOptions,
-    name: Annotated[str | None, typer.Option(help="A name for people; default: the file's.")] = None,
-    priority: Annotated[int, typer.Option(help="Higher goes first.")] = 0,
+    name: Annotated[str | None, typer.Option(help="Name of the job; default: the file's.")] = None,
+    priority: Annotated[int, typer.Option(help="A job with a higher priority gets devices first.")] = 0,
     *,
     choices: Choices,
     as_json: JsonOption = False,
     place: Place,
 ) -> None:
-    """Hand in a model to be tuned, and return at once."""
+    """Submit a model to be tuned, and return at once."""
     options = choices.asked()
     file = Path(model)
     job_name = name or (file.stem if file.is_file() else None)
@@ -104,9 +109,9 @@ def submit(
 @shared
 def jobs(
     state: Annotated[JobState | None, typer.Option(help="Only jobs in this state.")] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="Those that were archived.")] = False,
-    all_owners: Annotated[bool, typer.Option("--all-owners", help="Everybody's: for admins.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="The newest so many.")] = 50,
+    archived: Annotated[bool, typer.Option("--archived", help="Only archived jobs.")] = False,
+    all_owners: Annotated[bool, typer.Option("--all-owners", help="Jobs of all owners; for admins.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,
@@ -125,7 +130,7 @@ def jobs(
 
 @shared
 def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: Place) -> None:
-    """Show one job: its budget, what was found and what went wrong."""
+    """Show one job: its budget, results and problems."""
     with source(*place) as origin:
         handle = find_job(origin.api, job)
         rows = []
@@ -135,45 +140,40 @@ def show(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: P
     if as_json:
         print_json(handle.body)
         return
-    stdout().print(fact_table("JOB", status.id, _facts(status, rows)))
-    timed = latency_rows(report.latency_us)
-    if timed:
-        stdout().print()
-        stdout().print(table(timed, ENGINE_COLUMNS))
+    progress = status.progress
+    estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
+    facts: dict[str, Cell] = {
+        "name": status.name,
+        "state": status.state,
+        "reason": status.reason,
+        "model": status.model_id,
+        "target": status.target,
+        "trials": spent_of(status),
+        "minutes": status.minutes,
+        "budget": AUTO if status.auto else None,
+        "private": "kept from other owners" if status.options.is_private else None,
+        "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
+        "failures": failures(progress),
+        "estimate": None if progress.estimated_us is None else estimate,
+        "headroom": headroom(status) or None,
+        "stock's tuner": stock_words(rows),
+    }
+    tables = [fact_table("JOB", status.id, facts)]
+    if engines := latency_rows(report.latency_us):
+        tables.append(table(engines, ENGINE_COLUMNS))
     if report.points:
-        stdout().print()
-        stdout().print(table(report.points, POINT_COLUMNS))
+        tables.append(table(report.points, POINT_COLUMNS))
     if report.answers:
+        tables.append(table(report.answers.items(), ANSWER_COLUMNS))
+    for result in tables:
+        stdout().print(result)
         stdout().print()
-        stdout().print(table(report.answers.items(), ANSWER_COLUMNS))
-    stdout().print()
     for line in rests_on(report) + left_undone(report) + warnings(status):
         stdout().print(line, markup=False)
     print_verdict(status.verdict, origin.words)
     print_fetch(status, origin.words)
     if status.export_deleted_at is not None:
         print_note(f"its exported schedules were deleted at {moment(status.export_deleted_at)}")
-
-
-def _facts(job: JobStatus, rows: Sequence[TaskStatus]) -> dict[str, Cell]:
-    progress = job.progress
-    estimate = f"{latency(progress.estimated_us)}, the sum over its tasks"
-    return {
-        "name": job.name,
-        "state": job.state,
-        "reason": job.reason,
-        "model": job.model_id,
-        "target": job.target,
-        "trials": spent_of(job),
-        "minutes": job.minutes,
-        "budget": AUTO if job.auto else None,
-        "private": "kept from other owners" if job.options.is_private else None,
-        "tasks": f"{progress.tasks_measured} of {progress.tasks} measured",
-        "failures": failures(progress),
-        "estimate": None if progress.estimated_us is None else estimate,
-        "headroom": headroom(job) or None,
-        "stock's tuner": stock_words(rows),
-    }
 
 
 @shared
@@ -187,3 +187,113 @@ def tasks(job: NewestJobArgument = None, as_json: JsonOption = False, *, place: 
     if not as_json and (families := kinships(rows)):
         stdout().print()
         stdout().print(table(families, FAMILY_COLUMNS))
+
+
+@shared
+def watch(
+    job: NewestJobArgument = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every event as one line of JSON.")] = False,
+    *,
+    place: Place,
+) -> None:
+    """Follow a job until it ends: with its curve and tasks on a terminal, else as lines of text.
+
+    The result is printed last. Ctrl-C ends only this command, not the job.
+    """
+    with source(*place) as origin:
+        handle = find_job(origin.api, job)
+        check_moves(origin, handle)
+        try:
+            if as_json:
+                for event in handle.events():
+                    print_json_line({"id": event.id, "kind": event.kind, "payload": event.payload})
+            else:
+                first = FirstVersion(handle, f"mallorn schedules {handle.id}{origin.words}")
+                follow(handle, stderr(), first, verbose=True)
+        except KeyboardInterrupt:
+            print_note(f"job {handle.id} goes on; stop it with   mallorn cancel {handle.id}{origin.words}")
+            print_fetch(handle.status, origin.words)
+            raise typer.Exit(130) from None
+        handle.refresh()
+        handle.raise_for_state()
+        if not as_json:
+            print_result(handle.status, origin.words)
+            print_fetch(handle.status, origin.words)
+
+
+@shared
+def pause(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """Pause a job: rounds in progress end, and no more are planned."""
+    with source(*place) as origin:
+        handle = origin.api.job(job)
+        check_open(origin, handle)
+        check_moves(origin, handle)
+        handle.pause()
+    _report(handle, as_json, f"paused; go on with   mallorn resume {handle.id}{origin.words}")
+
+
+@shared
+def cancel(job: JobArgument, as_json: JsonOption = False, *, place: Place) -> None:
+    """End a job now; its measurements stay in the dataset."""
+    with source(*place) as origin:
+        handle = origin.api.job(job)
+        check_open(origin, handle)
+        handle.cancel()
+    _report(
+        handle, as_json, f"cancelled; what it measured stays: mallorn records --job {handle.id}{origin.words}"
+    )
+    if not as_json:
+        print_fetch(handle.status, origin.words)
+
+
+def _report(job: Job, as_json: bool, note: str) -> None:
+    if as_json:
+        print_json(job.body)
+    else:
+        print_note(note)
+
+
+JobsArgument = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of jobs that have ended.")]
+
+
+@shared
+def rm(
+    jobs: JobsArgument,
+    yes: YesOption = False,
+    export: Annotated[
+        bool, typer.Option("--export", help="Delete only their exported files; keep the jobs.")
+    ] = False,
+    *,
+    place: Place,
+) -> None:
+    """Delete jobs that have ended, with their logs and exported files. Their measurements are kept."""
+    subject, words = ("the exported files of ", "--export ") if export else ("", "")
+    with client(*place) as api:
+        handles = [api.job(job) for job in jobs]
+        names = ", ".join(f"{job.id} ({job.status.name}, {job.status.state})" for job in handles)
+        ask(f"Delete {subject}{names}?", f"mallorn rm {words}{' '.join(jobs)} --yes{place.data_option}", yes)
+        note = "the job stays: mallorn show" if export else "what it measured stays: mallorn records --job"
+        for job in handles:
+            job.delete_export() if export else job.delete()
+            print_note(f"deleted {subject}{job.id}; {note} {job.id}{place.data_option}")
+
+
+@shared
+def archive(
+    jobs: JobsArgument,
+    undo: Annotated[bool, typer.Option("--undo", help="Show them in the list of jobs again.")] = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Hide jobs that have ended from the list. All their data is kept."""
+    with client(*place) as api:
+        handles = [api.job(job) for job in jobs]
+        for job in handles:
+            job.unarchive() if undo else job.archive()
+    if as_json:
+        print_json([job.body for job in handles])
+        return
+    for job in handles:
+        note = "is in the list again: mallorn jobs" if undo else "is archived: mallorn jobs --archived"
+        print_note(f"{job.id} {note}{place.data_option}")

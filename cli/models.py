@@ -4,10 +4,19 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.archive_and_delete_jobs import rm_models
-from cli.service.read_only_client import reader
+from cli.read_only_client import reader
 from cli.terminal.option_groups import shared
-from cli.terminal.output import JsonOption, Place, client, print_json, print_rows, stdout
+from cli.terminal.output import (
+    JsonOption,
+    Place,
+    YesOption,
+    ask,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
 from cli.terminal.progress_bars import upload_with_bar
 from mallorn.core.values.dataset import UploadedModel
 from mallorn.wording.format_values import Column
@@ -19,7 +28,6 @@ COLUMNS: Final = (
 )
 NONE_YET: Final = "no models yet; `mallorn tune` uploads one, and so does   mallorn models --upload FILE"
 app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("rm")(rm_models)
 
 
 @app.callback()
@@ -47,3 +55,23 @@ def models(
         print_json({"id": model_id})
     else:
         stdout().print(model_id)
+
+
+@app.command("rm")
+@shared
+def rm_models(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Ids of uploaded models.")],
+    yes: YesOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Delete uploaded models that no job refers to."""
+    with client(*place) as api:
+        ask(
+            f"Delete {', '.join(models)}?",
+            f"mallorn models rm {' '.join(models)} --yes{place.data_option}",
+            yes,
+        )
+        for model in models:
+            api.delete_model(model)
+            print_note(f"deleted {model}")

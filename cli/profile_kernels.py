@@ -28,10 +28,12 @@ def profile(
     schedules: SchedulesOption,
     target: TargetOption = None,
     version: VersionOption = Version.ALONE,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="How long to watch it run.")] = SECONDS,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="How many seconds to profile.")
+    ] = SECONDS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a model's time by kernels, beside the machine's limits, and what no trial changes."""
+    """Show a model's time by kernel, the machine's limits, and causes that trials do not change."""
     from workers.whole_model.engines import TUNED, Engines
 
     model, exported = existing(model), read_exported(schedules, target, version)
@@ -95,30 +97,23 @@ def describe(
     times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
 ) -> list[Kernel]:
     """Return the kernels with their figures, slowest first."""
-    total_us = sum(times_us.values())
-    slowest_first = sorted(times_us.items(), key=lambda item: -item[1])
-    return [_kernel(name, time_us, total_us, tasks.get(name), machine) for name, time_us in slowest_first]
-
-
-def _kernel(
-    name: str, time_us: float, total_us: float, task: "ModelTask | None", machine: "Machine | None"
-) -> Kernel:
-    share = time_us / total_us
-    if task is None:
-        return Kernel(name, None, time_us, share)
-    flops = task.flops * task.weight
-    # Assume that every argument is read or written once.
-    bytes_moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
-    peak = machine and peak_gflops(machine, {dtype for _, dtype, _ in task.args.args})
-    return Kernel(
-        kernel=name,
-        calls=task.weight,
-        time_us=time_us,
-        share=share,
-        gflops=flops / time_us / 1e3,
-        floor_us=flops / peak / 1e3 if peak else None,
-        gbytes_per_sec=bytes_moved * task.weight / time_us / 1e3,
-    )
+    total_us, kernels = sum(times_us.values()), []
+    for name, time_us in sorted(times_us.items(), key=lambda item: -item[1]):
+        kernel, task = Kernel(name, None, time_us, time_us / total_us), tasks.get(name)
+        if task is not None:
+            flops = task.flops * task.weight
+            # Assume that every argument is read or written once.
+            bytes_moved = sum(element_bytes(dtype) * prod(shape) for _, dtype, shape in task.args.args)
+            peak = machine and peak_gflops(machine, {dtype for _, dtype, _ in task.args.args})
+            kernel = replace(
+                kernel,
+                calls=task.weight,
+                gflops=flops / time_us / 1e3,
+                floor_us=flops / peak / 1e3 if peak else None,
+                gbytes_per_sec=bytes_moved * task.weight / time_us / 1e3,
+            )
+        kernels.append(kernel)
+    return kernels
 
 
 def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:

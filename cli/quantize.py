@@ -24,25 +24,30 @@ def quantize(
         typer.Option(
             "--data",
             metavar="SAMPLES.npz",
-            help="What it will see: an array for each input, by its name, samples along the first axis.",
+            help="Sample inputs: an array for each input, by its name, samples along the first axis.",
         ),
     ] = None,
     weights: Annotated[
         int | None,
-        typer.Option("--weights", metavar="BITS", help="Weights alone, of 4 or 8 bits; needs no samples."),
+        typer.Option(
+            "--weights", metavar="BITS", help="Quantise only weights, to 4 or 8 bits; needs no samples."
+        ),
     ] = None,
     group: Annotated[
-        int, typer.Option("--group", metavar="N", help="With --weights: how many share a scale, 16 to 256.")
+        int,
+        typer.Option(
+            "--group", metavar="N", help="With --weights: how many weights share a scale, 16 to 256."
+        ),
     ] = 32,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a network of 8 bits from one of float32, with onnxruntime's quantiser.
+    """Quantise a float32 network to 8 bits, with onnxruntime's quantiser.
 
-    Scales follow the samples, and those of weights each of their outputs. Convolutions and products with
-    weights are quantised; of a network that is mostly convolutions, what lies between them too.
+    Scales are computed from the samples; weights have one scale per output. Convolutions and products with
+    weights are quantised; in a network that is mostly convolutions, the operators between them too.
 
-    With --weights 4 or 8 only the weights of products become narrow, with a scale for each group of them:
-    what a decoder's step spends its time reading. Samples then tell the error, and change nothing.
+    With --weights 4 or 8 only the weights of products are quantised, with one scale per group: a decoder's
+    step spends most of its time reading them. Samples then serve only to measure the error.
     """
     need("onnxruntime", "mallorn quantize", INSTALL)
     need("onnx", "mallorn quantize", INSTALL)

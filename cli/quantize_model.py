@@ -66,8 +66,8 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
         raise InvalidRequest(f"{data} is no .npz file of arrays", hint=HINT) from None
     names = [value.name for value in inputs]
     if set(names) != set(arrays):
-        expected, actual = ", ".join(names), ", ".join(arrays) or "nothing"
-        raise InvalidRequest(f"{data} has {actual}; the model takes {expected}", hint=HINT)
+        expected_names, actual = ", ".join(names), ", ".join(arrays) or "nothing"
+        raise InvalidRequest(f"{data} has {actual}; the model takes {expected_names}", hint=HINT)
     cut = {value.name: _cut(value, arrays[value.name]) for value in inputs}
     counts = {len(pieces) for pieces in cut.values()}
     if len(counts) != 1 or not max(counts):
@@ -100,16 +100,16 @@ def _cut(value: Any, array: Any) -> list[Any]:
     return list(array.astype(dtype))
 
 
-def errors_of(model: Path, whole: Path, samples: Sequence[Sample]) -> dict[str, Error]:
+def errors_of(model: Path, candidate: Path, samples: Sequence[Sample]) -> dict[str, Error]:
     """Return the second model's errors against the first, by output, as onnxruntime runs both."""
-    sessions = [make_session(str(file)) for file in (model, whole)]
+    sessions = [make_session(str(file)) for file in (model, candidate)]
     outputs = [value.name for value in sessions[0].get_outputs()]
     results: dict[str, list[Error]] = {name: [] for name in outputs}
     for sample in samples:
-        real, quantised = (each.run(outputs, sample) for each in sessions)
-        for name, expected, actual in zip(outputs, real, quantised, strict=True):
-            gaps = np.abs(np.asarray(actual, "float64") - expected)
-            peak = max(float(np.abs(expected).max(initial=0.0)), 1e-30)
+        real, quantised = (engine.run(outputs, sample) for engine in sessions)
+        for name, reference, actual in zip(outputs, real, quantised, strict=True):
+            gaps = np.abs(np.asarray(actual, "float64") - reference)
+            peak = max(float(np.abs(reference).max(initial=0.0)), 1e-30)
             results[name].append(Error(float(gaps.mean()) / peak, float(gaps.max(initial=0.0)) / peak))
     return {
         name: Error(float(np.mean([e.mean for e in errors])), max(e.largest for e in errors))
@@ -203,16 +203,16 @@ def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int
     """Write the model with narrow weights. Raises InvalidModel or InvalidRequest."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
-    before = _weight_bytes(network)
+    old_bytes = _weight_bytes(network)
     if not _narrow(network, bits, group):
         raise InvalidModel(
             f"the model has no product with constant weights of {group} rows or more",
             hint="there is nothing to gain",
         )
-    after = _weight_bytes(network)
-    onnx.save(network, output, save_as_external_data=after > MOST_BYTES, location=f"{output.name}.data")
+    new_bytes = _weight_bytes(network)
+    onnx.save(network, output, save_as_external_data=new_bytes > MOST_BYTES, location=f"{output.name}.data")
     errors = errors_of(model, output, samples) if samples else {}
-    return Quantised(len(samples), after, before, errors)
+    return Quantised(len(samples), new_bytes, old_bytes, errors)
 
 
 def _weight_bytes(network: Any) -> int:
@@ -290,8 +290,8 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
     A block's value of largest magnitude becomes the smallest number: negatives reach one step further.
     """
     half = 1 << (bits - 1)
-    padded = np.pad(weights.T.astype("float32"), [(0, 0), (0, -len(weights) % group)])
-    blocks = padded.reshape(len(padded), -1, group)
+    matrix = np.pad(weights.T.astype("float32"), [(0, 0), (0, -len(weights) % group)])
+    blocks = matrix.reshape(len(matrix), -1, group)
     places = np.abs(blocks).argmax(-1)[..., None]
     scales = np.take_along_axis(blocks, places, -1) / -half
     steps = np.divide(blocks, scales, out=np.zeros_like(blocks), where=scales != 0)

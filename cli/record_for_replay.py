@@ -8,22 +8,20 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.connect_or_start_stack import (
-    Connected,
-    asked_target,
-    connected_stack,
-    interruptible,
-    wait_for_device,
-)
 from cli.terminal.job_options import OnlyOption, SeedOption, TargetOption
 from cli.terminal.output import JsonOption, print_note, print_rows
 from cli.terminal.progress_bars import upload_with_bar
-from cli.wait_until_tuned import SEARCHERS, wait_until_tuned
-from mallorn.core.check_option_kwargs import OptionKwargs
+from cli.wait_until_tuned import SEARCHERS, interruptible, wait_until_tuned
 from mallorn.core.errors import InvalidRequest
 from mallorn.core.settings import Settings
 from mallorn.core.targets import LOCAL
 from mallorn.core.version import VERSION
+from mallorn.local_service import (
+    Connected,
+    asked_target,
+    connected_stack,
+    wait_for_device,
+)
 from mallorn.onnx_export import existing
 from mallorn.wording.format_values import Column
 
@@ -57,10 +55,12 @@ COLUMNS: Final = (
 def record(
     models: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[MODEL]...", help="ONNX files to measure; without any, only what is there."),
+        typer.Argument(
+            metavar="[MODEL]...", help="ONNX files to measure; without any, earlier measurements are used."
+        ),
     ] = None,
     tasks: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many tasks, of every operator some; default: all.")
+        int | None, typer.Option(min=1, help="Keep this many tasks, some of every operator; default: all.")
     ] = None,
     only: OnlyOption = None,
     candidates: Annotated[
@@ -80,7 +80,7 @@ def record(
     seed: SeedOption = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure many candidates of some tasks into a file on which searchers are compared without a device."""
+    """Record many candidates of some tasks in a file, to compare searchers without a device."""
     # Imported first, so that a missing pyarrow is reported before hours of measuring.
     from research.replay.recorded_task import of_every_kind
     from research.replay.recorded_tasks_from_dataset import collect
@@ -114,18 +114,23 @@ def record(
 def _measure(
     stack: Connected, model: Path, candidates: int, target: str, seed: int, only: Sequence[str]
 ) -> None:
-    """Measure a model's tasks with each searcher in turn; no job repeats earlier measurements."""
     model_id = upload_with_bar(stack.api, str(model))
-    # One extra round, because failures that a worker caused, not its candidate, are not recorded.
-    for search, count in zip(SEARCHERS, (candidates // 2, -(-candidates // 2) + ROUND_SIZE), strict=True):
-        options: OptionKwargs = {
-            "search": search,
-            "task_trials": count,
-            "policy": "round-robin",
-            "round_size": ROUND_SIZE,
-            "stopping": "fixed",  # gives all times of a recording the same precision
-            "only": list(only),
-        }
-        job = stack.api.tune(model_id, target, count * MOST_TASKS, None, seed, model.stem, **options)
+    # No job repeats the measurements of an earlier one. The second has a round more,
+    # because failures that a worker caused, not its candidate, are not recorded.
+    counts = candidates // 2, -(-candidates // 2) + ROUND_SIZE
+    for search, count in zip(SEARCHERS, counts, strict=True):
+        job = stack.api.tune(
+            model_id,
+            target,
+            count * MOST_TASKS,
+            seed=seed,
+            name=model.stem,
+            search=search,
+            task_trials=count,
+            policy="round-robin",
+            round_size=ROUND_SIZE,
+            stopping="fixed",  # gives all times of a recording the same precision
+            only=list(only),
+        )
         print_note(f"job {job.id}: {count} candidates of each task of {model} by {search}")
         wait_until_tuned(job, f"mallorn show {job.id}")

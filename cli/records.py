@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.service.read_only_client import reader
+from cli.read_only_client import reader
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_rows
 from mallorn.core.outcomes import Outcome
@@ -32,8 +32,8 @@ def records(
     job: Annotated[str | None, typer.Option(help="Only measurements of this job.")] = None,
     workload: Annotated[str | None, typer.Option(help="Only measurements of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only measurements for this target.")] = None,
-    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates that ended so.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 50,
+    outcome: Annotated[Outcome | None, typer.Option(help="Only candidates with this outcome.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
     as_json: JsonOption = False,
     *,
     place: Place,

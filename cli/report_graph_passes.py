@@ -27,7 +27,7 @@ def passes(
     recipe: Annotated[str, typer.Option("--recipe", help=f"One of {known('recipe')}.")] = "tuned",
     precision: Annotated[str, typer.Option("--precision", help="float32, or bf16.")] = "float32",
     input_shape: ShapeOption = None,
-    without: Annotated[
+    omitted_passes: Annotated[
         list[str] | None,
         typer.Option("--without", metavar="PASS", help="Leave a pass out, by its name. Repeatable."),
     ] = None,
@@ -51,14 +51,14 @@ def passes(
         from workers.tvm.graph_recipes import recipe_for
 
         shapes = dict(parse_input_shape(text) for text in input_shape or ())
-        parsed, _ = target_here(target, elsewhere=True)
+        parsed_target, _ = target_here(target, is_elsewhere=True)
         with as_onnx(existing(model)) as file:
             report = graphs.report_passes(
                 str(file.absolute()),
-                parsed.text,
-                recipe_for(recipe, parsed, precision).name,
+                parsed_target.text,
+                recipe_for(recipe, parsed_target, precision).name,
                 shapes,
-                without or [],
+                omitted_passes or [],
                 str(dump.absolute()) if dump else None,
             )
     if as_json:
@@ -73,8 +73,8 @@ def passes(
 def copies_text(copies: Iterable["CopyLeft"]) -> str:
     """Return the number of copy functions of each kind, and which operators need them."""
     counts_by_kind = defaultdict[str, Counter[str]](Counter)
-    for each in copies:
-        counts_by_kind[each.kind][each.asked_by] += each.calls
+    for copy in copies:
+        counts_by_kind[copy.kind][copy.asked_by] += copy.calls
     texts = []  # for example: 3 transposes (2 by conv2d, 1 by the output)
     for kind, counts in counts_by_kind.items():
         name = kind if counts.total() == 1 else "copies" if kind == "copy" else f"{kind}s"
@@ -90,7 +90,9 @@ REPORT_COLUMNS: "Final[Sequence[Column[PassReport]]]" = (
     Column("FIRED", lambda report: report.fired),
     Column(
         "WHY NOT",
-        lambda report: report.skipped or "; ".join(f"{count} x {why}" for why, count in report.left.items()),
+        lambda report: (
+            report.skipped or "; ".join(f"{count} x {cause}" for cause, count in report.left.items())
+        ),
     ),
 )
 ENTRY_COLUMNS: "Final[Sequence[Column[PassEntry]]]" = (

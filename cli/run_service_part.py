@@ -123,9 +123,9 @@ def installed(extra: str, *libraries: str) -> Iterator[None]:
                 raise ModuleNotFoundError(name=library)
         yield
     except ModuleNotFoundError as error:
-        if (missing := missing_package(error, extra)) is None:
+        if (package_error := missing_package(error, extra)) is None:
             raise
-        raise missing from None
+        raise package_error from None
 
 
 def end_on_sigterm() -> None:

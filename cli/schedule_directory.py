@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,7 +56,31 @@ def read_exported(directory: Path, target: str | None, version: Version = Versio
     Raises NotFound for a missing directory, InvalidRequest for another target, an invalid manifest or a
     missing version.
     """
-    exported = replace(_read(directory, target), version=version)
+    if not directory.is_dir():
+        raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
+    requested = None
+    if target is not None:
+        from workers.device.target_support import target_on_this_machine
+
+        requested = target_on_this_machine(target)
+    if (directory / MANIFEST).is_file():
+        manifest = read_manifest(directory / MANIFEST)
+    elif requested is None:
+        raise InvalidRequest(
+            f"{directory} has no {MANIFEST}, so the target is unknown",
+            hint="add --target local, or the target as JSON",
+        )
+    else:
+        from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
+
+        recipe = stored_recipe(recipe_for(PLAIN.name, requested))
+        manifest = Manifest(target=requested.text, recipe=recipe)
+    exported = ScheduleDirectory(directory, parse_target(manifest.target), manifest, version)
+    if requested not in (None, exported.target):
+        raise InvalidRequest(
+            f"the schedules in {directory} are for target {exported.target}, not for {requested}",
+            hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
+        )
     if version is not Version.ALONE and not all(exported.file(name).is_file() for name in DATABASE):
         raise InvalidRequest(
             f"{directory} has no version {version}: the job had no --contention, or no other schedules were "
@@ -64,36 +88,6 @@ def read_exported(directory: Path, target: str | None, version: Version = Versio
             hint="leave --version out, or   mallorn tune MODEL --contention --out OTHER_DIR",
         )
     return exported
-
-
-def _read(directory: Path, target: str | None) -> ScheduleDirectory:
-    if not directory.is_dir():
-        raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
-    manifest = directory / MANIFEST
-    if not manifest.is_file():
-        from workers.tvm.graph_recipes import PLAIN, recipe_for, stored_recipe
-
-        if target is None:
-            message = f"{directory} has no {MANIFEST}, so the target is unknown"
-            raise InvalidRequest(message, hint="add --target local, or the target as JSON")
-        parsed = _parsed(target)
-        recipe = stored_recipe(recipe_for(PLAIN.name, parsed))
-        return ScheduleDirectory(directory, parsed, Manifest(target=parsed.text, recipe=recipe))
-    manifest_values = read_manifest(manifest)
-    exported = ScheduleDirectory(directory, parse_target(manifest_values.target), manifest_values)
-    requested = exported.target if target is None else _parsed(target)
-    if requested != exported.target:
-        raise InvalidRequest(
-            f"the schedules in {exported.directory} are for target {exported.target}, not for {requested}",
-            hint="leave --target out, or   mallorn tune MODEL --target TARGET --out OTHER_DIR",
-        )
-    return exported
-
-
-def _parsed(target: str) -> Target:
-    from workers.device.target_support import target_on_this_machine
-
-    return target_on_this_machine(target)
 
 
 @contextmanager

@@ -8,8 +8,8 @@ from typer.core import TyperGroup
 
 from cli.dataset_import import ImportTally
 from cli.dataset_options import DatasetPlace, dataset
+from cli.read_only_client import FIRST_STEP, reader
 from cli.run_service_part import installed
-from cli.service.read_only_client import FIRST_STEP, reader
 from cli.terminal.job_options import ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JsonOption, Place, print_json, print_note, print_rows, stdout
@@ -58,7 +58,7 @@ def schedules(
     job: Annotated[
         str | None, typer.Argument(metavar="[JOB]", help="Download this job's exported logs.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to put them; default: ./mallorn-JOB.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Directory for them; default: ./mallorn-JOB.")] = None,
     force: ForceOption = False,
     workload: Annotated[str | None, typer.Option(help="Only schedules of this workload key.")] = None,
     target: Annotated[str | None, typer.Option(help="Only schedules for this target.")] = None,
@@ -90,7 +90,7 @@ def schedules(
 @app.command("export")
 @shared
 def export(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder; made or brought up to date.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to create or to update.")],
     target: Annotated[str | None, typer.Option(help="Only records of this target.")] = None,
     *,
     place: DatasetPlace,
@@ -101,22 +101,22 @@ def export(
     with installed("worker"):
         from research.shared_schedules.export_best_records import export_schedules
     with dataset(*place) as database, bar("writing") as progress:
-        written = list(export_schedules(database, directory, parsed_target, progress))
-    if not written:
+        exports = list(export_schedules(database, directory, parsed_target, progress))
+    if not exports:
         of_target = f" of {parsed_target}" if parsed_target else ""
         raise NotFound(
             f"nothing was measured{of_target} yet", hint="mallorn tune MODEL   (or: mallorn dataset stats)"
         )
     rows = [
-        {"directory": str(each.directory), "records": each.records, "left_out": each.left_out}
-        for each in written
+        {"directory": str(export.directory), "records": export.records, "left_out": export.left_out}
+        for export in exports
     ]
     if as_json:
         print_json(rows)
         return
-    for each in written:
-        omitted = f", {each.left_out} left out: they do not rebuild here" if each.left_out else ""
-        stdout().print(f"{each.directory}: {each.records} records{omitted}")
+    for export in exports:
+        omitted = f", {export.left_out} left out: they do not rebuild here" if export.left_out else ""
+        stdout().print(f"{export.directory}: {export.records} records{omitted}")
     print_note(f"bring them in elsewhere with   mallorn schedules import {directory}")
 
 
@@ -128,7 +128,7 @@ def bring_in(
     place: DatasetPlace,
     as_json: JsonOption = False,
 ) -> None:
-    """Add the records of such folders to the dataset. A second time adds nothing."""
+    """Add the records of such folders to the dataset. A repeated import adds nothing."""
     for directory in directories:
         if not directory.is_dir():
             raise InvalidRequest(f"there is no folder {directory}", hint="mallorn schedules import --help")

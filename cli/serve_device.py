@@ -44,9 +44,9 @@ def device(
     gpu: Annotated[
         str, typer.Option(help="Index or UUID of a GPU for a CUDA target; default: a device for each one.")
     ] = "",
-    log: Annotated[Path | None, typer.Option(help="File that gets one line an execution.")] = None,
+    log: Annotated[Path | None, typer.Option(help="File to which every execution appends a line.")] = None,
 ) -> None:
-    """Measure candidates on this machine. Needs TVM's runtime library alone."""
+    """Measure candidates on this machine. Needs only TVM's runtime library."""
     # TVM reads this once, when it is imported.
     os.environ["TVM_USE_RUNTIME_LIB"] = "1"
     config = Settings(tracker=tracker) if tracker else settings()

@@ -10,18 +10,13 @@ from typing import Annotated, Final
 import typer
 
 from cli.host_checks import check_host
-from cli.service.connect_or_start_stack import (
-    asked_target,
-    connected_stack,
-    interruptible,
-    submitted_target,
-)
+from cli.live_view import follow
+from cli.result_table import print_winnings
 from cli.terminal.job_options import Choices, EffortOptions, ForceOption
 from cli.terminal.option_groups import shared
 from cli.terminal.output import JobArgument, JsonOption, Place, print_json, print_note, stderr
 from cli.terminal.progress_bars import upload_with_bar
-from cli.watch.bar_view import follow
-from cli.watch.result_table import print_winnings
+from cli.wait_until_tuned import interruptible
 from mallorn.check_output_directory import (
     check_job,
     check_model,
@@ -31,15 +26,20 @@ from mallorn.check_output_directory import (
     model_id_of,
     out_directory,
 )
-from mallorn.core.allowed_classes import own_classes
 from mallorn.core.check_option_kwargs import check_asked
 from mallorn.core.errors import Conflict, MallornError
+from mallorn.core.plugins import own_classes
 from mallorn.core.registry import WORDS
 from mallorn.core.settings import Settings
 from mallorn.core.states import JobState
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.local_service import (
+    asked_target,
+    connected_stack,
+    submitted_target,
+)
 from mallorn.onnx_export import as_onnx, existing
+from mallorn.progress_lines import FirstVersion
 from mallorn.wording.format_values import budget_words
 
 # States of jobs that continue, or are done, without a call to resume: if `tune` was killed, the job waits
@@ -59,7 +59,9 @@ def tune(
         ),
     ],
     effort: EffortOptions,
-    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
+    ] = None,
     force: ForceOption = False,
     *,
     choices: Choices,
@@ -79,8 +81,8 @@ def tune(
     with interruptible(), as_onnx(model) as file:
         check_model(directory, lambda: model_id_of(file), force)
         with out_directory(directory), connected_stack(*place) as stack:
-            again = _again(out, place, force)
-            ending = Ending(directory, str(model), verbose, as_json, again, stack.check_runs)
+            resume_options = _resume_options(out, place, force)
+            ending = Ending(directory, str(model), verbose, as_json, resume_options, stack.check_runs)
             model_id = upload_with_bar(stack.api, str(file))
             target = submitted_target(stack, effort.target)
             job = stack.api.tune(model_id, *effort._replace(target=target), model.stem, **options)
@@ -93,27 +95,29 @@ def tune(
 @shared
 def resume(
     job: JobArgument,
-    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add so many trials to the budget.")] = 0,
+    trials: Annotated[int, typer.Option(min=0, metavar="+N", help="Add this many trials to the budget.")] = 0,
     auto: Annotated[
-        bool, typer.Option("--auto", help="Whatever the budget was: while trials are worth their seconds.")
+        bool, typer.Option("--auto", help="Go on while trials are worth their time, whatever the budget was.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Where the schedules go; default: MODEL-tuned.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Directory for the schedules; default: MODEL-tuned.")
+    ] = None,
     force: ForceOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
     *,
     place: Place,
 ) -> None:
-    """Go on where a job stopped. Nothing is measured again. Of a done job the schedules are fetched."""
+    """Continue a job where it stopped; nothing is measured again. For a done job, fetch its schedules."""
     with interruptible(), connected_stack(*place) as stack:
         handle = stack.api.job(job)
         directory = out or default_directory(_stem(handle))
         check_model(directory, lambda: handle.status.model_id, force)
         check_target(directory, handle.status.target, force)
-        again = _again(out, place, force)
+        resume_options = _resume_options(out, place, force)
         file = Path(f"{_stem(handle)}.onnx")  # a job does not store the path of its model
         name = str(file) if file.is_file() else "MODEL.onnx"
-        ending = Ending(directory, name, verbose, as_json, again, stack.check_runs)
+        ending = Ending(directory, name, verbose, as_json, resume_options, stack.check_runs)
         if trials or auto or handle.status.state not in STANDING:
             handle.resume(trials, auto=auto)
         print_note(f"job {handle.id} {'is done' if handle.status.state is JobState.DONE else 'goes on'}")
@@ -125,7 +129,7 @@ def _stem(job: Job) -> str:
     return Path(job.status.name or job.id).stem
 
 
-def _again(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
+def _resume_options(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
     """Return the options with which `resume` finds the same job and directory again."""
     options = {"--out": out, "--data": place.data, "--url": place.url}
     words = (str(word) for name, value in options.items() if value is not None for word in (name, value))
@@ -140,7 +144,7 @@ class Ending:
     model: str  # as the user would type it
     verbose: bool = False
     as_json: bool = False
-    again: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
+    resume_options: tuple[str, ...] = ()  # further options for `mallorn resume JOB`
     check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
     def reach(self, job: Job) -> None:
@@ -157,11 +161,11 @@ class Ending:
         if self.as_json:
             print_json({**job.body, "directory": str(self.directory)})
         else:
-            print_winnings(job.status, self.directory, self.model, self.again)
+            print_winnings(job.status, self.directory, self.model, self.resume_options)
 
     @contextmanager
     def pausing(self, job: Job) -> Iterator[None]:
-        """On Ctrl-C, pause the job, print what exists of its results, and exit with code 130."""
+        """Pause the job on Ctrl-C, print what exists of its results, and exit with code 130."""
         try:
             yield
         except KeyboardInterrupt:
@@ -173,7 +177,7 @@ class Ending:
             except MallornError as error:
                 cause = f"the job could not be paused: {error.message}"
                 message = f"stopped following; {cause}. Follow it again with"
-            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.again])}")
+            print_note(f"\n{message}   {shlex.join(['mallorn', 'resume', job.id, *self.resume_options])}")
             FirstVersion(job, self.directory).news(job.status)  # it may be new, or only partly fetched
             if holds_schedules_of(self.directory, job.id):
                 check = f"python {self.directory / 'apply.py'} {self.model} --check"

@@ -11,8 +11,7 @@ import typer
 from cli.run_service_part import installed
 from cli.terminal.output import print_note
 from mallorn.core.address_checks import LAST_PORT, check_binding, host_and_port, is_loopback
-from mallorn.core.settings import Settings
-from mallorn.core.unknown_variables import unknown_variables
+from mallorn.core.settings import Settings, unknown_variables
 from services.coordinator.sign_in.allow_list import AllowList
 from stack.data_directory import DataDir
 from stack.ports import claim_port, free_port
@@ -34,7 +33,7 @@ def up(
         str,
         typer.Option(
             metavar="HOST:PORT",
-            help="Where devices of other machines register: one private interface of this one. "
+            help="Address where devices of other machines register: a private interface of this one. "
             "Default: a free port on loopback.",
         ),
     ] = "",
@@ -49,7 +48,12 @@ def up(
         print_note(sentence)
     if config.oidc_issuer:
         AllowList.of(config)  # reports errors here, not in the coordinator's log
-    check_binding(host, _asks_for_keys(config, host))
+    needs_api_keys = bool(config.api_keys or config.oidc_issuer)
+    if not needs_api_keys and not is_loopback(host):
+        with installed("server,worker"):
+            from db.repositories.access_control import has_api_keys
+        needs_api_keys = has_api_keys(config.database_url)
+    check_binding(host, needs_api_keys)
     directory = DataDir(config.data_dir.absolute())
     directory.prepare()
     with directory.locked() as announce:
@@ -65,12 +69,3 @@ def up(
     if until_unused:  # a command waits, and Python's shutdown takes half a second
         sys.stderr.flush()
         os._exit(0)
-
-
-def _asks_for_keys(config: Settings, host: str) -> bool:
-    """Return whether other hosts need a key; True for loopback, which they cannot reach."""
-    if config.api_keys or config.oidc_issuer or is_loopback(host):
-        return True
-    with installed("server,worker"):
-        from db.repositories.access_control import has_api_keys
-    return has_api_keys(config.database_url)

@@ -1,6 +1,9 @@
-"""Waits, with a progress bar, for a job's last round, for commands that need only its trials."""
+"""Waits for a job's last round with a progress bar, and makes signals interrupt a command."""
 
+import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from cli.terminal.progress_bars import bar
@@ -34,3 +37,17 @@ def wait_until_tuned(job: Job, hint: str) -> None:
         job.cancel()
     elif job.status.state is not JobState.DONE:
         raise NotTuned(f"job {job.id} was {job.status.state}: {job.status.reason}", hint=hint)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt also for SIGTERM and SIGHUP, unless ignored, for example by `nohup`."""
+    signals = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
+    ]
+    handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -89,7 +89,7 @@ def out_directory(directory: Path) -> Iterator[Path]:
 
     Raises InvalidRequest if the directory cannot be created.
     """
-    missing = [path for path in (directory, *directory.parents) if not path.exists()]
+    new_folders = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -99,6 +99,6 @@ def out_directory(directory: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        for folder in missing:
+        for folder in new_folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()

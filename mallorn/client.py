@@ -1,19 +1,16 @@
 """Python client of a coordinator."""
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from urllib.parse import quote
-from uuid import uuid4
 
 import httpx
 
 from mallorn.core.address_checks import check_yours
 from mallorn.core.api_keys import OwnerDeed
 from mallorn.core.check_option_kwargs import OptionKwargs
-from mallorn.core.errors import Unavailable
 from mallorn.core.settings import DEFAULT_URL, settings
 from mallorn.core.targets import LOCAL, TargetAttrs
 from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
@@ -21,7 +18,7 @@ from mallorn.core.values.cost_model_version import CostModelVersion
 from mallorn.core.values.dataset import DatasetStats, Record, UploadedModel, VerifiedSchedule
 from mallorn.core.values.fleet import DeviceStatus, Withdrawn, WorkerStatus
 from mallorn.dataframes import frame
-from mallorn.http import Connection, Json
+from mallorn.http import Connection
 from mallorn.job import Job
 from mallorn.model_upload import ModelUpload, Progress, UploadStream
 from mallorn.onnx_export import as_onnx
@@ -30,8 +27,6 @@ from mallorn.wording.format_values import short_name
 if TYPE_CHECKING:
     import pandas
 
-SUBMIT_RETRIES: Final = 2
-RETRY_SEC: Final = 0.5
 LONG_SEC: Final = 1800.0  # for a request that goes through all measurements of a device
 Model = Any  # a path, or a torch.nn.Module
 Wanted = str | TargetAttrs
@@ -111,17 +106,7 @@ class Client:
             "priority": priority,
             "options": options,
         }
-        return Job(self.connection, self._submit(body))
-
-    def _submit(self, body: dict[str, object]) -> Json:
-        """Submit a job; an idempotency key makes retries after lost responses safe."""
-        headers = {"Idempotency-Key": uuid4().hex}
-        for _ in range(SUBMIT_RETRIES):
-            try:
-                return dict(self.connection.post("/jobs", body, headers))
-            except Unavailable:
-                time.sleep(RETRY_SEC)
-        return dict(self.connection.post("/jobs", body, headers))
+        return Job(self.connection, self.connection.post("/jobs", body, is_repeatable=True))
 
     def job(self, job_id: str) -> Job:
         """Return the job with this id, or with an id that begins so if only one does."""

@@ -1,9 +1,13 @@
-"""HTTP connection to a coordinator; failures become errors that name the next step."""
+"""HTTP connection to a coordinator: requests, retries, server-sent events, and errors with hints."""
 
+import json
+import math
+import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import uuid4
 
 import httpx
 from pydantic import JsonValue, ValidationError
@@ -12,11 +16,15 @@ from mallorn.core import errors
 from mallorn.core.address_checks import is_loopback
 from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.values.base import Value
+from mallorn.core.values.event import KnownEvent, OtherEvent, read_event
 from mallorn.core.version import API, VERSION
 
 TIMEOUT_SEC: Final = 30.0
-MOST_WAITS: Final = 3
-LONGEST_WAIT_SEC: Final = 60.0
+RETRIES: Final = 3  # of a request that may be sent again
+RECONNECTS: Final = 12  # of an event stream, which take some two minutes
+RETRY_SEC: Final = 0.5  # the first pause; each later one is twice as long
+LONGEST_RETRY_SEC: Final = 15.0
+LONGEST_RETRY_AFTER_SEC: Final = 60.0
 PROXY_LIMIT: Final = "raise the limit of the proxy in front of it   (nginx: client_max_body_size)"
 Json = dict[str, JsonValue]
 V = TypeVar("V", bound=Value)
@@ -35,6 +43,42 @@ _BY_STATUS: Final = {
 
 class AnswerLost(Unavailable):
     """The connection broke, or a proxy gave up, before the coordinator answered."""
+
+
+class Retries:
+    """Pauses between attempts of one request; they double, with jitter between clients."""
+
+    def __init__(self, limit: int, deadline_sec: float = math.inf) -> None:
+        self._most = limit
+        self._deadline_sec = deadline_sec
+        self.failures = 0
+
+    def pause_after(self, error: MallornError) -> None:
+        """Wait until the next attempt, as long as the coordinator says if it does.
+
+        Raises the error after too many failures in a row.
+        """
+        self.failures += 1
+        if self.failures > self._most:
+            raise error
+        pause_sec = min(LONGEST_RETRY_SEC, RETRY_SEC * 2 ** (self.failures - 1))
+        pause_sec *= random.uniform(0.5, 1.5)  # noqa: S311 - not for secrets
+        if isinstance(error, errors.TooMany):
+            pause_sec = min(error.retry_sec, LONGEST_RETRY_AFTER_SEC)
+        time.sleep(min(pause_sec, self._deadline_sec - time.monotonic()))
+
+
+class LoggedEvent(NamedTuple):
+    """An event of a job. Ids count up without gaps; `payload` is the JSON that was sent."""
+
+    id: int
+    kind: str
+    payload: Json
+
+    @property
+    def value(self) -> KnownEvent | OtherEvent:
+        """The event as a value, whose class depends on its kind."""
+        return read_event(self.kind, self.payload)
 
 
 class Connection:
@@ -88,10 +132,10 @@ class Connection:
             if cursor is None:
                 return
 
-    def read(self, kind: type[V], said: object) -> V:
+    def read(self, kind: type[V], body: object) -> V:
         """Parse an answer of the coordinator. Raises Unavailable if it does not fit `kind`."""
         try:
-            return kind.model_validate(said)
+            return kind.model_validate(body)
         except ValidationError as error:
             wrong = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
             raise Unavailable(
@@ -100,14 +144,22 @@ class Connection:
             ) from error
 
     def post(
-        self,
-        path: str,
-        body: Any = None,
-        headers: dict[str, str] | None = None,
-        read_sec: float = TIMEOUT_SEC,
+        self, path: str, body: Any = None, is_repeatable: bool = False, read_sec: float = TIMEOUT_SEC
     ) -> Any:
+        """Send a POST request and return the JSON.
+
+        With `is_repeatable` an idempotency key makes it safe to send it again after a lost
+        answer.
+        """
         timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
-        return self._json("POST", path, json=body, headers=headers, timeout=timeout)
+        if not is_repeatable:
+            return self._json("POST", path, json=body, timeout=timeout)
+        retries, headers = Retries(RETRIES), {"Idempotency-Key": uuid4().hex}
+        while True:
+            try:
+                return self._json("POST", path, json=body, headers=headers, timeout=timeout)
+            except Unavailable as error:
+                retries.pause_after(error)
 
     def delete(self, path: str) -> Any:
         """Send a DELETE request; return what is left of the object as JSON, or None."""
@@ -133,17 +185,50 @@ class Connection:
                 raise error_from(response)
             yield response
 
+    def events(
+        self,
+        path: str,
+        is_over: Callable[[], bool],
+        after_id: int = 0,
+        deadline_sec: float = math.inf,
+    ) -> Iterator[LoggedEvent | None]:
+        """Yield the events after an id until `is_over`; None means connected, but no event.
+
+        Reconnects if the coordinator restarts. Raises TimeoutError after the deadline, and
+        Unavailable if the coordinator stays away.
+        """
+        retries = Retries(RECONNECTS, deadline_sec)
+        while True:
+            read_sec = min(TIMEOUT_SEC, max(0.0, deadline_sec - time.monotonic()))
+            try:
+                with self.stream(path, {"Last-Event-ID": str(after_id)}, read_sec) as response:
+                    yield None
+                    for event in parse_events(response.iter_lines()):
+                        after_id, retries.failures = event.id if event else after_id, 0
+                        yield event
+                        _check_time(deadline_sec)
+                # Streams also end without an error when the coordinator shuts down.
+                if is_over():
+                    return
+                failure = Unavailable(f"{self.url} ended its events before their last")
+            except Unavailable as error:
+                failure = error
+            _check_time(deadline_sec)
+            if self.is_closed:
+                raise failure
+            retries.pause_after(failure)
+
     def _json(self, method: str, path: str, **kwargs: Any) -> Any:
-        with self._explained():
-            response = self._http.request(method, API + path, **kwargs)
-            for _ in range(MOST_WAITS if method == "GET" else 0):
-                if response.status_code != errors.TooMany.status_code:
-                    break
-                delay = response.headers.get("Retry-After", "")
-                time.sleep(min(float(delay), LONGEST_WAIT_SEC) if delay.isdecimal() else LONGEST_WAIT_SEC)
+        retries = Retries(RETRIES if method == "GET" else 0)
+        while True:
+            with self._explained():
                 response = self._http.request(method, API + path, **kwargs)
-        if response.is_error:
-            raise error_from(response)
+            if not response.is_error:
+                break
+            error = error_from(response)
+            if not isinstance(error, errors.TooMany):
+                raise error
+            retries.pause_after(error)
         if response.status_code == httpx.codes.NO_CONTENT:
             return None
         try:
@@ -191,4 +276,30 @@ def error_from(response: httpx.Response) -> MallornError:
         hint = PROXY_LIMIT if fallback is errors.TooLarge else ""
         return fallback(f"HTTP {response.status_code} from {response.url}", hint=hint)
     kind = _BY_NAME.get(str(body.get("error")), fallback)
-    return kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    error = kind(str(body["detail"]), hint=str(body.get("hint") or ""))
+    delay = response.headers.get("Retry-After", "")
+    if isinstance(error, errors.TooMany) and delay.isdecimal():
+        error.retry_sec = int(delay)
+    return error
+
+
+def _check_time(deadline_sec: float) -> None:
+    if time.monotonic() > deadline_sec:
+        raise TimeoutError
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent | None]:
+    """Yield each complete event, and None for each comment (a heartbeat)."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line.startswith(":"):
+            yield None
+            continue
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        elif "data" in fields:
+            payload = json.loads(fields["data"])
+            payload.pop("kind", None)  # older coordinators repeat the kind in the data
+            yield LoggedEvent(int(fields["id"]), fields.get("event", "message"), payload)
+            fields = {}

@@ -5,7 +5,6 @@ import math
 import time
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, Self
@@ -18,11 +17,10 @@ from mallorn.core.values.decision_log import LoggedRound, RoundStatus
 from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.core.values.verdict import Verdict
 from mallorn.dataframes import frame, history_frame
-from mallorn.http import Connection, Json
+from mallorn.http import Connection, Json, LoggedEvent
 from mallorn.report.notebook_card import card, watch
 from mallorn.results.best_so_far_curve import curve
 from mallorn.results.decision_summary import with_totals
-from mallorn.server_sent_events import LoggedEvent, listen
 
 if TYPE_CHECKING:
     import pandas
@@ -69,7 +67,7 @@ class Job:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How good the result is and what to do next, from the last known status."""
+        """Quality of the result and the next command, from the last known status."""
         return self.status.verdict
 
     @property
@@ -137,36 +135,28 @@ class Job:
         A restart of the coordinator is tolerated. Raises TimeoutError, JobFailed if the job
         fails, is cancelled or is stuck, and Unavailable if the coordinator stays away.
         """
+        report = progress or (lambda _: None)
+        deadline_sec = math.inf if timeout_sec is None else time.monotonic() + timeout_sec
+        looked_sec = -math.inf
         try:
-            for status in self._changes(math.inf if timeout_sec is None else time.monotonic() + timeout_sec):
-                if progress is not None:
-                    progress(status)
+            for _ in self._events(deadline_sec=deadline_sec):
+                if time.monotonic() - looked_sec < LOOK_SEC:
+                    continue
+                try:
+                    self.refresh()
+                except Unavailable:  # the event stream raises it after more retries
+                    continue
+                looked_sec = time.monotonic()
+                report(self.status)
+                if self.stuck or self.status.state.final:
+                    break
+            else:
+                report(self.status)
         except TimeoutError:
             words = f"job {self.id} is still {self.status.state} after {timeout_sec} s"
             raise TimeoutError(words) from None
         self.raise_for_state()
         return self
-
-    def _changes(self, deadline_sec: float) -> Iterator[JobStatus]:
-        """Yield the job's status after events, at most one per LOOK_SEC, until the end."""
-        looked_sec = -math.inf
-        for _ in listen(self._connection, self._events, self._has_ended, deadline_sec=deadline_sec):
-            if time.monotonic() - looked_sec < LOOK_SEC:
-                continue
-            with suppress(Unavailable):  # the event stream raises it after more retries
-                self.refresh()
-                looked_sec = time.monotonic()
-                yield self.status
-                if self.stuck or self.status.state.final:
-                    return
-        yield self.status
-
-    def _has_ended(self) -> bool:
-        return self.state.final
-
-    @property
-    def _events(self) -> str:
-        return f"/jobs/{self.id}/events"
 
     @property
     def stuck(self) -> bool:
@@ -179,16 +169,20 @@ class Job:
         """Raise JobFailed if the last known state is failed or cancelled, or the service paused the job."""
         state = self.status.state
         if self.stuck or state in (JobState.FAILED, JobState.CANCELLED):
-            what, _, next_step = self.status.reason.partition("\n")
+            reason, _, next_step = self.status.reason.partition("\n")
             raise JobFailed(
-                f"job {self.id} {state}: {what or 'no reason was recorded'}",
+                f"job {self.id} {state}: {reason or 'no reason was recorded'}",
                 hint=next_step or f"mallorn show {self.id}",
             )
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
         """Iterate over the events after id `after` until the job ends, with reconnects."""
-        stream = listen(self._connection, self._events, self._has_ended, after)
-        return (event for event in stream if event is not None)
+        return (event for event in self._events(after) if event is not None)
+
+    def _events(self, after_id: int = 0, deadline_sec: float = math.inf) -> Iterator[LoggedEvent | None]:
+        return self._connection.events(
+            f"/jobs/{self.id}/events", lambda: self.state.final, after_id, deadline_sec
+        )
 
     def cancel(self) -> JobStatus:
         return self._act("cancel")

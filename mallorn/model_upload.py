@@ -39,12 +39,18 @@ class ModelUpload:
     def of(cls, model: Path) -> Self:
         """Check an ONNX file. Raises InvalidModel if it or a weight file is not complete."""
         weights = tuple(check_onnx_file(model))
-        missing = [name for name in weights if not _is_beside(model, name)]
-        if missing:
-            raise InvalidModel(
-                f"weights of {str(model)!r} are in the file {missing[0][:TOLD]!r}, which is not beside it",
-                hint=f"ls {model.parent}   (copy {told(missing[0])} there, or export the model again)",
-            )
+        for name in weights:
+            place = Path(name)
+            try:
+                is_inside = not place.is_absolute() and ".." not in place.parts
+                has_file = is_inside and (model.parent / place).is_file()
+            except OSError:  # the name is not a valid file name
+                has_file = False
+            if not has_file:
+                raise InvalidModel(
+                    f"weights of {str(model)!r} are in the file {name[:TOLD]!r}, which is not beside it",
+                    hint=f"ls {model.parent}   (copy {told(name)} there, or export the model again)",
+                )
         return cls(model, weights)
 
     @property
@@ -77,14 +83,6 @@ class ModelUpload:
 
 
 _END: Final = bytes(2 * tarfile.BLOCKSIZE)
-
-
-def _is_beside(model: Path, name: str) -> bool:
-    place = Path(name)
-    try:
-        return not place.is_absolute() and ".." not in place.parts and (model.parent / place).is_file()
-    except OSError:  # the name is not a valid file name
-        return False
 
 
 def _content(file: Path) -> Iterator[bytes]:

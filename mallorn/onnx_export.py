@@ -56,25 +56,24 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
 def existing(model: str | Path) -> Path:
     """Return the path of a file, or of a folder's only ONNX file. Raises InvalidModel."""
-    file = _only(Path(model)) if Path(model).is_dir() else Path(model)
+    file = Path(model)
+    if file.is_dir():
+        files = sorted(file.glob("*.onnx"))
+        if len(files) != 1:
+            if (file / "saved_model.pb").is_file():
+                hint = f"python -m tf2onnx.convert --saved-model {file} --output model.onnx"
+            elif files:
+                hint = f"give one of them: {', '.join(map(str, files[:NAMES_TOLD]))}"
+            else:
+                hint = "give the path of an .onnx file"
+            count = len(files) or "no"
+            raise InvalidModel(f"{str(file)!r} is a directory with {count} ONNX files", hint=hint)
+        [file] = files
     if not file.is_file():
         raise InvalidModel(f"there is no file {str(file)!r}", hint="give the path of an .onnx file")
     if not file.stat().st_size:
         raise InvalidModel(f"the file {str(file)!r} is empty", hint="give the path of an .onnx file")
     return file
-
-
-def _only(folder: Path) -> Path:
-    files = sorted(folder.glob("*.onnx"))
-    if len(files) == 1:
-        return files[0]
-    if (folder / "saved_model.pb").is_file():
-        hint = f"python -m tf2onnx.convert --saved-model {folder} --output model.onnx"
-    elif files:
-        hint = f"give one of them: {', '.join(map(str, files[:NAMES_TOLD]))}"
-    else:
-        hint = "give the path of an .onnx file"
-    raise InvalidModel(f"{str(folder)!r} is a directory with {len(files) or 'no'} ONNX files", hint=hint)
 
 
 def _is_module(model: Any) -> bool:
@@ -89,7 +88,14 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
             "a torch module needs example inputs to be exported", hint="client.tune(net, example_inputs=(x,))"
         )
     need("onnxscript", "the export of a torch module", "torch")
-    args, kwargs = _arguments(example_inputs)
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, object] = {}
+    if isinstance(example_inputs, dict):
+        kwargs = example_inputs
+    elif isinstance(example_inputs, tuple | list):
+        args = tuple(example_inputs)
+    else:
+        args = (example_inputs,)
     was_training = module.training
     module.eval()
     try:
@@ -107,12 +113,6 @@ def _export_torch(module: Any, example_inputs: Any, dynamic_shapes: Any, file: P
         )
     finally:
         module.train(was_training)
-
-
-def _arguments(example_inputs: Any) -> tuple[tuple[Any, ...], dict[str, object]]:
-    if isinstance(example_inputs, dict):
-        return (), example_inputs
-    return (tuple(example_inputs) if isinstance(example_inputs, tuple | list) else (example_inputs,)), {}
 
 
 def _convert_tflite(model: Path, file: Path) -> None:

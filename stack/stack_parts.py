@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from mallorn.core.address_checks import host_and_port, is_loopback
-from mallorn.core.allowed_classes import ANY
 from mallorn.core.fleet_key import FleetKey
 from mallorn.core.host_id import HOST_FOLDER_VARIABLE, host_folder
+from mallorn.core.plugins import ANY
 from mallorn.core.queues import IMPORT, TUNING_QUEUES
 from mallorn.core.settings import Settings
 from mallorn.core.stand_in_measurers import ANY_RECORDING

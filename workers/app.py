@@ -7,7 +7,7 @@ from celery import Celery
 from celery.signals import task_postrun, worker_ready, worker_shutdown, worker_shutting_down
 
 from mallorn.core import queues
-from mallorn.core.celery_settings import celery_settings
+from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
 from workers.subprocesses.shutdown import STOP
 

@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.costmodels.networks import write_networks
 from benchmarks.costmodels.view_file import path_of, write_view
 from cli.dataset_options import dataset
-from cli.training_data import lowering_in
+from cli.train_and_evaluate import lowering_in
 from costmodels.views import STATEMENTS, VIEWS
 from db.dataset.dataset_reader import open_export
 from db.dataset.export import export

@@ -12,7 +12,7 @@ from db.dataset.dataset_reader import open_export
 from db.dataset.schema import MEASUREMENT_TABLE, SKETCH_TABLE, WORKLOAD_TABLE, Table, flaw
 from db.paging import decode_cursor
 from db.tables import CostModelRow
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.targets import parse_target
 from mallorn.core.values.manifest import MANIFEST, RECORDS, WORKLOADS, read_manifest
 from mallorn.model_upload import ModelUpload

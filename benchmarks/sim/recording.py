@@ -12,7 +12,6 @@ from benchmarks.arms import count_tasks
 from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.sim.curve_file import Cell, RecordedRound
-from cli.service.connect_or_start_stack import wait_for_device
 from cli.wait_until_tuned import wait_until_tuned
 from db.paging import Page
 from db.repositories.measurements import Records
@@ -22,6 +21,7 @@ from mallorn.core.errors import MallornError
 from mallorn.core.states import MeasurementKind, RoundState
 from mallorn.core.targets import Target
 from mallorn.core.values.dataset import Record
+from mallorn.local_service import wait_for_device
 
 ROUND_SIZE: Final = 16
 RECIPE: Final = "tuned"

@@ -20,10 +20,10 @@ from benchmarks.fresh import fresh_stack
 from benchmarks.hosts import describe_host
 from benchmarks.model_folder import files_of, folder_parser
 from benchmarks.zoo.row import Row, table
-from cli.service.connect_or_start_stack import wait_for_device
 from mallorn.client import Client
 from mallorn.core.errors import MallornError
 from mallorn.job import Job
+from mallorn.local_service import wait_for_device
 
 RAW: Final = Path("docs/results/zoo")
 POLL_SEC: Final = 0.2

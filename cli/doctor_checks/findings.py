@@ -40,7 +40,7 @@ def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: s
                 stdout().print(f"{'':{width + 13}}next: {finding.hint}", markup=False)
     if as_json:
         print_json(reported)
-    if any(each.necessary and not each.ok for each in reported):
+    if any(finding.necessary and not finding.ok for finding in reported):
         raise typer.Exit(1)
     if not as_json:
         print_note(all_well)

@@ -10,7 +10,7 @@ from typing import Final
 
 from fsspec.implementations.local import LocalFileSystem
 
-from cli.doctor_checks import artifacts as stored
+from cli.doctor_checks import stored_data as stored
 from cli.doctor_checks.findings import Finding
 from db.backups import (
     DamagedDatabase,
@@ -81,11 +81,11 @@ def _cannot(path: str, error: OSError) -> StorageFull:
     return StorageFull(f"cannot move {path} aside: {error.strerror or error}", hint="df -h; ls -ld DATA_DIR")
 
 
-def repaired(known: Settings) -> Iterator[Finding]:
+def repaired(config: Settings) -> Iterator[Finding]:
     """Yield a finding per repair. The first repair that fails is yielded as a failed check and the last."""
-    aside = FileQuarantine.of(known.data_dir.absolute())
+    aside = FileQuarantine.of(config.data_dir.absolute())
     try:
-        for words in _steps(known, aside):
+        for words in _steps(config, aside):
             yield Finding("repaired", True, words)
     except MallornError as error:
         yield Finding("repair", False, error.message, error.hint)
@@ -93,13 +93,13 @@ def repaired(known: Settings) -> Iterator[Finding]:
 
 def _steps(config: Settings, aside: FileQuarantine) -> Iterator[str]:
     yield from leftovers(config.data_dir)
-    yield from database(config.database_url, aside)
-    with Database(config.database_url) as opened:
-        check(opened)
-        yield from models(opened, config.artifacts, aside)
-        yield from exports(opened)
-        yield from times(opened)
-        yield from cost_models(opened)
+    yield from restored_database(config.database_url, aside)
+    with Database(config.database_url) as database:
+        check(database)
+        yield from models(database, config.artifacts, aside)
+        yield from exports(database)
+        yield from times(database)
+        yield from cost_models(database)
 
 
 def leftovers(data: Path) -> Iterator[str]:
@@ -110,7 +110,7 @@ def leftovers(data: Path) -> Iterator[str]:
         yield f"removed what killed parts left: {', '.join(sorted(folders))}"
 
 
-def database(url: str, aside: FileQuarantine) -> Iterator[str]:
+def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Replace a damaged or missing SQLite file by the newest intact backup.
 
     Raises DamagedDatabase or NotFound if there is no backup, Conflict while a process uses the file.
@@ -122,27 +122,16 @@ def database(url: str, aside: FileQuarantine) -> Iterator[str]:
         check_pages(file)
         return
     except (DamagedDatabase, NotFound) as error:
-        backup = _backup_of(file, error)
-    _exchange(file, backup, aside)
-    upgrade(url)
-    moved = f"; the torn one is in {aside.folder}" if aside.folder.exists() else ""
-    yield f"{file} is the backup of {taken_at(backup):%Y-%m-%d %H:%M:%S} UTC; what came later is lost{moved}"
-
-
-def _backup_of(file: Path, error: MallornError) -> Path:
-    backup = newest_undamaged(file)
-    if backup is not None:
-        return backup
-    if isinstance(error, NotFound):
-        raise error
-    raise DamagedDatabase(
-        f"{error.message}; no whole backup lies in {folder_of(file)}",
-        hint=f"sqlite3 {file} .recover | sqlite3 NEW.db   saves what can be read (docs/runbook.md, Damage)",
-    )
-
-
-def _exchange(file: Path, backup: Path, aside: FileQuarantine) -> None:
-    """Replace `file` atomically, since a service that starts without it would create an empty one."""
+        backup = newest_undamaged(file)
+        if backup is None and isinstance(error, NotFound):
+            raise
+        if backup is None:
+            raise DamagedDatabase(
+                f"{error.message}; {folder_of(file)} has no intact backup",
+                hint=f"sqlite3 {file} .recover | sqlite3 NEW.db   saves what can be read "
+                "(docs/runbook.md, Damage)",
+            ) from None
+    # The file is replaced at once: a service that started without it would create an empty one.
     draft = file.with_name(f"{file.name}.restored")
     try:
         shutil.copyfile(backup, draft)
@@ -157,6 +146,9 @@ def _exchange(file: Path, backup: Path, aside: FileQuarantine) -> None:
         raise StorageFull(f"cannot write {draft}: {error.strerror}", hint="free some room: df -h") from error
     finally:
         draft.unlink(missing_ok=True)
+    upgrade(url)
+    moved = f"; the torn one is in {aside.folder}" if aside.folder.exists() else ""
+    yield f"{file} is the backup of {taken_at(backup):%Y-%m-%d %H:%M:%S} UTC; what came later is lost{moved}"
 
 
 def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
@@ -192,16 +184,15 @@ def times(database: Database) -> Iterator[str]:
 def cost_models(database: Database) -> Iterator[str]:
     """Retire damaged versions, and activate the newest intact version before each."""
     with database.session() as session:
-        damaged = [
-            (each.id, each.name) for each in StoredFiles(session).cost_models() if stored.damaged(each)
-        ]
+        rows = StoredFiles(session).cost_models()
+        damaged = [(row.id, row.name) for row in rows if stored.damaged(row)]
     for version_id, name in damaged:
         with database.transaction() as session:
-            earlier = StoredFiles(session).cost_models_before(version_id)
-            before = next((each for each in earlier if not stored.damaged(each)), None)
-            Repairs(session).retire(version_id, None if before is None else before.id)
-        instead = "none before it is whole" if before is None else f"{before.name} is active again"
-        yield f"{name} is damaged and retired: {instead}"
+            older_rows = StoredFiles(session).cost_models_before(version_id)
+            intact = next((row for row in older_rows if not stored.damaged(row)), None)
+            Repairs(session).retire(version_id, None if intact is None else intact.id)
+        result = "no earlier version is intact" if intact is None else f"{intact.name} is active again"
+        yield f"{name} is damaged and retired: {result}"
 
 
 def _check_there(folder: str) -> None:

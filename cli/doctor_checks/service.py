@@ -42,10 +42,12 @@ def devices(api: Client) -> str:
     """Return devices that answer and that do not. Raises Unavailable if none answers."""
     rows = api.devices()
     online = [f"{row.name} {row.info.gpu_words}".strip() for row in rows if row.online]
-    away = [row.name for row in rows if not row.online]
+    silent_names = [row.name for row in rows if not row.online]
     if not online:
-        raise Unavailable(f"no device answers{_besides(away)}", hint="mallorn device, or read its log")
-    return f"{', '.join(online)} answer{_besides(away)}"
+        raise Unavailable(
+            f"no device answers{_besides(silent_names)}", hint="mallorn device, or read its log"
+        )
+    return f"{', '.join(online)} answer{_besides(silent_names)}"
 
 
 def locks(api: Client) -> str:

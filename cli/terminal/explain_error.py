@@ -1,4 +1,4 @@
-"""Turns errors from outside Mallorn (files, settings, missing packages) into MallornErrors."""
+"""Turns errors from outside Mallorn (files, settings, missing packages) into instances of MallornError."""
 
 import errno
 from typing import Final
@@ -26,13 +26,23 @@ MISTAKES: Final = (ModuleNotFoundError, OSError, ValidationError)
 
 def explained(error: Exception) -> MallornError | None:
     """Return the error with a message and a hint; None for a bug of ours, which needs a traceback."""
-    match error:
-        case ModuleNotFoundError():
-            return missing_package(error)
-        case OSError():
-            return _file_error(error)
-        case ValidationError():
-            return _setting_error(error)
+    if isinstance(error, ModuleNotFoundError):
+        return missing_package(error)
+    if isinstance(error, OSError) and error.strerror is not None:
+        file = "a file" if error.filename is None else str(error.filename)
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            return None
+        hint = HINTS.get(error.errno or 0, "").format(file=file)
+        return InvalidRequest(f"cannot use {file}: {error.strerror}", hint=hint)
+    if isinstance(error, ValidationError) and error.title == Settings.__name__:
+        first = error.errors(include_url=False, include_context=False)[0]
+        reason = first["msg"].removeprefix("Value error, ")
+        if not first["loc"]:
+            hint = "choose another place with --data DIR or MALLORN_DATA_DIR"
+            return InvalidRequest(f"the settings cannot be used: {reason}", hint=hint)
+        name = f"MALLORN_{str(first['loc'][0]).upper()}"
+        message = f"the setting {name} cannot be {first['input']!r}: {reason}"
+        return InvalidRequest(message, hint=f"unset {name}")
     return None
 
 
@@ -41,26 +51,3 @@ def missing_package(error: ModuleNotFoundError, extras: str = "server,worker") -
     if error.name is None or error.name.partition(".")[0] in OURS:
         return None
     return MissingPackage(f"this needs {error.name}, which is not installed", hint=install_line(extras))
-
-
-def _file_error(error: OSError) -> MallornError | None:
-    """Return an error for a file that cannot be used; None for errors that name no file."""
-    if error.strerror is None or (error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT)):
-        return None
-    file = str(error.filename) if error.filename is not None else "a file"
-    hint = HINTS.get(error.errno or 0, "").format(file=file)
-    return InvalidRequest(f"cannot use {file}: {error.strerror}", hint=hint)
-
-
-def _setting_error(error: ValidationError) -> MallornError | None:
-    if error.title != Settings.__name__:
-        return None
-    first = error.errors(include_url=False, include_context=False)[0]
-    names = [f"MALLORN_{str(part).upper()}" for part in first["loc"][:1]]
-    reason = first["msg"].removeprefix("Value error, ")
-    if not names:
-        hint = "choose another place with --data DIR or MALLORN_DATA_DIR"
-        return InvalidRequest(f"the settings cannot be used: {reason}", hint=hint)
-    return InvalidRequest(
-        f"the setting {names[0]} cannot be {first['input']!r}: {reason}", hint=f"unset {names[0]}"
-    )

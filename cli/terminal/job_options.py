@@ -8,7 +8,7 @@ import typer
 
 from mallorn.core.check_option_kwargs import OptionKwargs
 from mallorn.core.errors import InvalidRequest
-from mallorn.core.job_options import JobOptions, choices
+from mallorn.core.job_options import LARGEST_ROUND, JobOptions, choices
 from mallorn.core.registry import CONTRACTS
 from mallorn.core.targets import LOCAL
 
@@ -16,7 +16,7 @@ TargetOption = Annotated[
     str, typer.Option("--target", help="`local`, `cuda`, a JSON target, or a tag like nvidia/nvidia-h100.")
 ]
 ForceOption = Annotated[
-    bool, typer.Option("--force", help="Write into --out, whatever schedules and files it holds.")
+    bool, typer.Option("--force", help="Write into --out even if it holds other schedules or files.")
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")]
 
@@ -58,12 +58,12 @@ class EffortOptions(NamedTuple):
         int | None,
         typer.Option(
             min=0,
-            help="Candidates to try; 0 for what is known already, or sane defaults.  "
-            "[default: while they are worth their seconds; with --minutes no limit]",
+            help="Candidates to measure; 0: use known schedules, else defaults.   "
+            "[default: as many as are worth their time; with --minutes no limit]",
         ),
     ] = None
     minutes: Annotated[
-        float | None, typer.Option(min=0, help="Stop after so many minutes; without --trials only then.")
+        float | None, typer.Option(min=0, help="Stop after this many minutes; without --trials, only then.")
     ] = None
     seed: SeedOption = 0
 
@@ -83,7 +83,7 @@ class Choices(NamedTuple):
     contention: Annotated[bool, typer.Option("--contention", help=said_of("contention"))] = False
     wait_for_quiet: Annotated[bool, typer.Option("--wait-for-quiet", help=said_of("wait_for_quiet"))] = False
     private: Annotated[bool, typer.Option("--private", help=said_of("private"))] = False
-    round_size: Annotated[int | None, typer.Option(min=1, max=64, help=words("round_size"))] = None
+    round_size: Annotated[int | None, typer.Option(min=1, max=LARGEST_ROUND, help=words("round_size"))] = None
     only: OnlyOption = None
     option: Annotated[
         list[str] | None,
@@ -99,8 +99,8 @@ class Choices(NamedTuple):
 
     def asked(self) -> OptionKwargs:
         """Return the options that were given; `--option` overrides dedicated flags."""
-        named = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
-        options = {name: value for name, value in named.items() if value is not None and value is not False}
+        flags = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
+        options = {name: value for name, value in flags.items() if value is not None and value is not False}
         options |= {name: "on" for name, value in options.items() if value is True}
         if self.dynamic:
             options["dynamic"] = dict(map(parse_dynamic, self.dynamic))

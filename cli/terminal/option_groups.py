@@ -13,9 +13,9 @@ def shared(command: Command) -> Command:
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
     parameters: list[Parameter] = []
-    for name, each in signature(command).parameters.items():
+    for name, parameter in signature(command).parameters.items():
         if name not in groups:
-            parameters.append(each.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
+            parameters.append(parameter.replace(annotation=hints[name], kind=Parameter.KEYWORD_ONLY))
             continue
         for option, hint in get_type_hints(groups[name], include_extras=True).items():
             default = groups[name]._field_defaults.get(option, Parameter.empty)
@@ -24,7 +24,7 @@ def shared(command: Command) -> Command:
     @wraps(command)
     def spread(**values: Any) -> None:
         for name, kind in groups.items():
-            values[name] = kind(**{each: values.pop(each) for each in kind._fields})
+            values[name] = kind(**{option: values.pop(option) for option in kind._fields})
         command(**values)
 
     spread.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]

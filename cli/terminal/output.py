@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mallorn.core.errors import Unavailable
+from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.wording.format_values import Cell, Column, cell
 from stack.data_directory import DataDir
@@ -29,6 +29,7 @@ T = TypeVar("T")
 _MOVING: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 PIPE_WIDTH: Final = 1000  # keeps each row on one line for programs that read them
 JsonOption = Annotated[bool, typer.Option("--json", help="Print data as JSON.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="The job's id, or its beginning.")]
 NewestJobArgument = Annotated[
     str | None, typer.Argument(metavar="[JOB]", help="The job's id, or its beginning; default: the newest.")
@@ -57,6 +58,11 @@ class Place(NamedTuple):
         Path | None,
         typer.Option("--data", help="Where the service on this machine keeps its data.  [MALLORN_DATA_DIR]"),
     ] = None
+
+    @property
+    def data_option(self) -> str:
+        """Option with which the next command finds the same data directory; may be empty."""
+        return f" --data {self.data}" if self.data else ""
 
 
 def stdout() -> Console:
@@ -125,7 +131,7 @@ def _plain(value: object) -> object:
     """Return a pydantic value's fields that were set, or a dataclass's fields, for JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
-    return {each.name: getattr(value, each.name) for each in fields(cast("DataclassInstance", value))}
+    return {field.name: getattr(value, field.name) for field in fields(cast("DataclassInstance", value))}
 
 
 def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, empty: str) -> None:
@@ -147,23 +153,39 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
     result = Table(box=None, header_style="bold", pad_edge=False)
     for i, column in enumerate(columns):
         cells = [line[i] for line in lines]
-        numeric = any(isinstance(each, int | float) for each in cells)
+        is_numeric = any(isinstance(value, int | float) for value in cells)
         result.add_column(
             column.heading,
-            justify="right" if numeric else "left",
+            justify="right" if is_numeric else "left",
             overflow="ellipsis" if column.cut else "fold",
-            no_wrap=all(len(cell(each)) <= SHORT for each in cells),
+            no_wrap=all(len(cell(value)) <= SHORT for value in cells),
         )
     for line in lines:
-        result.add_row(*(escape(cell(each)) for each in line))
+        result.add_row(*(escape(cell(value)) for value in line))
     return result
 
 
 def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:
     """Return a table of names and values without empty values."""
-    rows = [(name, each) for name, each in facts.items() if each not in (None, "")]
+    rows = [(name, fact) for name, fact in facts.items() if fact not in (None, "")]
     columns = (
         Column[tuple[str, Cell]](title, lambda fact: fact[0]),
         Column[tuple[str, Cell]](value, lambda fact: fact[1]),
     )
     return table(rows, columns)
+
+
+def ask(question: str, without_asking: str, yes: bool) -> None:
+    """Exit with code 1 unless the user agrees. Raises InvalidRequest without a terminal."""
+    if yes:
+        return
+    if not can_ask_user():
+        raise InvalidRequest("there is no terminal to ask at, and nothing was deleted", hint=without_asking)
+    if not typer.confirm(question, err=True):
+        print_note("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def can_ask_user() -> bool:
+    """Return whether stdin is a terminal, so that a user can answer."""
+    return sys.stdin.isatty()

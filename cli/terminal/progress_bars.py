@@ -34,10 +34,16 @@ def bytes_bar(words: str) -> AbstractContextManager[Advance]:
 @contextmanager
 def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
     console = stderr()
-    parts = TextColumn("{task.description}", markup=False), BarColumn(), *columns
-    with Progress(*parts, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as progress:
         task = progress.add_task(words, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
+        yield lambda amount, total: progress.update(task, completed=amount, total=total)
 
 
 def upload_with_bar(api: Client, model: str) -> str:

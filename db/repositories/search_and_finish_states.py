@@ -9,7 +9,7 @@ from db.repositories.base import Repository
 from db.repositories.leases import LeaseToken, held
 from db.tables import FinishStep, Round, SearchState
 from mallorn.core.errors import LeaseLost
-from mallorn.core.values.decided_task import DecidedTask
+from mallorn.core.values.trial import DecidedTask
 
 #: States kept per task: the last round's, and the one it started from, to recompute it.
 KEPT: Final = 2

@@ -5,12 +5,12 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.tables.base import Base, BigId, CreatedAt, IdPk, Json, Timestamp, ValueType, partial_index
 from mallorn.core.states import Cause, JobState, RoundState
-from mallorn.core.values.decided_task import DecidedTask
 from mallorn.core.values.decision_log import RoundNotes, RoundStats
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.graph_report import GraphReport
 from mallorn.core.values.job import JobWarning, SuggestedOptions
 from mallorn.core.values.machine import Machine
+from mallorn.core.values.trial import DecidedTask
 
 
 class Model(Base):

@@ -2,10 +2,15 @@
 
 import ipaddress
 import os
+import socket
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from mallorn.core.errors import InvalidRequest, Unavailable
-from mallorn.core.socket_users import listener_uid, user_name
 
 LAST_PORT = 65535
 
@@ -50,3 +55,120 @@ def check_yours(url: str) -> str:
         f"mallorn up --port 0   (or, with a key from its owner: export MALLORN_URL={url} MALLORN_API_KEY=KEY)"
     )
     raise NotYours(f"the service at {url} is of {user_name(uid)}, not yours", hint=hint)
+
+
+Address = tuple[str, int]
+End = tuple[int, int]  # user id of a socket's creator, and its inode
+LISTENS: Final = "0A"
+ESTABLISHED: Final = 1
+LOOKS: Final = 3
+SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG
+SOCK_DIAG_BY_FAMILY: Final = 20
+REQUEST: Final = 1  # NLM_F_REQUEST
+ANY: Final = 0xFFFFFFFF  # state, cookie
+HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, number, sender
+QUERY: Final = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
+ADDRESSES: Final = struct.Struct("!HH16s16s")  # both ports and both addresses of a socket
+PLACE: Final = struct.Struct("=III")  # its interface and its cookie
+ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries; expiry, queues, user, inode
+
+
+def listener_uid(port: int) -> int | None:
+    """Return the user who listens at this port of 127.0.0.1; None if the kernel shows no listener."""
+    listening = {row[1]: int(row[7]) for row in _rows(f" {LISTENS} ")}
+    (loopback, mapped_loopback), (all_v4, mapped_all) = _written("127.0.0.1"), _written("0.0.0.0")  # noqa: S104
+    # Addresses that receive connections to 127.0.0.1, the most specific first.
+    for address in (loopback, all_v4, mapped_loopback, mapped_all, *_written("::")):
+        if (uid := listening.get(f"{address}:{port:04X}")) is not None:
+            return uid
+    return None
+
+
+def peer_uid(own_end: Address, peer_end: Address) -> int | None:
+    """Return the user who made the other end of a connection within this machine; None if that is unknown.
+
+    The caller must check afterwards that its own end is still connected: otherwise both
+    addresses may belong to a later connection.
+    """
+    if sys.platform != "linux":
+        return None
+    own_end, peer_end = _plain(own_end), _plain(peer_end)
+    end = _open_end(peer_end, own_end)
+    for _ in range(LOOKS):
+        # The kernel reports root for a closing socket; two equal answers mean that it is open.
+        previous_end, end = end, _open_end(peer_end, own_end)
+        if end is not None and end == previous_end:
+            return end[0]
+    return None
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name for messages, such as `user ada`."""
+    import pwd  # missing on some systems that the client supports
+
+    with suppress(KeyError):
+        return f"user {pwd.getpwuid(uid).pw_name}"
+    return f"user {uid}"
+
+
+def _open_end(local: Address, remote: Address) -> End | None:
+    """Return the established socket between two addresses; None if none or already closed."""
+    with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
+        if (end := _diagnosed(local, remote)) is not None:
+            return end
+    places = zip(_written(local[0]), _written(remote[0]), strict=True)
+    for local_host, remote_host in places:
+        for row in _rows(f" {local_host}:{local[1]:04X} {remote_host}:{remote[1]:04X} {ESTABLISHED:02X} "):
+            return _held(int(row[7]), int(row[9]))
+    return None
+
+
+def _diagnosed(local: Address, remote: Address) -> End | None:
+    """Query this one socket: faster than /proc, which lists all sockets in milliseconds."""
+    family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
+    hosts = [socket.inet_pton(family, host) for host, _ in (local, remote)]
+    query = (
+        QUERY.pack(family, socket.IPPROTO_TCP, 0, 0, ANY)
+        + ADDRESSES.pack(local[1], remote[1], *hosts)
+        + PLACE.pack(0, ANY, ANY)
+    )
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, SOCK_DIAG) as kernel:
+        kernel.send(HEADER.pack(HEADER.size + len(query), SOCK_DIAG_BY_FAMILY, REQUEST, 1, 0) + query)
+        answer = kernel.recv(8192)
+    if HEADER.unpack_from(answer)[1] != SOCK_DIAG_BY_FAMILY:
+        return None
+    _, state, *_, uid, inode = ANSWER.unpack_from(answer, HEADER.size)
+    return _held(uid, inode) if state == ESTABLISHED else None
+
+
+def _held(uid: int, inode: int) -> End | None:
+    return (uid, inode) if inode else None  # a socket without an inode was closed by its owner
+
+
+def _rows(text: str) -> list[list[str]]:
+    """Return the kernel's rows of TCP sockets that contain a text, split at spaces."""
+    rows = []
+    for table in ("tcp", "tcp6"):
+        with suppress(FileNotFoundError):  # not Linux, or no IPv6
+            lines = Path("/proc/self/net", table).read_text().splitlines()[1:]
+            rows += [line.split() for line in lines if text in line]
+    return rows
+
+
+def _plain(address: Address) -> Address:
+    """Return an address with an IPv4-mapped IPv6 host converted to IPv4."""
+    host = ipaddress.ip_address(address[0])
+    return str(getattr(host, "ipv4_mapped", None) or host), address[1]
+
+
+def _written(host: str) -> tuple[str, ...]:
+    """Return a host as written in the kernel's tables; IPv4 hosts also in the IPv6 form."""
+    address = ipaddress.ip_address(host)
+    if address.version == 6:
+        return (_words(address.packed),)
+    return _words(address.packed), _words(ipaddress.ip_address(f"::ffff:{address}").packed)
+
+
+def _words(address: bytes) -> str:
+    groups = (address[start : start + 4] for start in range(0, len(address), 4))
+    return "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in groups)

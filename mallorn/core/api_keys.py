@@ -33,9 +33,9 @@ ALL_SCOPES: Final = tuple(Scope)
 USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)
 
 
-def allows(held: Collection[Scope], needed: Scope) -> bool:
+def allows(scopes: Collection[Scope], scope: Scope) -> bool:
     """Return whether a key with the scopes `held` may do what requires `needed`."""
-    return needed in held or Scope.ADMIN in held
+    return scope in scopes or Scope.ADMIN in scopes
 
 
 def new_id() -> str:

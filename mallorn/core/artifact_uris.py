@@ -65,15 +65,26 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
     HostFault if this host refuses an operation.
     """
     try:
-        yield _opened(uri)
+        try:
+            store = open_store(uri)
+        except MallornError as error:
+            raise away(uri, error) from error
+        yield store
     except MallornError:
         raise
     except FileNotFoundError as error:
-        if _is_there(dirname(uri)):
-            hint = "mallorn tune MODEL   (sends it again)"
+        folder = dirname(uri)
+        try:
+            fs, path = open_store(folder)
+            has_folder = bool(fs.exists(path))
+        except Exception:  # each fsspec backend raises its own error classes
+            has_folder = False
+        if has_folder:
+            hint = "mallorn tune MODEL   (uploads it again)"
             raise NotFound(f"the artifact store has no {uri}", hint=hint) from error
         raise StoreAway(
-            f"{dirname(uri)} is not there: is its disk mounted?", hint=f"ls {dirname(uri)}; mount"
+            f"the artifact store has no folder {folder}; its disk may not be mounted",
+            hint=f"ls {folder}; mount",
         ) from error
     except Exception as error:  # each fsspec backend raises its own error classes
         raise os_error(error, uri) or away(uri, error) from error
@@ -82,18 +93,3 @@ def reaching(uri: str) -> Iterator[tuple[Any, str]]:
 def away(uri: str, error: Exception) -> StoreAway:
     """Return the StoreAway error that reports an error of the store."""
     return StoreAway(f"the artifact store does not answer for {uri}: {type(error).__name__}: {error}")
-
-
-def _opened(uri: str) -> tuple[Any, str]:
-    try:
-        return open_store(uri)
-    except MallornError as error:
-        raise away(uri, error) from error
-
-
-def _is_there(folder: str) -> bool:
-    try:
-        store, path = open_store(folder)
-        return bool(store.exists(path))
-    except Exception:  # each fsspec backend raises its own error classes
-        return False

@@ -10,7 +10,7 @@ from mallorn.core.registry import REGISTRY, check_name
 from mallorn.core.stand_in_measurers import check_recording
 
 
-class EvaluatorAsked(TypedDict, total=False):
+class EvaluatorKwargs(TypedDict, total=False):
     """Evaluator options of a job, as keywords; missing ones have their defaults."""
 
     number: int
@@ -19,7 +19,7 @@ class EvaluatorAsked(TypedDict, total=False):
     flush_l2: Literal["auto", "on", "off"]
 
 
-class SimulatedAsked(TypedDict, total=False):
+class SimulatedKwargs(TypedDict, total=False):
     """Options of the measurer `simulated`, as keywords; missing ones have their defaults."""
 
     seed: int
@@ -45,21 +45,21 @@ class OptionKwargs(TypedDict, total=False):
     private: str
     measurer: str
     recording: str
-    simulated: SimulatedAsked
+    simulated: SimulatedKwargs
     round_size: int | None
     task_trials: int | None
     only: list[str]
     build_timeout_sec: float
     run_timeout_sec: float
-    evaluator: EvaluatorAsked
+    evaluator: EvaluatorKwargs
     input_shapes: dict[str, list[int]]
     dynamic: dict[str, list[int]]
 
 
-def check_asked(asked: OptionKwargs) -> None:
+def check_asked(options: OptionKwargs) -> None:
     """Raise InvalidRequest for unknown options, invalid values or invalid combinations."""
     try:
-        check_options(JobOptions.model_validate(asked))
+        check_options(JobOptions.model_validate(options))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))

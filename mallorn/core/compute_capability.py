@@ -48,7 +48,7 @@ class ComputeCapability:
 
     @property
     def shared_per_block_optin(self) -> int:
-        """Bytes of shared memory that a kernel may use after `cudaFuncSetAttribute`."""
+        """Bytes of shared memory that a kernel may use after it opts in to more."""
         return self.shared_per_sm - self.shared_reserved
 
     def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:
@@ -75,12 +75,12 @@ class ComputeCapability:
             return 0
         warps_with_registers = self.registers_per_sm // _SCHEDULERS // registers_per_warp * _SCHEDULERS
         unit = 128 if self.number >= 80 else 256
-        shared = max(_round_up(shared_bytes + self.shared_reserved, unit), 1)
+        block_bytes = max(_round_up(shared_bytes + self.shared_reserved, unit), 1)
         return min(
             self.blocks_per_sm,
             self.threads_per_sm // self.warp_size // warps,
             warps_with_registers // warps,
-            self.shared_per_sm // shared,
+            self.shared_per_sm // block_bytes,
         )
 
 
@@ -122,10 +122,10 @@ def runs_on(arch: str, number: int) -> bool:
     It does if its major version is equal and its minor version not lower; with a suffix in
     `arch`, both have to be equal.
     """
-    compiled = _number(arch)
-    if arch.endswith(("a", "f")) or _TEGRA in (compiled, number):
-        return compiled == number
-    return compiled // 10 == number // 10 and compiled <= number
+    arch_number = _number(arch)
+    if arch.endswith(("a", "f")) or _TEGRA in (arch_number, number):
+        return arch_number == number
+    return arch_number // 10 == number // 10 and arch_number <= number
 
 
 def _number(arch: str) -> int:

@@ -21,10 +21,6 @@ class Foreign:
 
 def foreign_format(data: bytes) -> Foreign | None:
     """Return the well-known format of these bytes; None if unknown."""
-    return _binary(data) or _text(data)
-
-
-def _binary(data: bytes) -> Foreign | None:
     if data[:4] == b"PK\x03\x04":
         # State dicts and scripted modules are zips; both need an export in Python.
         if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
@@ -47,10 +43,8 @@ def _binary(data: bytes) -> Foreign | None:
     if data[:2] == b"\x1f\x8b":
         return Foreign("a gzip archive", "gunzip -S '' MODEL   (and give the .onnx file inside)")
     picture = next((name for magic, name in _PICTURES.items() if data.startswith(magic)), None)
-    return Foreign(f"a picture ({picture})", _ANOTHER) if picture else None
-
-
-def _text(data: bytes) -> Foreign | None:
+    if picture:
+        return Foreign(f"a picture ({picture})", _ANOTHER)
     head = data[:512].lstrip()
     if head[:1] in (b"{", b"["):
         return Foreign("JSON (a Relax module?)", _CODE)

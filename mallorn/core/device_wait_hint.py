@@ -26,9 +26,9 @@ class ServiceAddress:
         return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
 
 
-def waiting_words(target: str, here: ServiceAddress, why_not_here: str = "") -> str:
+def waiting_words(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
     """Return the reason of a job without a device; the second line is the command to type."""
-    return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, here)}"
+    return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, service)}"
 
 
 def command_for(reason: str, cause: str | None) -> str:
@@ -38,29 +38,32 @@ def command_for(reason: str, cause: str | None) -> str:
 
 
 def paused_words(
-    job_id: str, target: str, here: ServiceAddress, waited_sec: float, why_not_here: str = ""
+    job_id: str, target: str, service: ServiceAddress, waited_sec: float, why_not_here: str = ""
 ) -> str:
     """Return the reason of a job that was paused because no device came in time."""
     waited = f"{waited_sec / 60:.0f} minutes" if waited_sec >= A_WHILE_SEC else f"{waited_sec:.0f} s"
     reason = f"waited {waited} for a device for {target}{_not_here(why_not_here)}"
-    return f"{reason}\n{device_command(target, here)}   (then: mallorn resume {job_id})"
+    return f"{reason}\n{device_command(target, service)}   (then: mallorn resume {job_id})"
 
 
-def unlike_words(job_id: str, was: str, now: str) -> str:
+def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
     """Return the reason of a job whose device's times no longer compare with the job's."""
-    changed = f"its times were taken on {was}; the device is {now} now, and times of the two do not compare"
+    changed = (
+        f"its times were taken on {old_conditions}; the device is {conditions} now, and times of the two "
+        "do not compare"
+    )
     back = f"bring back governor, power, quota and TVM as they were; mallorn resume {job_id} if it is paused"
     return f"{changed}\n{back}   (or tune the model anew: that begins with all that is known)"
 
 
-def device_command(target: str, here: ServiceAddress) -> str:
+def device_command(target: str, service: ServiceAddress) -> str:
     """Return the command that starts a device, after one that opens a loopback tracker."""
     template = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
-    if is_loopback(host_and_port(here.tracker)[0]):
-        start = f"mallorn up{here.data} --tracker {OTHERS_REACH}"
+    if is_loopback(host_and_port(service.tracker)[0]):
+        start = f"mallorn up{service.data} --tracker {OTHERS_REACH}"
         return f"{start}   (there: {template.format(target, OTHERS_REACH)})"
-    return template.format(target, here.tracker)
+    return template.format(target, service.tracker)
 
 
-def _not_here(why: str) -> str:
-    return f": this machine cannot run it, {why}" if why else ""
+def _not_here(cause: str) -> str:
+    return f": this machine cannot run it, {cause}" if cause else ""

@@ -104,8 +104,8 @@ class TooMany(MallornError):
 
     status_code = 429
 
-    def __init__(self, message: str | None = None, *, retry_sec: int = 60, **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str | None = None, *, retry_sec: int = 60, **details: Any) -> None:
+        super().__init__(message, **details)
         self.retry_sec = retry_sec
 
 
@@ -125,8 +125,8 @@ class StorageFull(MallornError):
 class PluginFailed(MallornError):
     """A part of a user's own, as a searcher or a cost model, did not work."""
 
-    def __init__(self, message: str | None = None, *, seam: str = "", name: str = "", **told: Any) -> None:
-        super().__init__(message, **told)
+    def __init__(self, message: str | None = None, *, seam: str = "", name: str = "", **details: Any) -> None:
+        super().__init__(message, **details)
         self.seam = seam
         self.name = name
 

@@ -13,11 +13,11 @@ HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host o
 
 
 class FleetKey:
-    """One key, or several during a change: the first signs, all verify. False without keys."""
+    """The fleet's keys, several during a change: the first signs, all verify. False if none."""
 
     def __init__(self, text: str = "") -> None:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
-        self._keys = tuple(each.strip().encode() for each in text.split(",") if each.strip())
+        self._keys = tuple(key.strip().encode() for key in text.split(",") if key.strip())
         if text and not self._keys:
             raise InvalidRequest(
                 "the fleet's key is empty: MALLORN_RPC_KEY, or rpc.key in the data directory", hint=HINT
@@ -36,14 +36,14 @@ class FleetKey:
     def __repr__(self) -> str:
         return f"FleetKey({len(self._keys)} keys)"
 
-    def proof(self, purpose: str, *said: str) -> str:
+    def proof(self, purpose: str, *texts: str) -> str:
         """Sign the purpose and the texts with the first key; empty without keys."""
-        return _signed(self._keys[0], purpose, said) if self._keys else ""
+        return _signed(self._keys[0], purpose, texts) if self._keys else ""
 
-    def proves(self, proof: str, purpose: str, *said: str) -> bool:
+    def proves(self, proof: str, purpose: str, *texts: str) -> bool:
         """Return whether `proof` was made with one of our keys; False without keys."""
-        proofs = (_signed(key, purpose, said) for key in self._keys)
-        return any(hmac.compare_digest(each.encode(), _bytes(proof)) for each in proofs)
+        signatures = (_signed(key, purpose, texts) for key in self._keys)
+        return any(hmac.compare_digest(signature.encode(), _bytes(proof)) for signature in signatures)
 
     def of_session(self, match_key: str) -> list["FleetKey"]:
         """Derive keys for one session, which a process that runs untrusted code may hold."""

@@ -16,31 +16,25 @@ def install_line(extras: str) -> str:
     if (_ROOT / "pyproject.toml").is_file():
         source_tree = "." if Path.cwd() == _ROOT else str(_ROOT)
         return f"pip install '{source_tree}[{extras}]'"
-    source = _installed_from()
-    if source:
-        return f"pip install 'mallorn[{extras}] @ {source}'"
-    return f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
+    checkout_line = f"pip install '.[{extras}]'   (in a checkout of Mallorn)"
+    try:
+        metadata = Distribution.from_name("mallorn").read_text("direct_url.json")
+    except PackageNotFoundError:
+        return checkout_line
+    if not metadata:
+        return checkout_line
+    origin = json.loads(metadata)  # where pip installed this package from (PEP 610)
+    source = str(origin["url"])
+    if "vcs_info" in origin:
+        source = f"{origin['vcs_info']['vcs']}+{source}@{origin['vcs_info']['commit_id']}"
+    elif source.startswith("file://") and not Path(source.removeprefix("file://")).exists():
+        return checkout_line
+    return f"pip install 'mallorn[{extras}] @ {source}'"
 
 
 def upgrade_line() -> str:
     """Return the command that updates the checkout this Mallorn was installed from."""
     return f"git -C {_ROOT} pull" if (_ROOT / ".git").exists() else "git pull   (in a checkout of Mallorn)"
-
-
-def _installed_from() -> str:
-    """Return the URL from which pip installed this package (PEP 610); empty if unknown."""
-    try:
-        metadata = Distribution.from_name("mallorn").read_text("direct_url.json")
-    except PackageNotFoundError:
-        return ""
-    if not metadata:
-        return ""
-    origin = json.loads(metadata)
-    url = str(origin["url"])
-    if "vcs_info" in origin:
-        return f"{origin['vcs_info']['vcs']}+{url}@{origin['vcs_info']['commit_id']}"
-    exists = not url.startswith("file://") or Path(url.removeprefix("file://")).exists()
-    return url if exists else ""
 
 
 def need(module: str, what_for: str, extra: str) -> Any:

@@ -255,20 +255,20 @@ class KeptOptions(JobOptions):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _with_patience(cls, stored: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+    def _with_patience(cls, body: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         problems: list[ErrorDetails] = []
         try:
-            options = read(stored)
+            options = read(body)
         except ValidationError as error:
-            valid_part, problems = deepcopy(stored), error.errors()
+            valid_part, problems = deepcopy(body), error.errors()
             for problem in problems:
                 _drop(valid_part, problem["loc"])
             options = read(valid_part)
-        extra_places = [each["loc"] for each in problems if each["type"] == "extra_forbidden"]
+        extra_places = [problem["loc"] for problem in problems if problem["type"] == "extra_forbidden"]
         unknown = {".".join(map(str, parts)) for parts in extra_places}
-        if isinstance(stored, dict):
-            unknown |= stored.keys() - cls.model_fields.keys() - RETIRED
-        strange = {str(each["loc"][0]) for each in problems if each["loc"] not in extra_places}
+        if isinstance(body, dict):
+            unknown |= body.keys() - cls.model_fields.keys() - RETIRED
+        strange = {str(problem["loc"][0]) for problem in problems if problem["loc"] not in extra_places}
         options._strange, options._unknown = tuple(sorted(strange)), tuple(sorted(unknown))
         return options
 
@@ -289,13 +289,13 @@ class KeptOptions(JobOptions):
             )
 
 
-def _drop(stored: Any, path: Sequence[int | str]) -> None:
+def _drop(options: Any, path: Sequence[int | str]) -> None:
     """Remove the value at a path; if the path leads into a list, remove the whole list."""
     for key in path:
-        if isinstance(stored, dict) and isinstance(stored.get(key), dict) and key != path[-1]:
-            stored = stored[key]
-        elif isinstance(stored, dict):
-            stored.pop(key, None)
+        if isinstance(options, dict) and isinstance(options.get(key), dict) and key != path[-1]:
+            options = options[key]
+        elif isinstance(options, dict):
+            options.pop(key, None)
             return
 
 

@@ -18,7 +18,13 @@ _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 @contextmanager
 def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
     """Yield a new folder that this process holds a lock on, and remove it on exit."""
-    folder, lock_fd = _new(place, prefix)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        lock_fd = _locked(folder)
+        if lock_fd is not None and folder.exists():
+            break
+        if lock_fd is not None:  # another process removed the folder before we locked it
+            os.close(lock_fd)
     try:
         yield folder
     finally:
@@ -35,16 +41,6 @@ def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
                 yield folder
             finally:
                 os.close(lock_fd)
-
-
-def _new(parent: Path, prefix: str) -> tuple[Path, int]:
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock_fd = _locked(folder)
-        if lock_fd is not None and folder.exists():
-            return folder, lock_fd
-        if lock_fd is not None:  # another process removed the folder before we locked it
-            os.close(lock_fd)
 
 
 def _locked(folder: Path) -> int | None:

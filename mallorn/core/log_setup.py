@@ -12,8 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from mallorn.core.redaction import redact
-from mallorn.core.settings import Settings
-from mallorn.core.unknown_variables import unknown_variables
+from mallorn.core.settings import Settings, unknown_variables
 
 log = logging.getLogger(__name__)
 LONGEST: Final = 8_000  # characters of a message, which may contain untrusted text
@@ -71,7 +70,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line, with the facts of `about`, and `error` with a traceback."""
+    """Formats a record as one line of JSON, with the facts of `about` and any traceback."""
 
     def __init__(self, part: str) -> None:
         super().__init__()

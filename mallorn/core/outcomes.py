@@ -27,7 +27,7 @@ class Outcome(StrEnum):
     @classmethod
     def read(cls, word: str) -> "Outcome":
         """Parse a stored outcome; one of a newer version becomes WORKER_LOST."""
-        outcome_by_word = {each.value: each for each in cls}
+        outcome_by_word = {outcome.value: outcome for outcome in cls}
         return outcome_by_word.get(word, cls.WORKER_LOST)
 
     @property

@@ -1,9 +1,9 @@
-"""Names of Celery queues and tasks, for senders and receivers.
-
-Messages contain only ids: the state is in the database, and the broker only wakes workers.
-"""
+"""Celery: names of queues and tasks, and the configuration of senders and receivers."""
 
 from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from mallorn.core.errors import InvalidRequest
 
 CONTROL: Final = "control"
 IMPORT: Final = "import"
@@ -41,3 +41,66 @@ _TASKS_BY_QUEUE: Final = {
     FINISH: (FINISH_JOB,),
 }
 ROUTES: Final = {task: {"queue": queue} for queue, tasks in _TASKS_BY_QUEUE.items() for task in tasks}
+
+
+SCHEMES: Final = ("redis", "rediss", "redis+socket", "sentinel", "memory")
+HINT: Final = "redis://HOST:6379/0, or sentinel://HOST:26379,HOST:26379/0?master_name=NAME"
+
+# Longer than any round. A dead worker's message returns after this; the reaper is earlier.
+VISIBILITY_TIMEOUT_SEC = 3600
+# Socket timeout. Kombu polls for one second at a time; a later answer counts as lost.
+ANSWER_SEC = 5.0
+
+
+def celery_settings(redis_url: str) -> dict[str, object]:
+    """Return the configuration: JSON only, late acknowledgement, no prefetching, no results.
+
+    Raises InvalidRequest if the URL is not one of a supported broker.
+    """
+    broker_url, sentinel_options = _broker(redis_url)
+    return {
+        "broker_url": broker_url,
+        "broker_connection_retry_on_startup": True,
+        "broker_transport_options": {
+            "visibility_timeout": VISIBILITY_TIMEOUT_SEC,
+            "socket_timeout": ANSWER_SEC,
+            "health_check_interval": ANSWER_SEC,
+            **sentinel_options,
+        },
+        "task_routes": ROUTES,
+        "task_default_queue": CONTROL,
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "task_ignore_result": True,
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_enable_remote_control": False,
+        "worker_hijack_root_logger": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": True,
+    }
+
+
+def _broker(url: str) -> tuple[str, dict[str, object]]:
+    """Return the URL for kombu, and the transport options that Redis Sentinel needs."""
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES:
+        raise InvalidRequest(f"{parts.scheme or 'that'!r} is no protocol of a broker", hint=HINT)
+    if parts.scheme != "sentinel":
+        try:
+            is_valid = all(urlsplit(part).port != 0 for part in url.split(";"))
+        except ValueError:  # whose message may show a part of the password
+            is_valid = False
+        if not is_valid:
+            raise InvalidRequest("MALLORN_REDIS_URL is not the URL of a broker", hint=HINT)
+        return url, {}
+    query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if "master_name" not in query:
+        raise InvalidRequest("the sentinels' URL lacks the name of what they watch", hint=HINT)
+    login, separator, hosts = parts.netloc.rpartition("@")
+    urls = [f"sentinel://{login}{separator}{host}{parts.path}" for host in hosts.split(",")]
+    options: dict[str, object] = {"master_name": query["master_name"]}
+    if "sentinel_password" in query:
+        # These options replace the transport's timeouts for connections to sentinels.
+        options["sentinel_kwargs"] = {"password": query["sentinel_password"], "socket_timeout": ANSWER_SEC}
+    return ";".join(urls), options

@@ -25,8 +25,8 @@ def hide(secret: "SecretStr | str | None") -> None:
 def hide_password(url: str | None) -> None:
     """Redact the password in this URL from now on."""
     login = (url or "").rpartition("@")[0]
-    _, slashes, rest = login.partition("//")
-    password = rest.partition(":")[2] if slashes else login.rpartition(":")[2]
+    _, slashes, authority = login.partition("//")
+    password = authority.partition(":")[2] if slashes else login.rpartition(":")[2]
     _known.update(filter(_is_no_word, (password, unquote(password))))
 
 
@@ -45,7 +45,7 @@ def _without_login(match: re.Match[str]) -> str:
     A login begins after `//`, or after the first of two or more colons that no slash separates
     from an `@`: `operator:matmul/xgboost@9` has no login. It ends at the last `@` of the word.
     """
-    *parts, rest = match[0].split("@")
+    *parts, host = match[0].split("@")
     login = "@".join(parts)
     begins = [login.find("//") + 2] if "//" in login else []
     end = 0
@@ -55,7 +55,7 @@ def _without_login(match: re.Match[str]) -> str:
         if piece.count(":") > 1:
             begins.append(end - 1 - len(piece) + piece.index(":") + 1)
             break
-    return f"{login[: min(begins)]}{HIDDEN}@{rest}" if begins else match[0]
+    return f"{login[: min(begins)]}{HIDDEN}@{host}" if begins else match[0]
 
 
 def _is_no_word(secret: str) -> bool:

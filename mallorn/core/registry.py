@@ -1,12 +1,14 @@
-"""Registry of the names that a user can choose; each built-in algorithm has a line here.
+"""Registry of the names that a user can choose, and the libraries that they need.
 
-A user's own class is named MODULE:CLASS, or by its package's entry point in the group
-`mallorn.SEAM`.
+Each built-in algorithm has a line here. A user's own class is named MODULE:CLASS, or by its
+package's entry point in the group `mallorn.SEAM`.
 """
 
 import re
+from collections.abc import Iterable
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Any, Final
 
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
@@ -167,11 +169,11 @@ def _own_class(seam: str, name: str) -> Any:
         raise PluginFailed(f"the {WORDS[seam]} {name} {problem}", hint=hint, seam=seam, name=name) from error
     contract = _load(CONTRACTS[seam])
     if not (isinstance(cls, type) and issubclass(cls, contract)):
-        why = f"is no {contract.__module__}.{contract.__name__}"
-        raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
-    if missing := sorted(getattr(cls, "__abstractmethods__", ())):
-        why = f"leaves part of its contract undone: {', '.join(missing)}"
-        raise ClassRefused(f"the {WORDS[seam]} {name} {why}", hint="docs/tutorials/searcher.md")
+        problem = f"is no {contract.__module__}.{contract.__name__}"
+        raise ClassRefused(f"the {WORDS[seam]} {name} {problem}", hint="docs/tutorials/searcher.md")
+    if methods := sorted(getattr(cls, "__abstractmethods__", ())):
+        problem = f"leaves part of its contract undone: {', '.join(methods)}"
+        raise ClassRefused(f"the {WORDS[seam]} {name} {problem}", hint="docs/tutorials/searcher.md")
     return cls
 
 
@@ -184,3 +186,50 @@ def _entry(seam: str, name: str) -> str:
     """Return the MODULE:CLASS of an installed package's entry point; empty if none exists."""
     entries = entry_points(group=f"mallorn.{seam}", name=name)
     return next((entry.value for entry in entries), "")
+
+
+#: Libraries of each cost model besides numpy. Users' own models are assumed to have theirs.
+LIBRARIES: Final[dict[str, frozenset[str]]] = {
+    "xgboost": frozenset({"xgboost"}),
+    "lightgbm": frozenset({"lightgbm"}),
+    "lightgbm-rank": frozenset({"lightgbm"}),
+    "forest": frozenset({"sklearn"}),
+    "lfbo": frozenset({"sklearn"}),
+    "headfirst": frozenset({"sklearn"}),
+    "mlp": frozenset({"threadpoolctl"}),
+    "tlp": frozenset({"torch"}),
+    "mtl-tlp": frozenset({"torch"}),
+    "gnn": frozenset({"torch"}),
+    "tree-lstm": frozenset({"torch"}),
+    "pacm": frozenset({"torch"}),
+    "statements": frozenset({"xgboost"}),
+    "statements-rank": frozenset({"xgboost"}),
+    "residual": frozenset({"xgboost"}),
+    "value": frozenset({"xgboost"}),
+    "generator": frozenset({"xgboost"}),
+    "automl": frozenset({"flaml", "lightgbm"}),
+}
+#: Models that consist of other models.
+PARTS: Final = {
+    "ensemble": ("draft", "xgboost", "lightgbm", "forest", "mlp"),
+    "moa": ("tlp",),
+    "tcl": ("tlp",),
+}
+EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `worker`
+
+
+def libraries_of(cost_model: str) -> frozenset[str]:
+    """Return the libraries that a cost model and its parts import."""
+    own = LIBRARIES.get(cost_model, frozenset())
+    return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
+
+
+def runnable() -> list[str]:
+    """Return the registered cost models whose libraries are installed here."""
+    installed = {name for name in frozenset().union(*LIBRARIES.values()) if find_spec(name)}
+    return [name for name in REGISTRY["cost_model"] if libraries_of(name) <= installed]
+
+
+def extras_of(libraries: Iterable[str]) -> str:
+    """Return the extras that install these libraries, as a comma-separated list for pip."""
+    return ",".join(sorted({EXTRAS.get(name, "worker") for name in libraries}))

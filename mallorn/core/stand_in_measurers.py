@@ -28,8 +28,8 @@ def is_built_by_tvm(options: JobOptions) -> bool:
 
 def stand_in(target: Target) -> str:
     """Return the stand-in measurer that a target names; empty for real devices."""
-    named = target.attrs.get("device")
-    return str(named) if named in STAND_INS else ""
+    device = target.attrs.get("device")
+    return str(device) if device in STAND_INS else ""
 
 
 def measured_target(target: Target, measurer: str) -> Target:
@@ -37,14 +37,14 @@ def measured_target(target: Target, measurer: str) -> Target:
 
     Raises InvalidTarget if the target already names a device or another stand-in measurer.
     """
-    named = target.attrs.get("device")
-    if measurer in STAND_INS and named not in (None, measurer):
+    device = target.attrs.get("device")
+    if measurer in STAND_INS and device not in (None, measurer):
         raise InvalidTarget(
-            f"{measurer} stands in for the target's device, and this one names {named!r}",
+            f"{measurer} stands in for the target's device, and this one names {device!r}",
             hint=f"--target '{real_target(target)}'",
         )
     if measurer not in STAND_INS and stand_in(target):
-        raise InvalidTarget(f"no device is {named!r}", hint=f"--option measurer={named}")
+        raise InvalidTarget(f"no device is {device!r}", hint=f"--option measurer={device}")
     return parse_target({**target.attrs, "device": measurer}) if measurer in STAND_INS else target
 
 

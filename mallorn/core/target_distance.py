@@ -36,12 +36,12 @@ class Distance(NamedTuple):
         return not self.other_vectors and not self.cores
 
 
-def distance(one: Target, other: Target) -> Distance | None:
+def distance(first: Target, second: Target) -> Distance | None:
     """Return the distance between two targets; None if their kinds or stand-ins differ."""
-    if one.kind != other.kind or stand_in(one) != stand_in(other):
+    if first.kind != second.kind or stand_in(first) != stand_in(second):
         return None
-    cores = abs(log2(one.num_cores / other.num_cores))
-    return Distance(_is_wide(one) != _is_wide(other), _processor(one) != _processor(other), cores)
+    cores = abs(log2(first.num_cores / second.num_cores))
+    return Distance(_is_wide(first) != _is_wide(second), _processor(first) != _processor(second), cores)
 
 
 def _processor(target: Target) -> str:

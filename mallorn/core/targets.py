@@ -130,8 +130,8 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
         raise InvalidTarget(f"the target cannot be stored: {error}", hint=_USE) from None
     unknown = sorted(set(attrs) - KNOWN_KEYS)
     if unknown:
-        known = ", ".join(sorted(KNOWN_KEYS))
-        raise InvalidTarget(f"unknown target key {unknown[0][:TOLD]!r}", hint=f"known keys: {known}")
+        keys = ", ".join(sorted(KNOWN_KEYS))
+        raise InvalidTarget(f"unknown target key {unknown[0][:TOLD]!r}", hint=f"known keys: {keys}")
     kind: object = attrs.get("kind")
     if not isinstance(kind, str):
         raise InvalidTarget("a target needs a kind", hint=_USE)
@@ -145,12 +145,22 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
             "a CPU target needs num-cores, a whole number above 0",
             hint=f"--target '{json.dumps({**attrs, 'num-cores': 4})}'   (for four cores)",
         )
-    for name, given in attrs.items():
-        expected, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
-        if not fits(given):
-            raise InvalidTarget(f"the target's {name} is no {expected}: {str(given)[:TOLD]!r}", hint=_USE)
+    for name, value_given in attrs.items():
+        type_name, fits = _TYPES.get(TargetAttrs.__annotations__[name], _ANYTHING)
+        if not fits(value_given):
+            words = str(value_given)[:TOLD]
+            raise InvalidTarget(f"the target's {name} is no {type_name}: {words!r}", hint=_USE)
     if kind == CUDA:
-        attrs = _full_cuda_attributes(attrs)
+        given_names = attrs.keys()
+        attrs = {**_GPU_LIMITS, **_attributes_of_tag(attrs.get("tag")), **attrs}
+        attrs.pop("tag", None)
+        if "arch" not in attrs:
+            raise InvalidTarget(
+                "a CUDA target needs an architecture; `cuda` alone is for a machine with a GPU",
+                hint=f"--target '{CUDA_EXAMPLE}'   or   mallorn check --target cuda",
+            )
+        if is_obsolete(attrs["arch"]) or not given_names >= _GPU_LIMITS.keys():
+            capability(attrs["arch"])
     text = json.dumps(attrs, sort_keys=True, separators=(",", ":"))
     if len(text) > LONGEST:
         raise InvalidTarget(f"the target has {len(text)} characters, more than {LONGEST}", hint=_USE)
@@ -172,20 +182,7 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
     return _legacy_attributes(text)
 
 
-def _full_cuda_attributes(given: TargetAttrs) -> TargetAttrs:
-    attrs: TargetAttrs = {**_GPU_LIMITS, **_tagged(given.get("tag")), **given}
-    attrs.pop("tag", None)
-    if "arch" not in attrs:
-        raise InvalidTarget(
-            "a CUDA target needs an architecture; `cuda` alone is for a machine with a GPU",
-            hint=f"--target '{CUDA_EXAMPLE}'   or   mallorn check --target cuda",
-        )
-    if is_obsolete(attrs["arch"]) or not given.keys() >= _GPU_LIMITS.keys():
-        capability(attrs["arch"])
-    return attrs
-
-
-def _tagged(tag: str | None) -> TargetAttrs:
+def _attributes_of_tag(tag: str | None) -> TargetAttrs:
     """Return the architecture of a GPU that TVM has a tag for. Raises InvalidTarget.
 
     TVM's L2 size is omitted, so that a GPU has the same target whichever way it is named.
@@ -195,9 +192,9 @@ def _tagged(tag: str | None) -> TargetAttrs:
     archs = {name: arch for arch, names in GPUS["names_by_arch"].items() for name in names.split()}
     name = tag.removeprefix(_NVIDIA)
     if name not in archs:
-        usable = [each for each, arch in archs.items() if not is_obsolete(arch)]
-        similar = [each for each in usable if name in each] or get_close_matches(name[:TOLD], usable)
-        examples = ", ".join(_NVIDIA + each for each in similar[:3])
+        usable = [gpu for gpu, arch in archs.items() if not is_obsolete(arch)]
+        similar = [gpu for gpu in usable if name in gpu] or get_close_matches(name[:TOLD], usable)
+        examples = ", ".join(_NVIDIA + gpu for gpu in similar[:3])
         raise InvalidTarget(
             f"TVM has no GPU tag {tag[:TOLD]!r}" + (f"; it has {examples}" if similar else ""),
             hint=f"--target '{CUDA_EXAMPLE}'   (with the architecture of your GPU)",

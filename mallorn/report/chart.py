@@ -17,11 +17,11 @@ APART: Final = 4.0
 Read = Callable[[CurvePoint], float]
 
 
-def even_ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Return about `about` round numbers from `low` to `high`, evenly spaced."""
+def even_ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Return about `count` round numbers from `low` to `high`, evenly spaced."""
     if high <= low:
         return [low]
-    rough_step = (high - low) / about
+    rough_step = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough_step))
     step = next(step * power for step in (*STEPS, 10) if step * power >= rough_step)
     return [multiple * step for multiple in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -31,13 +31,13 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Return 1, 2 and 5 times powers of ten; even ticks if the range has fewer than two."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in STEPS]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    return thinned(inside) if len(inside) >= 2 else even_ticks(low, high)
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    return thinned(ticks) if len(ticks) >= 2 else even_ticks(low, high)
 
 
-def thinned(ticks: list[float], most: int = 7) -> list[float]:
-    """Return every n-th tick, so that at most `most` remain."""
-    return ticks[:: math.ceil(len(ticks) / most)]
+def thinned(ticks: list[float]) -> list[float]:
+    """Return every n-th tick, so that at most seven remain."""
+    return ticks[:: math.ceil(len(ticks) / 7)]
 
 
 def padded(values: Iterable[float]) -> tuple[float, float]:
@@ -91,12 +91,16 @@ def chart(
     omitted = "; ".join(f"{name}, {latency(us)}" for name, us in others_us.items() if name not in drawn_us)
     title_place = {"x": WIDTH - RIGHT, "y": TOP + 4, "text_anchor": "end", "class_": "title"}
     range_words = f"from {latency(points[0].total_us)} to {latency(points[-1].total_us)}"
+    first, *later_points = points  # the curve falls in steps
+    path = f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}" + "".join(
+        f"H{frame.x(axis.read(point))}V{frame.y(point.total_us)}" for point in later_points
+    )
     return el(
         "svg",
         _grid(frame, axis),
-        _beside(frame, drawn_us),
+        _lines_at(frame, drawn_us),
         el("text", f"off the picture: {omitted}", **title_place) if omitted else None,
-        el("path", d=_path(points, axis, frame), class_="curve"),
+        el("path", d=path, class_="curve"),
         _marks(points, axis, frame),
         viewBox=f"0 0 {WIDTH} {HEIGHT}",
         role="img",
@@ -116,20 +120,12 @@ def _grid(frame: _Frame, axis: XAxis) -> Iterator[Html]:
     yield el("text", axis.title, x=WIDTH - RIGHT, y=HEIGHT - 4, text_anchor="end", class_="title")
 
 
-def _beside(frame: _Frame, beside_us: Mapping[str, float]) -> Iterator[Html]:
-    for name, value in beside_us.items():
+def _lines_at(frame: _Frame, latencies_us: Mapping[str, float]) -> Iterator[Html]:
+    for name, value in latencies_us.items():
         y = frame.y(value)
         yield el("line", x1=LEFT, x2=WIDTH - RIGHT, y1=y, y2=y, class_="beside")
         words = f"{name} {latency(value)}"
         yield el("text", words, x=WIDTH - RIGHT, y=y - 4, text_anchor="end", class_="title")
-
-
-def _path(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> str:
-    """Return the SVG path of the curve, which falls in steps."""
-    first, *later = points
-    words = [f"M{frame.x(axis.read(first))} {frame.y(first.total_us)}"]
-    words += [f"H{frame.x(axis.read(point))}V{frame.y(point.total_us)}" for point in later]
-    return "".join(words)
 
 
 def _marks(points: Sequence[CurvePoint], axis: XAxis, frame: _Frame) -> Iterator[Html]:

@@ -26,17 +26,15 @@ def el(tag: str, /, *children: Child, **attributes: Any) -> Html:
 
 def join(children: Iterable[Child]) -> Html:
     """Concatenate the HTML of all children."""
-    return Html("".join(_text(child) for child in children))
-
-
-def _text(child: Child) -> str:
-    if child is None:
-        return ""
-    if isinstance(child, Html):
-        return child
-    if isinstance(child, Iterable) and not isinstance(child, str):
-        return join(child)
-    return escape(str(child))
+    texts: list[str] = []
+    for child in children:
+        if isinstance(child, Html):
+            texts.append(child)
+        elif isinstance(child, Iterable) and not isinstance(child, str):
+            texts.append(join(child))
+        elif child is not None:
+            texts.append(escape(str(child)))
+    return Html("".join(texts))
 
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Html:
@@ -46,20 +44,20 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Html:
         el("th", column.heading.replace("\n", " "), scope="col", class_=_side([line[index] for line in rows]))
         for index, column in enumerate(columns)
     ]
-    body = (el("tr", (el("td", _shown(each), class_=_side([each])) for each in line)) for line in rows)
+    body = []
+    for line in rows:
+        texts = (value if isinstance(value, Html) else cell(value) for value in line)
+        pairs = zip(texts, line, strict=True)
+        body.append(el("tr", (el("td", text, class_=_side([value])) for text, value in pairs)))
     element = el("table", el("thead", el("tr", heads)), el("tbody", body))
     return el("div", element, class_="wide", tabindex=0)  # focusable, to scroll by keyboard
 
 
 def _side(cells: Iterable[Cell]) -> str | None:
-    return "number" if any(isinstance(each, int | float) for each in cells) else None
+    return "number" if any(isinstance(value, int | float) for value in cells) else None
 
 
-def _shown(value: Cell) -> str:
-    return value if isinstance(value, Html) else cell(value)
-
-
-def facts(known: Mapping[str, Cell]) -> Html:
+def facts(values: Mapping[str, Cell]) -> Html:
     """Return a description list of names and values, without empty values."""
-    pairs = ((name, value) for name, value in known.items() if value not in (None, ""))
+    pairs = ((name, value) for name, value in values.items() if value not in (None, ""))
     return el("dl", (el("div", el("dt", name), el("dd", value)) for name, value in pairs))

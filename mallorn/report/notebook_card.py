@@ -19,59 +19,51 @@ SHOWN: Final = 8
 UPDATE_SEC: Final = 2.0
 
 
-def verdict(known: Verdict | None) -> Html | None:
+def verdict(judged: Verdict | None) -> Html | None:
     """Return the verdict as HTML, with the next command."""
-    if known is None:
+    if judged is None:
         return None
-    next_step = el("p", "Next: ", el("code", known.next)) if known.next else None
-    return el("div", el("p", el("strong", known.summary)), next_step, class_=f"verdict {known.level}")
+    next_step = el("p", "Next: ", el("code", judged.next)) if judged.next else None
+    return el("div", el("p", el("strong", judged.summary)), next_step, class_=f"verdict {judged.level}")
 
 
 def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus], note: str = "") -> Html:
     """Return the HTML card of a job, for `_repr_html_`."""
+    untuned_us, tuned_us, finished_at = job.median_us("untuned"), job.median_us("tuned"), job.finished_at
+    figures: dict[str, Cell] = {
+        "Trials": spent_of(job),
+        "Sum over tasks": latency(job.progress.estimated_us),
+        "Headroom": headroom(job) or None,
+        "Whole model": None if tuned_us is None else latency(tuned_us),
+        "Beside onnxruntime": str(beside_onnxruntime(job.finish_report.latency_us) or ""),
+        "Times faster than untuned": f"{untuned_us / tuned_us:.1f}" if untuned_us and tuned_us else None,
+        "Failures": sum(job.progress.failures.values()) or None,
+        "Took": None if finished_at is None else duration(finished_at - job.created_at),
+        "Why": first_line(job.reason),
+    }
+    rows = [(task.weighted_latency_us, task) for task in tasks if task.weighted_latency_us is not None]
+    total_us = sum(time_us for time_us, _ in rows)
+    columns = (
+        Column[tuple[float, TaskStatus]]("ID", lambda row: row[1].index),
+        Column[tuple[float, TaskStatus]]("Task", lambda row: row[1].name),
+        Column[tuple[float, TaskStatus]]("Weight", lambda row: row[1].weight),
+        Column[tuple[float, TaskStatus]]("Latency (us)", lambda row: row[1].latency_us),
+        Column[tuple[float, TaskStatus]]("Of the total", lambda row: f"{row[0] / total_us:.0%}"),
+        Column[tuple[float, TaskStatus]]("Trials", lambda row: row[1].trials),
+        Column[tuple[float, TaskStatus]]("State", lambda row: row[1].state),
+    )
+    heaviest = sorted(rows, key=lambda row: -row[0])[:SHOWN]
     return el(
         "div",
         el("style", scoped(".mallorn-job")),
         el("strong", f"{job.name}, job {job.id}: {job.state}"),
         el("p", note, class_="note") if note else None,
         verdict(job.verdict),
-        facts(_figures(job)),
+        facts(figures),
         chart(curve(rounds, tasks, job.created_at), TRIALS),
-        _heaviest(tasks),
+        table(heaviest, columns) if heaviest else None,
         class_="mallorn-job",
     )
-
-
-def _figures(job: JobStatus) -> dict[str, Cell]:
-    untuned, tuned = job.median_us("untuned"), job.median_us("tuned")
-    finished_at = job.finished_at
-    return {
-        "Trials": spent_of(job),
-        "Sum over tasks": latency(job.progress.estimated_us),
-        "Headroom": headroom(job) or None,
-        "Whole model": None if tuned is None else latency(tuned),
-        "Beside onnxruntime": str(beside_onnxruntime(job.finish_report.latency_us) or ""),
-        "Times faster than untuned": f"{untuned / tuned:.1f}" if untuned and tuned else None,
-        "Failures": sum(job.progress.failures.values()) or None,
-        "Took": None if finished_at is None else duration(finished_at - job.created_at),
-        "Why": first_line(job.reason),
-    }
-
-
-def _heaviest(tasks: Sequence[TaskStatus]) -> Html | None:
-    timed = [(task.weighted_latency_us, task) for task in tasks if task.weighted_latency_us is not None]
-    total_us = sum(time_us for time_us, _ in timed)
-    ranked = sorted(timed, key=lambda each: -each[0])[:SHOWN]
-    columns = (
-        Column[tuple[float, TaskStatus]]("ID", lambda each: each[1].index),
-        Column[tuple[float, TaskStatus]]("Task", lambda each: each[1].name),
-        Column[tuple[float, TaskStatus]]("Weight", lambda each: each[1].weight),
-        Column[tuple[float, TaskStatus]]("Latency (us)", lambda each: each[1].latency_us),
-        Column[tuple[float, TaskStatus]]("Of the total", lambda each: f"{each[0] / total_us:.0%}"),
-        Column[tuple[float, TaskStatus]]("Trials", lambda each: each[1].trials),
-        Column[tuple[float, TaskStatus]]("State", lambda each: each[1].state),
-    )
-    return table(ranked, columns) if ranked else None
 
 
 class Card(Protocol):

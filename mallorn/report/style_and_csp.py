@@ -54,7 +54,7 @@ def scoped(prefix: str) -> Html:
     rules = (line.partition("{") for line in (SHARED + CHART).splitlines() if line)
     return Html(
         "\n".join(
-            ", ".join(f"{prefix} {each.strip()}" for each in selectors.split(",")) + f" {brace}{body}"
+            ", ".join(f"{prefix} {selector.strip()}" for selector in selectors.split(",")) + f" {brace}{body}"
             for selectors, brace, body in rules
         )
     )

@@ -77,9 +77,9 @@ def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> fl
     return total_us
 
 
-def lower(one: float | None, other: float | None) -> float | None:
+def lower(first: float | None, second: float | None) -> float | None:
     """Return the smaller value, ignoring None."""
-    return min((value for value in (one, other) if value is not None), default=None)
+    return min((value for value in (first, second) if value is not None), default=None)
 
 
 def _point(

@@ -53,47 +53,38 @@ class Judgement:
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
     """Judge by the whole model if each job timed it undisturbed, else by the sum over tasks."""
-    doubt = _doubt(jobs)
+    # Why the whole model's latency cannot decide; empty if it can.
+    doubt = next(
+        (f"the whole model of {job.id} was not timed" for job in jobs if job.model_us is None),
+        next((f"the whole model of {job.id} was timed on a busy host" for job in jobs if not job.steady), ""),
+    )
     criterion, other_criterion = (TASKS, MODEL) if doubt else (MODEL, TASKS)
     results = [(time_us, job) for job in jobs if (time_us := _figure(job, criterion)) is not None]
     if len(results) < len(jobs):
         return Judgement(None, None, "not every job has times yet", "")
-    (first_us, first), (second_us, second) = sorted(results, key=lambda each: each[0])[:2]
+    (first_time_us, first), (second_time_us, second) = sorted(results, key=lambda result: result[0])[:2]
     if doubt:
-        close = second_us <= first_us * CLOSE
+        is_close = second_time_us <= first_time_us * CLOSE
     else:
         interval, runner_up = first.interval_us, second.interval_us
-        close = interval is not None and runner_up is not None and runner_up[0] <= interval[1]
-    if close:
+        is_close = interval is not None and runner_up is not None and runner_up[0] <= interval[1]
+    if is_close:
         words, note = f"{first.id} and {second.id} are too close to tell", ""
     else:
-        words = f"{first.id} is the fastest, {faster_or_slower(second_us / first_us)} than {second.id}"
-        note = _note(first, second, other_criterion, doubt or APART)
-    why = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
-    return Judgement(criterion, None if close else first.id, why, note)
-
-
-def _doubt(jobs: Sequence[JobResult]) -> str:
-    """Return why the whole model's latency cannot decide; empty if it can."""
-    for job in jobs:
-        if job.model_us is None:
-            return f"the whole model of {job.id} was not timed"
-    for job in jobs:
-        if not job.steady:
-            return f"the whole model of {job.id} was timed on a busy host"
-    return ""
+        words = (
+            f"{first.id} is the fastest, {faster_or_slower(second_time_us / first_time_us)} than {second.id}"
+        )
+        note = ""
+        first_us, second_us = _figure(first, other_criterion), _figure(second, other_criterion)
+        if first_us is not None and second_us is not None and first_us > second_us:
+            ratio = faster_or_slower(second_us / first_us)
+            note = f"{other_criterion} says otherwise ({ratio}): {doubt or APART}"
+    reason = f"judged by {criterion}{f', as {doubt}' if doubt else ''}: {words}"
+    return Judgement(criterion, None if is_close else first.id, reason, note)
 
 
 def _figure(job: JobResult, criterion: str) -> float | None:
     return job.model_us if criterion == MODEL else job.reached_us
-
-
-def _note(first: JobResult, second: JobResult, other_criterion: str, because: str) -> str:
-    """Return a note if the other criterion would rank the second job first; else empty."""
-    first_us, second_us = _figure(first, other_criterion), _figure(second, other_criterion)
-    if first_us is None or second_us is None or first_us <= second_us:
-        return ""
-    return f"{other_criterion} says otherwise ({faster_or_slower(second_us / first_us)}): {because}"
 
 
 # Options of which each must be equal for times of two jobs to compare.
@@ -149,64 +140,55 @@ def compare(sides: Sequence[Side]) -> Comparison:
     """Compare jobs; without a judgement if their times do not compare."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
-    jobs = [_result(side, trials, seconds) for side in sides]
-    warnings = _warnings(sides)
-    judgement = None if warnings else judge(jobs)
-    return Comparison(jobs, judgement, trials, seconds, _tasks(sides), warnings)
+    jobs = []
+    for side in sides:
+        job, timing = side.job, side.job.finish_report.latency_us.get("tuned")
+        result = JobResult(
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            target=job.target,
+            model_id=job.model_id,
+            options=job.chosen(),
+            trials=job.progress.trials,
+            failures=sum(job.progress.failures.values()),
+            seconds=side.seconds,
+            model_us=job.median_us("tuned"),
+            interval_us=None if timing is None else (timing.low, timing.high),
+            steady=job.finish_report.steady,
+            untuned_us=job.median_us("untuned"),
+            reached_us=side.points[-1].total_us if side.points else None,
+            at_equal_trials_us=at_trials(side.points, trials),
+            at_equal_seconds_us=at_seconds(side.points, seconds),
+        )
+        jobs.append(result)
 
-
-def _result(side: Side, trials: int, seconds: float) -> JobResult:
-    job = side.job
-    tuned = job.finish_report.latency_us.get("tuned")
-    return JobResult(
-        id=job.id,
-        name=job.name,
-        state=job.state,
-        target=job.target,
-        model_id=job.model_id,
-        options=job.chosen(),
-        trials=job.progress.trials,
-        failures=sum(job.progress.failures.values()),
-        seconds=side.seconds,
-        model_us=job.median_us("tuned"),
-        interval_us=None if tuned is None else (tuned.low, tuned.high),
-        steady=job.finish_report.steady,
-        untuned_us=job.median_us("untuned"),
-        reached_us=side.points[-1].total_us if side.points else None,
-        at_equal_trials_us=at_trials(side.points, trials),
-        at_equal_seconds_us=at_seconds(side.points, seconds),
-    )
-
-
-def _tasks(sides: Sequence[Side]) -> list[ComparedTask]:
-    """Return one entry per workload, those of the first job first."""
-    by_workload: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
+    # One row per workload, those of the first job first.
+    rows: dict[str, list[tuple[TaskStatus, float | None] | None]] = {}
     for position, side in enumerate(sides):
         for task in side.tasks:
             entry = task, side.best_us[task.index]
-            by_workload.setdefault(task.workload, [None] * len(sides))[position] = entry
-    return [
+            rows.setdefault(task.workload, [None] * len(sides))[position] = entry
+    tasks = [
         ComparedTask(
             workload=workload,
-            name=next(each[0].name for each in row if each is not None),
-            weight=[each and each[0].weight for each in row],
-            latency_us=[each and each[1] for each in row],
-            trials=[each and each[0].trials for each in row],
+            name=next(entry[0].name for entry in row if entry is not None),
+            weight=[entry and entry[0].weight for entry in row],
+            latency_us=[entry and entry[1] for entry in row],
+            trials=[entry and entry[0].trials for entry in row],
         )
-        for workload, row in by_workload.items()
+        for workload, row in rows.items()
     ]
 
-
-def _warnings(sides: Sequence[Side]) -> list[str]:
-    """Return reasons why the times of these jobs do not compare."""
-    reasons = []
+    warnings = []
     if len({side.job.target for side in sides}) > 1:
-        reasons.append("the jobs have different targets: their times do not compare")
+        warnings.append("the jobs have different targets: their times do not compare")
     timings = [[side.job.chosen().get(key) for key in TIMING] for side in sides]
     if any(timing != timings[0] for timing in timings):
-        reasons.append(
+        warnings.append(
             "the jobs were timed in different ways (stopping, evaluator): their times do not compare"
         )
     if len({side.job.model_id for side in sides}) > 1:
-        reasons.append("the jobs have different models: compare their tasks, not their totals")
-    return reasons
+        warnings.append("the jobs have different models: compare their tasks, not their totals")
+    judgement = None if warnings else judge(jobs)
+    return Comparison(jobs, judgement, trials, seconds, tasks, warnings)

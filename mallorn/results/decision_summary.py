@@ -86,18 +86,34 @@ def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> l
 
 def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> DecisionSummary:
     """Summarise a job's rounds."""
+    trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
+    shares = []
+    for task in tasks:
+        task_rounds = [row for row in rounds if row.task_index == task.index]
+        task_trials, task_gain_us = sum(row.trials for row in task_rounds), _sum_gains(task_rounds)
+        share = Share(
+            index=task.index,
+            name=task.name,
+            weight=task.weight,
+            rounds=len(task_rounds),
+            trials=task_trials,
+            trials_share=task_trials / trials if trials else 0.0,
+            gain_us=task_gain_us,
+            gain_share=task_gain_us / gain_us if gain_us else 0.0,
+        )
+        shares.append(share)
     return DecisionSummary(
         state=job.state,
         reason=job.reason,
         policy=job.options.policy if "policy" in job.options.model_fields_set else None,
         rounds=len(rounds),
-        trials=sum(row.trials for row in rounds),
+        trials=trials,
         budget=job.trials,
         rounds_by_policy=dict(Counter(row.policy for row in rounds)),
-        gain_us=_sum_gains(rounds),
+        gain_us=gain_us,
         total_us=sum(task.weight * task.latency_us for task in tasks if task.latency_us is not None),
         tasks_timed=len(timed(tasks)),
-        shares=_shares(tasks, rounds),
+        shares=sorted(shares, key=lambda share: (-share.trials, -share.gain_us, share.index)),
         forecasts=calibration(rounds),
         at_rest=[TaskAtRest(task.index, task.name, task.reason) for task in tasks if task.reason],
     )
@@ -108,28 +124,6 @@ def calibration(rounds: Iterable[RoundStatus]) -> Calibration:
     judged = [row.in_interval for row in rounds if row.in_interval is not None]
     held_count = sum(judged)
     return Calibration(len(judged), held_count, held_count / len(judged) if judged else None)
-
-
-def _shares(tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> list[Share]:
-    """Return one share per task, the one with the most trials first."""
-    trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
-    shares = []
-    for task in tasks:
-        own = [row for row in rounds if row.task_index == task.index]
-        own_trials, own_gain_us = sum(row.trials for row in own), _sum_gains(own)
-        shares.append(
-            Share(
-                index=task.index,
-                name=task.name,
-                weight=task.weight,
-                rounds=len(own),
-                trials=own_trials,
-                trials_share=own_trials / trials if trials else 0.0,
-                gain_us=own_gain_us,
-                gain_share=own_gain_us / gain_us if gain_us else 0.0,
-            )
-        )
-    return sorted(shares, key=lambda share: (-share.trials, -share.gain_us, share.index))
 
 
 def _sum_gains(rounds: Iterable[RoundStatus]) -> float:

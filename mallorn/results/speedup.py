@@ -99,23 +99,24 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
     Alternating bursts are compared in pairs, because a slow phase of the host affects both.
     """
-    tuned = latency_us.get(TUNED)
-    rivals = ((name, latency_us.get(name)) for name in RIVALS)
-    rival, other = next(((name, timed) for name, timed in rivals if timed), ("", None))
-    if tuned is None or other is None:
+    timing = latency_us.get(TUNED)
+    name = next((name for name in RIVALS if latency_us.get(name)), "")
+    rival = latency_us.get(name)
+    if timing is None or rival is None:
         return None
-    if len(tuned.bursts) == len(other.bursts) > 1:
-        ratios = [theirs / ours for ours, theirs in zip(tuned.bursts, other.bursts, strict=True)]
-        return Speedup(rival, median(ratios), *interval(ratios), len(ratios))
-    return Speedup(rival, other.median / tuned.median, other.low / tuned.high, other.high / tuned.low)
+    if len(timing.bursts) == len(rival.bursts) > 1:
+        ratios = [rival_us / tuned_us for tuned_us, rival_us in zip(timing.bursts, rival.bursts, strict=True)]
+        low, high = interval(ratios)
+        return Speedup(name, median(ratios), low, high, len(ratios))
+    return Speedup(name, rival.median / timing.median, rival.low / timing.high, rival.high / timing.low)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
     """Return a 95 % interval of the median by order statistics; the range below six values."""
     ordered = sorted(values)
     count = len(ordered)
-    skipped = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
-    return ordered[skipped], ordered[-1 - skipped]
+    omitted = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0
+    return ordered[omitted], ordered[-1 - omitted]
 
 
 def beside_onnxruntime(latency_us: Mapping[str, ModelLatency | None]) -> Beside | None:

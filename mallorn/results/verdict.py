@@ -33,8 +33,18 @@ def judge(job: JobStatus) -> Verdict:
         level = Level.NONE if race is None else race.level
         if level is Level.GOOD and (not report.steady or report.not_done):
             level = Level.FAIR
-        texts = [*filter(None, [measured_by(report.measured_by)]), *_performance(job, race), *_doubts(job)]
-        return Verdict(level=level, summary="; ".join(texts), next=_next(job, race), beside=comparison)
+        measurer = measured_by(report.measured_by)
+        texts = [*([measurer] if measurer else []), *_performance(job, race)]
+        if not report.steady:
+            cause = (report.note or "the host was busy").rstrip(".")
+            texts.append(f"these figures are not certain: {cause}")
+        if steps := [omission.step for omission in report.not_done]:
+            texts.append(f"not done: {', '.join(steps)}")
+        if count := len(job.warnings):
+            texts.append(f"{count} warning{'' if count == 1 else 's'}")
+        return Verdict(
+            level=level, summary="; ".join(texts), next=_next_command(job, race), beside=comparison
+        )
     reason, _, hint = job.reason.strip().partition("\n")
     command = command_in(job.reason)
     if job.state is JobState.FAILED:
@@ -55,17 +65,17 @@ def judge(job: JobStatus) -> Verdict:
 def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
     """Return texts on the model's speed, the effort spent and the expected gain."""
     if race is None:
-        why = job.finish_report.not_timed
+        cause = job.finish_report.not_timed
         effort = _trials(job.progress.trials) if job.options.searches else _answered(job)
-        return [f"the whole model was not timed{f': {why}' if why else ''}", effort]
+        return [f"the whole model was not timed{f': {cause}' if cause else ''}", effort]
     peak = job.finish_report.peak_share
     share = [] if peak is None else [f"{percent(peak)} of what this machine computes"]
     if _at_limit(job):
         return [race.words, *share, "done" if race.won else "more trials would hardly help"]
     if not job.options.searches:
         return [race.words, *share, _answered(job)]
-    expected = job.finish_report.tuning_gain or job.finish_report.outlook
-    gain = [expected.left] if expected else []
+    forecast = job.finish_report.tuning_gain or job.finish_report.outlook
+    gain = [forecast.left] if forecast else []
     return [f"{race.words} after {_trials(job.progress.trials)}", *share, *gain]
 
 
@@ -85,20 +95,7 @@ def _trials(count: int) -> str:
     return f"{count:,} trial{'' if count == 1 else 's'}"
 
 
-def _doubts(job: JobStatus) -> list[str]:
-    """Return reservations: uncertain figures, steps not done, number of warnings."""
-    doubts = []
-    if not job.finish_report.steady:
-        cause = (job.finish_report.note or "the host was busy").rstrip(".")
-        doubts.append(f"these figures are not certain: {cause}")
-    if steps := [omission.step for omission in job.finish_report.not_done]:
-        doubts.append(f"not done: {', '.join(steps)}")
-    if count := len(job.warnings):
-        doubts.append(f"{count} warning{'' if count == 1 else 's'}")
-    return doubts
-
-
-def _next(job: JobStatus, race: Speedup | None) -> str:
+def _next_command(job: JobStatus, race: Speedup | None) -> str:
     """Return the next command; uncertain figures are measured again before more tuning."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")
@@ -112,9 +109,9 @@ def _next(job: JobStatus, race: Speedup | None) -> str:
         is_disturbed = disturbance is not None and disturbance.is_uncertain and job.options.searches
         return f"mallorn tune {model} --wait-for-quiet" if is_disturbed else f"mallorn bench {files}"
     gain = job.finish_report.tuning_gain
-    expected = gain or job.finish_report.outlook
+    forecast = gain or job.finish_report.outlook
     # If the gain is unknown, a job with `--auto` soon finds it out.
-    if not _at_limit(job) and (expected is None or expected.pays):
+    if not _at_limit(job) and (forecast is None or forecast.pays):
         budget = f"--trials +{gain.trials}" if gain else "--auto"
         return f"mallorn resume {job.id} {budget}" if job.options.searches else f"mallorn tune {model}"
     if race.by_default_build:

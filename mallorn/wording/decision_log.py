@@ -57,7 +57,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
                 task=_task(row),
                 trials=_trials(row),
                 why=_why(row, is_under_heading=bool(heading)),
-                expected=_expected(row),
+                expected=_interval(row),
                 found=_found(row),
                 total=_total(row),
                 seconds="" if row.seconds is None else f"{row.seconds:.1f}",
@@ -79,21 +79,21 @@ def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list
 
 
 def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
-    expected = f"expected {_expected(row)}" if row.forecast else ""
-    expected_and_found = ", ".join(part for part in (expected, _found(row)) if part)
+    interval = f"expected {_interval(row)}" if row.forecast else ""
+    forecast_and_result = ", ".join(part for part in (interval, _found(row)) if part)
     total = f"total {_total(row)}" if _total(row) else ""
-    parts = [_why(row, is_under_heading), expected_and_found, total]
-    spent = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
+    parts = [_why(row, is_under_heading), forecast_and_result, total]
+    duration = f" in {row.seconds:.1f} s" if row.seconds is not None else ""
     prefix = f"round {row.index}  {_task(row)}  {_trials(row)} trials: "
-    return prefix + "; ".join(part for part in parts if part) + spent
+    return prefix + "; ".join(part for part in parts if part) + duration
 
 
 def _why(row: LoggedRound, is_under_heading: bool) -> str:
     """Return why the round was planned, unless its heading says so, and what disturbed it."""
-    without = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
+    failed_parts = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
     disturbance = None if row.stats is None else row.stats.disturbance
-    why = "" if is_under_heading else row.why
-    parts = why, row.proposal, *without, disturbance.past_words if disturbance else ""
+    cause = "" if is_under_heading else row.why
+    parts = cause, row.proposal, *failed_parts, disturbance.past_words if disturbance else ""
     return "; ".join(part for part in parts if part)
 
 
@@ -106,7 +106,7 @@ def _trials(row: LoggedRound) -> str:
     return str(row.size) if is_complete else f"{row.trials} of {row.size}"
 
 
-def _expected(row: LoggedRound) -> str:
+def _interval(row: LoggedRound) -> str:
     return _pair(row.forecast.low_us, row.forecast.high_us, "to") if row.forecast else ""
 
 
@@ -162,16 +162,12 @@ SHARE_COLUMNS: Final = (
 
 def top_shares(summary: DecisionSummary) -> list[Share]:
     """Return the TOP tasks with the largest shares of the budget."""
-    return _visited(summary)[:TOP]
-
-
-def _visited(summary: DecisionSummary) -> list[Share]:
-    return [share for share in summary.shares if share.rounds]
+    return [share for share in summary.shares if share.rounds][:TOP]
 
 
 def summary_lines(summary: DecisionSummary) -> Iterator[str]:
     """Yield lines on the budget, the policy, forecasts, tasks at rest and the job's state."""
-    omitted = len(_visited(summary)) - TOP
+    omitted = sum(share.rounds > 0 for share in summary.shares) - TOP
     if omitted > 0:
         yield f"tasks:     {omitted} more; all with --json"
     limit = "" if summary.budget is None else f" of {summary.budget}"
@@ -184,8 +180,10 @@ def summary_lines(summary: DecisionSummary) -> Iterator[str]:
     by_policy = ", ".join(f"{count} by {name}" for name, count in summary.rounds_by_policy.items() if name)
     yield f"policy:    {summary.policy or '-'}; rounds: {by_policy or 'none says'}"
     calibration = summary.forecasts
-    held = f"{calibration.held} of {calibration.judged} held what was found"
-    share = "none to judge" if calibration.share is None else f"{held} ({calibration.share:.0%}; {INTENDED})"
+    counts = f"{calibration.held} of {calibration.judged} held what was found"
+    share = (
+        "none to judge" if calibration.share is None else f"{counts} ({calibration.share:.0%}; {INTENDED})"
+    )
     yield f"forecasts: {share}"
     for task in summary.at_rest:
         yield f"at rest:   task {task.index} {task.name}: {first_line(task.reason)}"

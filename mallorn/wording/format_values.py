@@ -72,9 +72,9 @@ def placed(hint: str, words: str) -> str:
 
 def duration(seconds: float) -> str:
     """Format seconds: `75.2` as `1:15`, and with hours as `1:01:15`."""
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, seconds_left = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"
 
 
 def ago(seconds: float) -> str:
@@ -104,10 +104,10 @@ def budget_words(job: JobStatus) -> str:
     return " or ".join(f"{value:g} {unit}" for unit, value in limits.items() if value is not None)
 
 
-def spent_of(job: JobStatus, between: str = " of ") -> str:
+def spent_of(job: JobStatus, separator: str = " of ") -> str:
     """Return trials spent and budgeted, as `16 of 200`; `16` if the budget has no trials."""
-    spent = job.progress.trials
-    return str(spent) if job.trials is None else f"{spent}{between}{job.trials}"
+    trials = job.progress.trials
+    return str(trials) if job.trials is None else f"{trials}{separator}{job.trials}"
 
 
 def headroom(job: JobStatus) -> str:
@@ -117,8 +117,8 @@ def headroom(job: JobStatus) -> str:
         return ""
     texts = [f"{latency(outlook.now_us)} now"]
     if outlook.limit_us is not None and outlook.reached is not None:
-        least, reached = latency(outlook.limit_us), percent(outlook.reached)
-        texts.append(f"this machine takes at least {least} ({reached} reached)")
+        limit, share = latency(outlook.limit_us), percent(outlook.reached)
+        texts.append(f"this machine takes at least {limit} ({share} reached)")
     if outlook.trials and not job.state.final:
         end = latency(outlook.end_us)
         texts.append(f"about {end} expected after some {outlook.trials:,} more trials")

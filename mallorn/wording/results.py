@@ -1,15 +1,109 @@
-"""Texts on a finished job: the model's speed in each engine, checks, failures and warnings."""
+"""Texts and tables on a job: its tasks, the model's speed, checks, failures and warnings."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from mallorn.core.percent_and_command_text import percent
 from mallorn.core.stand_in_measurers import STAND_INS
-from mallorn.core.values.finish_report import FinishReport, ModelLatency, PointTimes
-from mallorn.core.values.job import JobProgress, JobStatus
+from mallorn.core.values.finish_report import Answered, FinishReport, ModelLatency, PointTimes, Source
+from mallorn.core.values.job import JobProgress, JobStatus, TaskStatus
 from mallorn.wording.format_values import Column, duration, latency
-from mallorn.wording.tasks import rests_on
+
+TASK_COLUMNS: Final = (
+    Column[TaskStatus]("ID", lambda task: task.index),
+    Column[TaskStatus]("Name", lambda task: task.name),
+    Column[TaskStatus]("FLOP", lambda task: task.flops),
+    Column[TaskStatus]("Weight", lambda task: task.weight),
+    Column[TaskStatus]("Speed\n(GFLOPS)", lambda task: task.gflops),
+    Column[TaskStatus]("Latency\n(us)", lambda task: task.latency_us),
+    Column[TaskStatus]("Weighted\nLatency (us)", lambda task: task.weighted_latency_us),
+    Column[TaskStatus]("Trials", lambda task: task.trials),
+    Column[TaskStatus]("State", lambda task: task.state),
+)
+STOCK_COLUMN: Final = Column[TaskStatus]("Stock's logs\n(us)", lambda task: task.stock_us)
+RESTS_ON: Final[dict[str, str]] = {
+    Source.SAME: "measurements of the same workload",
+    Source.NEAR: "schedules of the same loops in other sizes",
+    Source.LEARNED: "what a base has learned",
+    Source.MODELLED: "a model of this machine",
+    Source.CONSTRUCTED: "a construction for this machine",
+}
+AnsweredTask = tuple[str, Answered]
+ANSWER_COLUMNS: Final = (
+    Column[AnsweredTask]("TASK", lambda row: row[0]),
+    Column[AnsweredTask]("ANSWERED BY", lambda row: row[1].source),
+    Column[AnsweredTask]("SURE", lambda row: row[1].sure),
+    Column[AnsweredTask](
+        "EXPECTED", lambda row: "" if row[1].expected_us is None else latency(row[1].expected_us)
+    ),
+    Column[AnsweredTask]("CHECKED", lambda row: "yes" if row[1].checked else "no"),
+    Column[AnsweredTask]("BECAUSE", lambda row: row[1].because),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRow:
+    """Tasks that share a cost model for the same reason."""
+
+    family: str
+    why: str
+    members: tuple[int, ...]
+
+
+FAMILY_COLUMNS: Final = (
+    Column[FamilyRow]("Family", lambda kin: kin.family),
+    Column[FamilyRow]("IDs", lambda kin: ", ".join(map(str, kin.members))),
+    Column[FamilyRow]("Why", lambda kin: kin.why),
+)
+
+
+def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
+    """Return the table's columns, with one for stock MetaSchedule's times if any are known."""
+    if all(task.stock_us is None for task in tasks):
+        return TASK_COLUMNS
+    return *TASK_COLUMNS, STOCK_COLUMN
+
+
+def stock_words(tasks: Iterable[TaskStatus]) -> str:
+    """Return the weighted latency in stock MetaSchedule's logs and here; empty if no logs."""
+    pairs = [
+        (task.weight * task.stock_us, task.weight * task.latency_us)
+        for task in tasks
+        if task.stock_us is not None and task.latency_us is not None
+    ]
+    if not pairs:
+        return ""
+    stock_us, here_us = (latency(sum(side)) for side in zip(*pairs, strict=True))
+    task_count = "1 task" if len(pairs) == 1 else f"{len(pairs)} tasks"
+    return f"{stock_us} for {task_count}, on a host that its logs do not name; {here_us} here"
+
+
+def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
+    """Return one row per family and reason; a family's tasks may have different reasons."""
+    members: dict[tuple[str, str], list[int]] = {}
+    for task in tasks:
+        if task.family:
+            members.setdefault((task.family, task.family_why), []).append(task.index)
+    return [FamilyRow(family, why, tuple(indices)) for (family, why), indices in sorted(members.items())]
+
+
+def rests_on(report: FinishReport) -> list[str]:
+    """Return lines on what the tasks' schedules are based on and whether they were checked."""
+    answers = report.answers.values()
+    if not answers:
+        return []
+    counts = Counter(answered.source for answered in answers)
+    parts = [f"{counts[source]} on {RESTS_ON[source]}" for source in Source if counts[source]]
+    checked = sum(answered.checked for answered in answers)
+    answer = "yes" if checked == len(answers) else f"{checked} of them" if checked else "no"
+    total = len(answers) if report.of is None else report.of
+    return [
+        f"{len(answers)} of {total} tasks have a schedule, and none was timed for it: {', '.join(parts)}",
+        f"built and checked: {answer}",
+    ]
+
 
 ENGINES: Final = {
     "untuned": "TVM, default build",
@@ -54,14 +148,14 @@ def latency_rows(latencies: Mapping[str, ModelLatency | None]) -> list[TimedEngi
 POINT_COLUMNS: Final = (
     Column[PointTimes]("AT", lambda point: " ".join(f"{name}={size}" for name, size in point.sizes.items())),
     Column[PointTimes]("TUNED", lambda point: _timed(point, "tuned")),
-    Column[PointTimes]("A SECOND", lambda point: _rate(point, "tuned")),
+    Column[PointTimes]("A SECOND", lambda point: _runs_per_second(point)),
     Column[PointTimes]("ONNXRUNTIME", lambda point: _timed(point, "onnxruntime")),
 )
 
 
-def _rate(point: PointTimes, engine: str) -> str:
+def _runs_per_second(point: PointTimes) -> str:
     """Return the model's runs per second: for one step of a decoder, tokens per second."""
-    timing = point.latency_us.get(engine)
+    timing = point.latency_us.get("tuned")
     return "" if timing is None else f"{1e6 / timing.median:,.{0 if timing.median < 1e4 else 1}f}"
 
 
@@ -74,17 +168,25 @@ def facts(job: JobStatus) -> list[str]:
     """Return lines on a finished job: trials, gains, checks, steps left out and warnings."""
     report = job.finish_report
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
-    trials = f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"
-    return [
-        trials,
-        *_spent(job),
-        *_earned(report),
-        *_checks(report),
-        *_inside(report),
-        *_busy(report),
-        *left_undone(report),
-        *warnings(job),
-    ]
+    lines = [f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"]
+    if job.trials == 0:  # the job's time went into these steps
+        steps = sorted(report.seconds.items(), key=lambda item: -item[1].wall)
+        texts = [f"{name} {step.wall:.1f}" for name, step in steps if step.wall >= LEAST_TOLD_SEC]
+        if texts:
+            lines.append(f"seconds: {', '.join(texts)}")
+    lines += [*_gain_from_trials(report), *_checks(report)]
+    replacement = report.inside_the_model
+    if (
+        replacement
+        and replacement.taken
+        and replacement.latency_us
+        and replacement.latency_us.after is not None
+    ):
+        latency_us, count = replacement.latency_us, len(replacement.tasks)
+        subject = "one task has" if count == 1 else f"{count} tasks have"
+        change = f"{latency(latency_us.before)} became {latency(latency_us.after)}"
+        lines.append(f"for the whole model's sake {subject} another of the fastest schedules: {change}")
+    return [*lines, *_on_busy_host(report), *left_undone(report), *warnings(job)]
 
 
 def failures(progress: JobProgress) -> str:
@@ -108,10 +210,11 @@ def warnings(job: JobStatus) -> list[str]:
     """Return a line for each warning of the job."""
     return [
         _with_hint(
-            f"warning: {each.source}: {each.message}{f' ({each.count} times)' if each.count > 1 else ''}",
-            each.hint,
+            f"warning: {problem.source}: {problem.message}"
+            + (f" ({problem.count} times)" if problem.count > 1 else ""),
+            problem.hint,
         )
-        for each in job.warnings
+        for problem in job.warnings
     ]
 
 
@@ -119,22 +222,14 @@ def _with_hint(text: str, hint: str) -> str:
     return f"{text}; {hint}" if hint else text
 
 
-def _spent(job: JobStatus) -> list[str]:
-    """Return a line on where a job without trials spent its time, longest step first."""
-    steps = job.finish_report.seconds if job.trials == 0 else {}
-    steps_by_time = sorted(steps.items(), key=lambda each: -each[1].wall)
-    texts = [f"{name} {step.wall:.1f}" for name, step in steps_by_time if step.wall >= LEAST_TOLD_SEC]
-    return [f"seconds: {', '.join(texts)}"] if texts else []
-
-
-def _earned(report: FinishReport) -> list[str]:
+def _gain_from_trials(report: FinishReport) -> list[str]:
     """Return a line on the gain over a job without trials, and how schedules were found."""
     latencies = report.inside_the_model and report.inside_the_model.beside_guesses
     if not latencies:
         return []
     guesses_us, exported_us = latencies
     gain = 1 - exported_us / guesses_us
-    counts = sorted(report.found_by.items(), key=lambda each: -each[1])
+    counts = sorted(report.found_by.items(), key=lambda item: -item[1])
     sources = (
         f"tasks by how their schedules were found: {', '.join(f'{means} {count}' for means, count in counts)}"
     )
@@ -144,18 +239,7 @@ def _earned(report: FinishReport) -> list[str]:
     return [f"trials won {percent(gain, 1)} over a job without trials: {change}; {sources}"]
 
 
-def _inside(report: FinishReport) -> list[str]:
-    """Return a line on schedules exchanged inside the whole model, if they are exported."""
-    inside = report.inside_the_model
-    if inside is None or not inside.taken or inside.latency_us is None or inside.latency_us.after is None:
-        return []
-    latency_us, count = inside.latency_us, len(inside.tasks)
-    subject = "one task has" if count == 1 else f"{count} tasks have"
-    change = f"{latency(latency_us.before)} became {latency(latency_us.after)}"
-    return [f"for the whole model's sake {subject} another of the fastest schedules: {change}"]
-
-
-def _busy(report: FinishReport) -> list[str]:
+def _on_busy_host(report: FinishReport) -> list[str]:
     """Return a line on the model's latency under load, and on schedules for that case."""
     contention = report.contention
     if contention is None or not contention.loads:

@@ -9,7 +9,7 @@ from celery import Celery
 
 from db.session import Database
 from mallorn.core import queues
-from mallorn.core.celery_settings import celery_settings
+from mallorn.core.queues import celery_settings
 from mallorn.core.settings import settings
 from mallorn.core.surviving_loop import Turn
 

@@ -21,12 +21,11 @@ from db.repositories.workers import Workers
 from db.repositories.workload_families import FamilyMember, RankedRound, WorkloadFamilies
 from db.tables import Device, Job
 from mallorn.core import queues
-from mallorn.core.allowed_classes import check_classes
 from mallorn.core.cost_model_name import in_scope, scope_of
 from mallorn.core.device_wait_hint import WAITING
 from mallorn.core.errors import ClassRefused, PluginFailed, UnknownName
 from mallorn.core.job_options import JobOptions, KeptOptions
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins, check_classes
 from mallorn.core.registry import resolve
 from mallorn.core.settings import settings
 from mallorn.core.stand_in_measurers import is_built_by_tvm, stand_in

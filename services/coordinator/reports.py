@@ -10,8 +10,7 @@ from db.paging import MAX_LIMIT
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus
-from mallorn.report.page import page
-from mallorn.report.report_data import FAILURES_READ, ReportData
+from mallorn.report.page import FAILURES_READ, ReportData, page
 from mallorn.report.style_and_csp import SERVED
 from services.coordinator.jobs.list_and_show import RoundOrder, get_job, list_rounds, list_tasks
 from services.coordinator.records_and_stats import list_records

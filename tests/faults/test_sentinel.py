@@ -18,9 +18,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from benchmarks.broker.weather import ANSWER_SEC
-from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
-from mallorn.core.queues import CONTROL, PLAN
+from mallorn.core.queues import CONTROL, PLAN, celery_settings
 from services.coordinator.web.app_context import Waker
 from stack.ports import free_port
 from stack.supervised_process import python_path

@@ -133,7 +133,7 @@ def test_the_newest_whole_version_of_a_damaged_cost_model_is_active_again(data: 
 def test_a_damaged_cost_model_without_a_whole_one_before_it_is_retired(data: Path) -> None:
     write(data, lambda session: session.execute(text("DELETE FROM cost_models")))
     write(data, lambda session: CostModels(session).add(cost_model(DAMAGED)))
-    assert "none before it is whole" in repaired(data)["words"]
+    assert "no earlier version is intact" in repaired(data)["words"]
     assert active(data) == []
 
 

@@ -13,7 +13,7 @@ from kombu.exceptions import ContentDisallowed
 from kombu.serialization import loads, prepare_accept_content
 
 from cli.terminal.explain_error import OURS
-from mallorn.core.celery_settings import celery_settings
+from mallorn.core.queues import celery_settings
 from tests.fixtures.command_line import TIMEOUT_SEC
 
 ROOT: Final = Path(__file__).parents[2]

@@ -71,7 +71,7 @@ PIECES: Final = {
     "workers/tvm/check_onnx_model.py": ("Check failed: ", " is false", " : "),
     "workers/tvm/workload_key.py": ("for ", " in", " = T.axis", '"\\'),
     "mallorn/core/percent_and_command_text.py": ("`mallorn", "`pip ", "mallorn "),
-    "cli/watch/status_text.py": ("1 of ", "1 of 1 task"),
+    "mallorn/progress_lines.py": ("1 of ", "1 of 1 task"),
     "graphc/export/compile_network.py": ('"Tensorize",', '"Tensorize",]', '"Tensorize",], '),
     "workers/features/assembly_parser.py": (".type ", ".entry ", ".visible ", "; ", "# ", "%a "),
 }

@@ -21,10 +21,9 @@ from db.tables import Task, Workload
 from mallorn.core.errors import Unschedulable
 from mallorn.core.outcomes import Outcome
 from mallorn.core.values.candidate import Candidate, Sketch
-from mallorn.core.values.decided_task import DecidedTask, DecidedWinner, KeptCandidate
 from mallorn.core.values.event import CheckedEvent
 from mallorn.core.values.finish_report import Answered
-from mallorn.core.values.trial import Trial
+from mallorn.core.values.trial import DecidedTask, DecidedWinner, KeptCandidate, Trial
 from searchers.roller.rank_candidates import modelled_us
 from workers.finish.contenders import Contest, contest_of, second_chance, space_of
 from workers.finish.final_schedules import FinalSchedules

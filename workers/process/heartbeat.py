@@ -12,9 +12,9 @@ from db.repositories.jobs import JobsWaitingForDevice
 from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.session import Database
-from mallorn.core.cost_model_libraries import runnable
 from mallorn.core.errors import MallornError
 from mallorn.core.host_id import host_id
+from mallorn.core.registry import runnable
 from mallorn.core.surviving_loop import tell
 from mallorn.core.targets import parse_target
 from mallorn.core.values.fleet import WorkerInfo

@@ -12,11 +12,11 @@ from sqlalchemy.orm import Session
 from db.repositories.claim_and_release_work import WorkItems
 from db.repositories.jobs import STATES, Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
-from mallorn.core.allowed_classes import check_classes, check_fit
 from mallorn.core.errors import ClassRefused, HostFault, MallornError, StorageFull, Unavailable, UnknownName
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.log_setup import note
 from mallorn.core.os_errors import os_error
+from mallorn.core.plugins import check_classes, check_fit
 from mallorn.core.states import WorkKind
 from workers.process.lease_renewal import LeaseKeeper
 from workers.process.retry_rules import PROPOSING, retry_rule_for

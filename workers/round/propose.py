@@ -13,7 +13,7 @@ from db.repositories.job_events_and_warnings import NewJobWarning, Warnings
 from db.repositories.leases import Token
 from db.repositories.rounds import Rounds
 from mallorn.core.errors import LeaseLost, MallornError, PluginFailed
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import WORDS, resolve
 from mallorn.core.values.decision_log import LeftOut
 from searchers.base import DEFAULT, Proposal, Searcher, Trial, named

@@ -13,7 +13,7 @@ from db.repositories.sketches import Sketches
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from mallorn.core.errors import PluginFailed
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.values.decision_log import RoundStats
 from mallorn.core.values.trial import Trial
 from workers.process.worker_runtime import Runtime

@@ -15,7 +15,7 @@ from db.repositories.workloads import Workloads
 from db.tables import CostModelRow, Round
 from mallorn.core.cost_model_name import CostModelName
 from mallorn.core.errors import InvalidRequest, MallornError, PluginFailed
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from mallorn.core.registry import resolve
 from mallorn.core.target_distance import distance
 from mallorn.core.targets import Target

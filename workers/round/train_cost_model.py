@@ -18,12 +18,11 @@ from db.repositories.targets import Targets
 from db.repositories.tasks import Tasks
 from db.repositories.trials import Trials
 from db.repositories.workloads import Workloads
-from mallorn.core.allowed_classes import check_classes
 from mallorn.core.cost_model_name import CostModelName, in_scope
 from mallorn.core.errors import InvalidRequest, MissingPackage, PluginFailed, Unavailable
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.outcomes import Outcome
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins, check_classes
 from mallorn.core.states import StageKind
 from mallorn.core.values.machine import Machine
 from mallorn.core.values.trial import Trial

@@ -20,10 +20,10 @@ class Value(BaseModel):
     )
 
     @classmethod
-    def from_row(cls, row: object, **others: object) -> Self:
-        """Build a value from a row's columns of the same names and from `others`."""
-        columns = {name: getattr(row, name) for name in cls.model_fields if name not in others}
-        return cls.model_validate(columns | others)
+    def from_row(cls, row: object, **values: object) -> Self:
+        """Build a value from a row's columns of the same names and from `values`."""
+        columns = {name: getattr(row, name) for name in cls.model_fields if name not in values}
+        return cls.model_validate(columns | values)
 
     def stored(self) -> dict[str, object]:
         """Return the fields that were set, as JSON under their stored names."""

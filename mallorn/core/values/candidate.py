@@ -20,7 +20,7 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One sampling instruction of a sketch's trace: a free choice."""
+    """A free choice: a sampling instruction of a sketch's trace."""
 
     kind: ChoiceKind
     width: int  # number of integers that the choice has in the decision vector
@@ -78,15 +78,15 @@ _SKETCH: Final = TypeAdapter(Sketch)
 
 def pack_choices(choices: Sequence[Choice]) -> list[JsonValue]:
     """Convert choices to JSON values, for a column or a file."""
-    packed: list[JsonValue] = _CHOICES.dump_python(tuple(choices), mode="json", exclude_none=True)
-    return packed
+    rows: list[JsonValue] = _CHOICES.dump_python(tuple(choices), mode="json", exclude_none=True)
+    return rows
 
 
-def unpack_choices(packed: object) -> tuple[Choice, ...]:
+def unpack_choices(rows: object) -> tuple[Choice, ...]:
     """Parse choices that this or an earlier version packed. Raises ValueError if invalid."""
-    return _CHOICES.validate_python(packed)
+    return _CHOICES.validate_python(rows)
 
 
-def unpack_sketch(packed: object) -> Sketch:
+def unpack_sketch(fields: object) -> Sketch:
     """Parse a sketch from JSON values. Raises ValueError if they are invalid."""
-    return _SKETCH.validate_python(packed)
+    return _SKETCH.validate_python(fields)

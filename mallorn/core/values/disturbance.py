@@ -1,4 +1,4 @@
-"""How much other programs used a device's processors during timing, and its cost."""
+"""Disturbance of timings by other programs on the device's processors, and its cost."""
 
 from collections.abc import Iterable
 from typing import Annotated, Final, Self
@@ -34,13 +34,13 @@ class Disturbance(Value):
     def of_all(cls, parts: Iterable[Self]) -> "Disturbance":
         """Combine the disturbances of several sets of timings."""
         parts = list(parts)
-        timed = sum(part.timed for part in parts)
+        count = sum(part.timed for part in parts)
         return Disturbance(
-            timed=timed,
+            timed=count,
             bounds=sum(part.bounds for part in parts),
             kept_sec=sum(part.kept_sec for part in parts),
             lost_sec=sum(part.lost_sec for part in parts),
-            rivals=sum(part.timed * part.rivals for part in parts) / max(1, timed),
+            rivals=sum(part.timed * part.rivals for part in parts) / max(1, count),
             cores=max((part.cores for part in parts), default=0),
             raised=all(part.raised for part in parts),
             gpu=next((part.gpu for part in parts if part.gpu), ""),
@@ -59,7 +59,7 @@ class Disturbance(Value):
 
     @property
     def words(self) -> str:
-        """What disturbs a running job and how many times are certain; empty if nothing."""
+        """Sentence on what disturbs a running job and how many times are certain; may be empty."""
         return self._sentence("use", "hold", "are", "takes")
 
     @property
@@ -69,7 +69,7 @@ class Disturbance(Value):
 
     @property
     def hint(self) -> str:
-        """What a user can do to get certain times; empty if all are certain."""
+        """Advice how to get certain times; empty if all are certain."""
         if self.separate_locks:
             return SHARE_LOCKS
         return HINT if self.bounds else ""

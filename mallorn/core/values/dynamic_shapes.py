@@ -53,11 +53,11 @@ class Dynamic(Value):
 
     def shapes(self, sizes: dict[str, int]) -> dict[str, list[int]]:
         """Return the shapes of the inputs that have free dimensions, at these sizes."""
+
+        def size(dim: str) -> int:
+            return sum(int(name) if name.isdigit() else sizes[name] for name in dim.split(" + "))
+
         return {
-            name: [_size(dim, sizes) if isinstance(dim, str) else dim for dim in dims]
+            name: [size(dim) if isinstance(dim, str) else dim for dim in dims]
             for name, dims in self.inputs.items()
         }
-
-
-def _size(dim: str, sizes: dict[str, int]) -> int:
-    return sum(int(name) if name.isdigit() else sizes[name] for name in dim.split(" + "))

@@ -57,8 +57,8 @@ class Outlook(Value):
     def words(self) -> str:
         """Share of the machine's limit reached, if known, and expected gain, as text."""
         share = self.reached
-        reached = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
-        return f"{reached}{self.left}"
+        prefix = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
+        return f"{prefix}{self.left}"
 
 
 class GapClosed(Value):
@@ -101,12 +101,10 @@ class TuningGain(Value):
         minutes = ceil(self.seconds / 60)
         cost = f"in about {minutes} minute{'' if minutes == 1 else 's'}"
         gain = f"{percent(self.gain)} ({self.low * 100:.0f} to {percent(self.high)})"
-        names = ", ".join(map(_short, self.tasks))
+        names = ", ".join(
+            name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..." for name in self.tasks
+        )
         sentence = f"trials would probably win {gain} {cost}, the most in {names}"
         if not self.unseen:
             return sentence
         return f"{sentence}; nothing is known of {', '.join(self.unseen)} on such a host, other hosts tell"
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_CHARS else f"{name[:_NAME_CHARS]}..."

@@ -243,6 +243,6 @@ class FinishReport(Value):
     def peak_share(self) -> float | None:
         """Share of the machine's peak that the model reaches, else that its tasks reach."""
         if self.outlook is not None and self.outlook.limit_us is not None:
-            tuned = self.latency_us.get("tuned")
-            return self.outlook.reached if tuned is None else min(1.0, self.outlook.limit_us / tuned.median)
+            timing = self.latency_us.get("tuned")
+            return self.outlook.reached if timing is None else min(1.0, self.outlook.limit_us / timing.median)
         return None if self.limits is None else self.limits.peak_share

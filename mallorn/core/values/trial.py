@@ -1,9 +1,13 @@
-"""A measured candidate, as devices, the dataset, searchers and cost models use it."""
+"""Results of candidates: a trial, and the decision of a finish for one task."""
 
 from dataclasses import dataclass
 from statistics import median
+from typing import Annotated
+
+from pydantic import Field
 
 from mallorn.core.outcomes import Outcome, is_disturbed
+from mallorn.core.values.base import Value
 from mallorn.core.values.candidate import Candidate
 
 
@@ -38,3 +42,33 @@ class Trial:
     def is_bound(self) -> bool:
         """Return whether the latency is only an upper bound because timing was disturbed."""
         return is_disturbed(self.disturbed)
+
+
+class KeptCandidate(Value):
+    """A stored candidate: the key of its sketch, and its decisions."""
+
+    sketch: str
+    decisions: tuple[int, ...]
+    means: Annotated[str, Field(description="Search method that found it.")] = ""
+
+
+class DecidedWinner(Value):
+    """A candidate whose schedule may be exported; `slot` is its index among those compared."""
+
+    slot: int
+    trial: Trial
+    trace: str
+    max_error: float | None = None
+    rivals: tuple["DecidedWinner", ...] = ()
+    guess: "DecidedWinner | None" = None
+    versions: tuple["DecidedWinner", ...] = ()
+
+
+class DecidedTask(Value):
+    """The candidates of a task that were compared, and the one that won."""
+
+    candidates: tuple[KeptCandidate, ...]
+    guess: KeptCandidate | None = None
+    winner: Annotated[DecidedWinner | None, Field(description="null: none gave correct results.")] = None
+    sec: Annotated[float, Field(description="Duration of the decision.")] = 0.0
+    code: Annotated[str, Field(description="Digest of the code that built the candidates.")] = ""

@@ -16,11 +16,11 @@ from db.repositories.targets import Targets
 from db.repositories.workers import Workers
 from db.tables import Model
 from mallorn.core import queues
-from mallorn.core.allowed_classes import ANY, check_classes
 from mallorn.core.check_option_kwargs import check_mode, check_options
-from mallorn.core.cost_model_libraries import extras_of, libraries_of
 from mallorn.core.errors import MissingPackage
 from mallorn.core.install_command import install_line
+from mallorn.core.plugins import ANY, check_classes
+from mallorn.core.registry import extras_of, libraries_of
 from mallorn.core.stand_in_measurers import ANY_RECORDING, measured_target, recording_place
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.values.event import SubmittedEvent

@@ -10,8 +10,8 @@ from fastapi import Depends, Request
 from kombu.exceptions import OperationalError
 
 from db.session import Database
-from mallorn.core.celery_settings import celery_settings
 from mallorn.core.errors import Unavailable
+from mallorn.core.queues import celery_settings
 from mallorn.core.settings import Settings
 from services.coordinator.web.artifact_store import Store
 from services.coordinator.web.authenticator import Authenticator

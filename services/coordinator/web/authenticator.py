@@ -21,10 +21,10 @@ from sqlalchemy.orm import Session
 
 from db.repositories.access_control import USED_SEC, ApiKeys, Owners, SignIns
 from db.session import Database, read_clock
+from mallorn.core.address_checks import peer_uid, user_name
 from mallorn.core.api_keys import ALL_SCOPES, Scope, allows, digest_of
 from mallorn.core.errors import Forbidden, Unauthorized, Unavailable
 from mallorn.core.settings import Settings
-from mallorn.core.socket_users import peer_uid, user_name
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 SCOPES: Final = "x-scopes"  # key in the OpenAPI document

@@ -91,7 +91,7 @@ def test_an_export_teaches_a_database_that_has_nothing(enough: Filled, tmp_path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "none of 1 operators has measurements enough"),
+        ((), "none of 1 operators has enough measurements"),
         (("crystal-ball",), "unknown cost_model"),
         (("--for", "llvm"), "a CPU target needs num-cores"),
         (("--op", "gone"), "the dataset has no rows of gone"),

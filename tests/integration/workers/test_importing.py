@@ -382,7 +382,7 @@ def test_a_store_that_is_away_is_waited_for_however_long_that_takes(workshop, jo
         assert not import_job(workshop, job)
     held = workshop.held(WorkItem(WorkKind.IMPORT, job))
     assert (workshop.state(job), held.losses, held.deaths) == (JobState.IMPORTING, 0, 0)
-    assert "is its disk mounted?" in workshop.reason(job)
+    assert "its disk may not be mounted" in workshop.reason(job)
     assert held.sent_at, "it is sent like a lost message, and not at once"
     unmounted.rename(models)
     workshop.graph_answers["extract"] = found("w0")

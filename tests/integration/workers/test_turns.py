@@ -8,7 +8,7 @@ from db.repositories.search_and_finish_states import FinishSteps
 from db.repositories.tasks import Tasks
 from mallorn.core.errors import LeaseLost
 from mallorn.core.states import JobState, WorkKind
-from mallorn.core.values.decided_task import DecidedTask
+from mallorn.core.values.trial import DecidedTask
 from tests.fixtures.finishing import report
 from tests.fixtures.tuned_jobs import tuned
 from workers.finish.run import finish

@@ -12,8 +12,8 @@ from db.repositories.workers import FRESH_SEC, Workers
 from db.tables import Context, Device, FinishStep, Task, Worker
 from mallorn.core.job_options import KeptOptions
 from mallorn.core.states import JobState, RoundState, WorkKind
-from mallorn.core.values.decided_task import DecidedTask
 from mallorn.core.values.fleet import WorkerInfo
+from mallorn.core.values.trial import DecidedTask
 from services.control.plan_job import job_view
 from tests.fixtures.workshop import ENDPOINT
 from tests.integration.workers.test_importing import found

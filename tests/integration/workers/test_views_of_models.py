@@ -9,7 +9,7 @@ from costmodels.views import DECISIONS, VIEWS
 from db.bundled.load_bundled import FOLDER, read_list
 from db.repositories.rounds import Rounds
 from db.tables import Job
-from mallorn.core.cost_model_libraries import runnable
+from mallorn.core.registry import runnable
 from mallorn.core.states import RoundState
 from mallorn.core.values.graph_report import GraphReport
 from tests.integration.workers.test_bases import active, add_base

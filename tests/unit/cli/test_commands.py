@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli import watch_pause_cancel
+from cli import jobs
 from db.repositories.devices import Devices, SeenDevice
 from db.repositories.job_events_and_warnings import Events
 from db.repositories.jobs import Jobs
@@ -232,7 +232,7 @@ def test_who_cancels_or_leaves_a_job_with_a_first_version_is_told_how_to_fetch_i
         raise KeyboardInterrupt
 
     owned.write(lambda session: Jobs(session).record(owned.job_id, export_uri="exports/of/it"))
-    monkeypatch.setattr(watch_pause_cancel, "follow", interrupt)
+    monkeypatch.setattr(jobs, "follow", interrupt)
     for command in ("watch", "cancel"):
         told = mallorn(command, owned.job_id).stderr
         assert f"fetch its schedules with   mallorn schedules {owned.job_id}" in told

@@ -49,7 +49,7 @@ def test_a_model_that_is_behind_is_listed_with_a_word_on_it(owned: OwnedRows, na
             NewCostModel("operator:matmul", owned.target_id, name, 8, 8, {"groups": 2}, b"model")
         )
     )
-    assert ("behind MetaSchedule's own model" in costmodels("list").stderr) is told
+    assert ("less accurate than MetaSchedule's own model" in costmodels("list").stderr) is told
 
 
 def test_a_version_is_shown_by_id_by_name_and_by_line(owned: OwnedRows) -> None:

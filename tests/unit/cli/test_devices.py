@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli import archive_and_delete_jobs as archive_and_delete
+from cli.terminal import output
 from db.repositories.devices import Devices, SeenDevice
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import OwnedRows
@@ -26,7 +26,7 @@ def test_without_a_terminal_nothing_is_taken_back_unasked(owned: OwnedRows) -> N
 
 @pytest.mark.usefixtures("liar")
 def test_a_person_is_told_how_much_and_may_agree(owned: OwnedRows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_and_delete, "is_terminal", lambda: True)
+    monkeypatch.setattr(output, "can_ask_user", lambda: True)
     taken = mallorn("devices", "withdraw", "a liar", input="y\n")
     assert "Take back 1 measurements, 0 schedules, 0 active cost models?" in taken.stderr
     assert "taken back: 1 measurements" in taken.stderr

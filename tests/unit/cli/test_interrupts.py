@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.service.connect_or_start_stack import interruptible
+from cli.wait_until_tuned import interruptible
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGHUP])

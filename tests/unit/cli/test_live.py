@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from cli.watch.full_view import RoundsSoFar, WholeView, heaviest, plot
+from cli.live_view import RoundsSoFar, WholeView, heaviest, plot
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
 from mallorn.job import Job

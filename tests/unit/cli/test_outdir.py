@@ -22,8 +22,8 @@ from mallorn.core.states import JobState
 from mallorn.core.values.graph_report import StoredRecipe
 from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
+from mallorn.http import LoggedEvent
 from mallorn.job import Job
-from mallorn.server_sent_events import LoggedEvent
 from tests.fixtures.answers import mallorn, refused
 from tests.fixtures.coordinator import Coordinator
 from tests.fixtures.models import onnx_bytes
@@ -148,7 +148,7 @@ def test_who_leaves_a_job_that_has_just_ended_is_told_the_way_to_its_schedules(
     monkeypatch.setattr(tune_and_resume, "follow", interrupt)
     monkeypatch.setattr(Interrupted, "page", "http://127.0.0.1/#/jobs/j1")
     with pytest.raises(typer.Exit):
-        Ending(Path("won"), "m.onnx", again=("--out", "won")).reach(Interrupted())
+        Ending(Path("won"), "m.onnx", resume_options=("--out", "won")).reach(Interrupted())
     told = capsys.readouterr().err
     assert "the job had just ended" in told
     assert "mallorn resume j1 --out won" in told

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from cli import live_view
+from cli.live_view import Eta, about, follow
 from cli.terminal.job_options import parse_input_shape, parse_options
 from cli.terminal.output import print_error, stdout, table
-from cli.watch import bar_view
-from cli.watch.bar_view import Eta, about, follow
-from cli.watch.status_text import LineView, advice, best, share, summary
 from mallorn.core.device_wait_hint import ServiceAddress, waiting_words
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.decision_log import RoundStatus
 from mallorn.core.values.job import JobStatus, TaskStatus
-from mallorn.first_version import FirstVersion
 from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, summary
 from mallorn.wording.format_values import (
     Column,
     ago,
@@ -88,7 +87,7 @@ class Scripted(Job):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bar_view, "REFRESH_SEC", 0.0)
+    monkeypatch.setattr(live_view, "REFRESH_SEC", 0.0)
 
 
 class Exported(FirstVersion):
@@ -183,7 +182,7 @@ def test_a_coordinator_that_comes_back_is_followed_on() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bar_view, "SILENCE_SEC", -1.0)
+    monkeypatch.setattr(live_view, "SILENCE_SEC", -1.0)
     with pytest.raises(Unavailable):
         watched(Scripted(None), terminal=False)
 

@@ -31,7 +31,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("MALLORN_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", NOBODY)
 
 
@@ -105,7 +105,7 @@ def test_a_job_that_stands_still_is_said_to_and_how_it_goes_on(
 ) -> None:
     refused(
         there(command, left.job_id),
-        f"stands still at 2 of 64 trials (tuning): no service runs on {place}",
+        f"does not go on after 2 of 64 trials (tuning): no service runs on {place}",
         f"next:  mallorn resume {left.job_id} --data {place}",
     )
 
@@ -184,9 +184,9 @@ def test_a_coordinator_at_the_usual_address_is_asked_before_an_unnamed_directory
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
     assert len(data(mallorn("models", "--json"))) == 1
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", NOBODY)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", NOBODY)
     assert data(mallorn("models", "--json")) == []
 
 
@@ -194,12 +194,12 @@ def test_another_users_service_at_the_usual_address_is_named_and_left_alone(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     coordinator.upload()
-    monkeypatch.setattr("cli.service.read_only_client.DEFAULT_URL", coordinator.url)
+    monkeypatch.setattr("cli.read_only_client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.client.DEFAULT_URL", coordinator.url)
     monkeypatch.setattr("mallorn.core.address_checks.os.getuid", lambda: 4242)
     looked = mallorn("models", "--json")
     assert data(looked) == []
     assert f"the service at {coordinator.url} is of user " in looked.stderr
-    assert f"named: --url {coordinator.url}" in looked.stderr
+    assert f"add   --url {coordinator.url}" in looked.stderr
     refused(mallorn("rm", "0a1b"), ", not yours")
     assert len(data(mallorn("models", "--json", "--url", coordinator.url))) == 1

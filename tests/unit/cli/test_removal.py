@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli import archive_and_delete_jobs as archive_and_delete
+from cli.terminal import output
 from db.repositories.jobs import Jobs
 from mallorn.core.states import JobState
 from tests.fixtures.answers import mallorn, refused
@@ -20,7 +20,7 @@ def ended(owned: OwnedRows) -> str:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody sits there."""
-    monkeypatch.setattr(archive_and_delete, "is_terminal", lambda: True)
+    monkeypatch.setattr(output, "can_ask_user", lambda: True)
 
 
 def test_without_a_terminal_nothing_is_deleted_unasked(ended: str) -> None:

@@ -1,14 +1,15 @@
 """Options that are declared once and taken whole by several commands."""
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import pytest
 import typer
+from pydantic import BaseModel
 from typer.testing import CliRunner, Result
 
 from cli.terminal.option_groups import shared
-from mallorn.core.check_option_kwargs import EvaluatorAsked, OptionKwargs
-from mallorn.core.job_options import EvaluatorOptions, JobOptions
+from mallorn.core.check_option_kwargs import EvaluatorKwargs, OptionKwargs, SimulatedKwargs
+from mallorn.core.job_options import EvaluatorOptions, JobOptions, SimulatedOptions
 from tests.fixtures.answers import mallorn, refused
 
 
@@ -44,9 +45,32 @@ def test_an_option_of_a_group_that_must_be_given_is_asked_for() -> None:
     assert run("you").exit_code == 2
 
 
-def test_what_may_be_asked_for_is_what_a_job_has() -> None:
-    assert OptionKwargs.__annotations__.keys() == JobOptions.model_fields.keys()
-    assert EvaluatorAsked.__annotations__.keys() == EvaluatorOptions.model_fields.keys()
+KWARGS: Final[dict[Any, Any]] = {
+    JobOptions: OptionKwargs,
+    EvaluatorOptions: EvaluatorKwargs,
+    SimulatedOptions: SimulatedKwargs,
+}
+
+
+def plain(annotation: Any) -> Any:
+    """Return a schema's type without its limits, with the keywords' type for a nested schema."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return plain(args[0])
+    if origin is Literal:
+        return str
+    if origin in (list, dict):
+        return origin[tuple(map(plain, args))]
+    if args:
+        return plain(args[0]) | None
+    return KWARGS.get(annotation, annotation)
+
+
+@pytest.mark.parametrize("schema", KWARGS)
+def test_the_keywords_are_the_options_of_a_job(schema: type[BaseModel]) -> None:
+    hints = get_type_hints(KWARGS[schema], include_extras=True)
+    fields = {name: plain(field.annotation) for name, field in schema.model_fields.items()}
+    assert {name: plain(hint) for name, hint in hints.items()} == fields
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.service.connect_or_start_stack import Connected, submitted_target
 from mallorn.core.targets import parse_target
+from mallorn.local_service import Connected, submitted_target
 from stack.data_directory import DataDir
 from workers.device.detect_host import host_fingerprint
 from workers.tvm.code_digest import TVM_VERSION

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cli.watch.result_table import print_result, print_winnings, typed
+from cli.result_table import print_result, print_winnings, typed
 from mallorn.core.values.finish_report import FinishReport
 from mallorn.core.values.job import JobStatus
 from mallorn.wording.results import ENGINE_COLUMNS, facts, latency_rows

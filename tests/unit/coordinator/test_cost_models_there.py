@@ -5,9 +5,8 @@ from sqlalchemy import update
 
 from db.repositories.workers import Workers
 from db.tables import Worker
-from mallorn.core.cost_model_libraries import LIBRARIES
 from mallorn.core.install_command import install_line
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import LIBRARIES, REGISTRY
 from mallorn.core.values.fleet import WorkerInfo
 from services.coordinator.jobs.submit import missing_libraries
 from tests.fixtures.coordinator import Coordinator, Start

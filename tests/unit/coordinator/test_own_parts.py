@@ -4,12 +4,12 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from mallorn.core import allowed_classes, registry
-from mallorn.core.allowed_classes import ANY, check_classes
+from mallorn.core import plugins, registry
 from mallorn.core.api_keys import digest_of
 from mallorn.core.check_option_kwargs import check_options
 from mallorn.core.errors import ClassRefused, InvalidRequest, PluginFailed
 from mallorn.core.job_options import JobOptions
+from mallorn.core.plugins import ANY, check_classes
 from mallorn.core.registry import check_name, resolve
 from searchers.algorithms.sa import Annealing
 from tests.fixtures.coordinator import Coordinator, Start
@@ -47,7 +47,7 @@ def test_an_installed_package_may_give_a_name(monkeypatch: pytest.MonkeyPatch) -
         return [entry] if (group, name) == (entry.group, entry.name) else []
 
     monkeypatch.setattr(registry, "entry_points", installed)
-    monkeypatch.setattr(allowed_classes, "entry_points", installed)
+    monkeypatch.setattr(plugins, "entry_points", installed)
     check_options(JobOptions(search="annealed"))
     check_classes(JobOptions(search="annealed"), [])
     check_classes(JobOptions(search=entry.value), [])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import mallorn.core.socket_users as socket_users
+import mallorn.core.address_checks as socket_users
 from services.coordinator.web.authenticator import LocalPeer
 from tests.fixtures.users import NOBODY, as_user, only_root
 

@@ -7,7 +7,7 @@ from db.repositories.jobs import Jobs
 from db.repositories.leases import Leases, LeaseToken, WorkItem
 from mallorn.core import queues
 from mallorn.core.states import JobState, WorkKind
-from mallorn.server_sent_events import parse_events
+from mallorn.http import parse_events
 from tests.fixtures.coordinator import Coordinator, OwnedRows
 from tests.fixtures.stored import open_rounds
 

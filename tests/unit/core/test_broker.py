@@ -7,7 +7,7 @@ from celery import Celery
 from kombu.transport.redis import Transport
 from pydantic import ValidationError
 
-from mallorn.core.celery_settings import celery_settings
+from mallorn.core.queues import celery_settings
 from mallorn.core.settings import Settings
 
 

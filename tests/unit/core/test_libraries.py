@@ -7,8 +7,7 @@ from typing import Final
 import pytest
 
 from costmodels.best_of_models import LEARNERS, PRIOR
-from mallorn.core.cost_model_libraries import LIBRARIES, PARTS, extras_of, libraries_of, runnable
-from mallorn.core.registry import REGISTRY
+from mallorn.core.registry import LIBRARIES, PARTS, REGISTRY, extras_of, libraries_of, runnable
 
 LACKING: Final = """
 import sys
@@ -58,9 +57,7 @@ def test_what_runs_is_what_has_its_libraries(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_nothing_is_imported_to_tell() -> None:
-    code = (
-        "import sys; from mallorn.core.cost_model_libraries import runnable; runnable(); print(*sys.modules)"
-    )
+    code = "import sys; from mallorn.core.registry import runnable; runnable(); print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert {"torch", "flaml", "xgboost", "lightgbm", "sklearn"}.isdisjoint(told.split())
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from mallorn import Client
-from mallorn.core.address_checks import NotYours, check_yours
+from mallorn.core.address_checks import NotYours, check_yours, listener_uid
 from mallorn.core.settings import settings
-from mallorn.core.socket_users import listener_uid
 
 ADDRESSES = [
     (socket.AF_INET, "127.0.0.1"),

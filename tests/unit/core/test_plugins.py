@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mallorn.core.errors import HostFault, PluginFailed, Unavailable
-from mallorn.core.plugin_errors import blame_plugins
+from mallorn.core.plugins import blame_plugins
 from searchers.algorithms.random import RandomSearch
 
 

@@ -5,8 +5,7 @@ import logging
 import pytest
 
 from mallorn.core.log_setup import set_up
-from mallorn.core.settings import Settings
-from mallorn.core.unknown_variables import unknown_variables
+from mallorn.core.settings import Settings, unknown_variables
 
 #: Services that a chart of ours has, and such whose names are settings.
 SERVICES = ["mallorn", "mallorn-tracker", "mallorn-postgres", "mallorn-port", *(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from mallorn.core.values.finish_report import FinishReport, Source
-from mallorn.wording.tasks import ANSWER_COLUMNS, RESTS_ON, rests_on
+from mallorn.wording.results import ANSWER_COLUMNS, RESTS_ON, rests_on
 
 
 def report(checked: int = 0, **expected_us: float) -> FinishReport:

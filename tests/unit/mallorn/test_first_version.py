@@ -8,9 +8,9 @@ import pytest
 
 from mallorn.core.errors import InvalidRequest, MallornError, Unavailable
 from mallorn.core.values.finish_report import FinishReport
-from mallorn.first_version import FirstVersion
+from mallorn.http import LoggedEvent
 from mallorn.job import Job
-from mallorn.server_sent_events import LoggedEvent
+from mallorn.progress_lines import FirstVersion
 from tests.fixtures.told import told_job
 
 REFINED = told_job("finishing", exported=True)

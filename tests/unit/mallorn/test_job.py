@@ -8,15 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
+import mallorn.http
 import mallorn.job
-import mallorn.server_sent_events
 from mallorn import Job
 from mallorn.core.errors import InvalidRequest, Unavailable
 from mallorn.core.values.event import FinishingEvent, OtherEvent
 from mallorn.core.values.verdict import Level, Verdict
-from mallorn.http import Connection
+from mallorn.http import Connection, parse_events
 from mallorn.job import JobFailed, unzip
-from mallorn.server_sent_events import parse_events
 
 
 def event(number: int) -> bytes:
@@ -61,7 +60,7 @@ def job(answer: object, state: str = "tuning") -> Job:
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
 
 
@@ -78,7 +77,7 @@ def test_a_stream_that_ends_before_the_job_is_opened_again() -> None:
 
 
 def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECTS", 2)
+    monkeypatch.setattr(mallorn.http, "RECONNECTS", 2)
     script = Script(Flaky(event(1)), 503, 503)
     events = job(script).events()
     assert next(events).payload == {"n": 1}
@@ -89,8 +88,8 @@ def test_a_coordinator_that_stays_away_ends_the_stream_with_an_error(monkeypatch
 
 def test_those_whom_one_restart_cut_off_come_back_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 1.0)
-    monkeypatch.setattr(mallorn.server_sent_events.time, "sleep", pauses.append)
+    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 1.0)
+    monkeypatch.setattr(mallorn.http.time, "sleep", pauses.append)
     for _ in range(50):
         list(job(Script(event(1), event(2))).events())
     assert len(set(pauses)) > 10
@@ -112,13 +111,13 @@ def test_a_comment_is_no_event_and_a_torn_last_event_is_left_out() -> None:
 def test_an_event_is_a_value_of_its_kind_whether_its_data_names_it_or_not(data: str) -> None:
     (event,) = parse_events(["id: 1", "event: finishing", f"data: {data}", ""])
     assert event is not None
-    assert (event.payload, event.told) == ({"why": "spent"}, FinishingEvent(why="spent"))
+    assert (event.payload, event.value) == ({"why": "spent"}, FinishingEvent(why="spent"))
 
 
 def test_an_event_of_a_newer_coordinator_is_told_as_it_came() -> None:
     (event,) = parse_events(["id: 1", "event: moved", 'data: {"to": "x"}', ""])
     assert event is not None
-    assert event.told == OtherEvent(kind="moved", data={"to": "x"})
+    assert event.value == OtherEvent(kind="moved", data={"to": "x"})
 
 
 def test_wait_returns_the_job_once_it_is_done() -> None:

@@ -16,10 +16,8 @@ import httpx
 import pytest
 
 import mallorn
+import mallorn.http
 import mallorn.job
-import mallorn.server_sent_events
-from cli.service import connect_or_start_stack as connect
-from cli.service.connect_or_start_stack import Connected
 from db.migrate import upgrade
 from db.session import Database
 from mallorn import Client, Job
@@ -33,6 +31,7 @@ from mallorn.core.values.job import JobStatus
 from mallorn.core.values.manifest import Manifest
 from mallorn.http import Connection
 from mallorn.job import JobFailed
+from mallorn.local_service import Connected
 from stack.data_directory import DataDir
 from stack.in_process_coordinator import NothingRuns
 from tests.fixtures.coordinator import OwnedRows
@@ -104,7 +103,7 @@ def _archive(name: str) -> bytes:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(mallorn.server_sent_events, "RECONNECT_SEC", 0.0)
+    monkeypatch.setattr(mallorn.http, "RETRY_SEC", 0.0)
     monkeypatch.setattr(mallorn.job, "LOOK_SEC", 0.0)
     monkeypatch.setattr("mallorn.report.notebook_card.UPDATE_SEC", 0.0)
     monkeypatch.delenv("MALLORN_URL", raising=False)
@@ -126,7 +125,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
             with service.client() as api:
                 yield Connected(api)
 
-        monkeypatch.setattr(connect, "connected_stack", stack)
+        monkeypatch.setattr(tuning, "connected_stack", stack)
 
     return go
 
@@ -265,7 +264,7 @@ def test_a_tuned_job_stays_readable_when_its_service_has_ended(
     run_round(rows, "w0", [30.0, None], FIRST_PASS)
     with Client("http://127.0.0.1:9") as api:
         job = Job(api.connection, {"id": rows.job_id, "state": "done"})
-        kept = Connected(api, DataDir(tmp_path)).kept(job)
+        kept = Connected(api, DataDir(tmp_path)).readable_later(job)
 
     async def cell() -> None:
         """A notebook's, whose thread has a loop that runs."""

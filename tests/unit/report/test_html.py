@@ -4,7 +4,7 @@ from operator import itemgetter
 from typing import Any
 
 from mallorn.report.html import Html, el, facts, join, table
-from mallorn.report.sections import _option
+from mallorn.report.page import _option
 from mallorn.wording.format_values import Column
 from tests.fixtures.markup import Markup
 

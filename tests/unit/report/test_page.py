@@ -12,8 +12,7 @@ from mallorn.core.outcomes import Outcome
 from mallorn.core.values.dataset import Record
 from mallorn.core.values.decision_log import LoggedRound
 from mallorn.report.notebook_card import card
-from mallorn.report.page import page
-from mallorn.report.report_data import Failure, ReportData, grouped
+from mallorn.report.page import Failure, ReportData, grouped, page
 from mallorn.report.style_and_csp import scoped
 from tests.fixtures.answers import data, mallorn, refused
 from tests.fixtures.coordinator import Coordinator, OwnedRows

@@ -1,7 +1,6 @@
-"""Connects to a stack: at a URL, running on this machine, or started for as long as it is used."""
+"""Connect to a service: at a URL, running on this machine, or started while it is used."""
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cli.terminal.output import client, print_note
 from mallorn.client import Client
 from mallorn.core.errors import NoDevice, Unavailable
 from mallorn.core.settings import Settings
 from mallorn.core.targets import CUDA, LOCAL, parse_target
 from mallorn.core.version import API
 from mallorn.job import Job
+from mallorn.progress_lines import print_line
 from stack.data_directory import LOCK_PATIENCE_SEC, DataDir, StackInfo
 from stack.in_process_coordinator import DataDirTransport, hints_for
 from stack.readiness_probes import http_ok
@@ -45,7 +44,7 @@ class Connected:
         words = "\n".join(lines[-LAST_LINES:])
         raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
-    def kept(self, job: Job) -> Job:
+    def readable_later(self, job: Job) -> Job:
         """Return a handle that can read a job of this stack even after the stack has ended."""
         if self.data is None:
             return job
@@ -60,7 +59,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
     A stack started here also serves other commands, and stops when the last of them ends.
     """
     if url:
-        with client(url, api_key) as api:
+        with Client(url, api_key) as api:
             yield Connected(api)
         return
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
@@ -69,12 +68,12 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
     info: StackInfo | None = None
     try:
         with directory.used(), hints_for(directory):
-            info = _running_or_started(directory, starter)
-            with client(info.url, api_key) as api:
+            info = starter.wait_until_ready()
+            with Client(info.url, api_key) as api:
                 yield Connected(api, directory)
     finally:
         if info is None or info.until_unused:
-            _wait_for_end(directory, starter)
+            starter.wait_until_ended()
 
 
 def wait_for_device(stack: Connected) -> None:
@@ -101,7 +100,11 @@ def submitted_target(stack: Connected, target: str) -> str:
     from workers.tvm.code_digest import TVM_VERSION
 
     host = host_fingerprint()["host_class"], TVM_VERSION
-    local = [each for each in devices if each.info.is_local and (each.host_class, each.tvm_version) == host]
+    local = [
+        device
+        for device in devices
+        if device.info.is_local and (device.host_class, device.tvm_version) == host
+    ]
     return local[0].target if local else detect_target().text
 
 
@@ -120,22 +123,6 @@ def asked_target(target: str, is_here: bool) -> str:
     return target
 
 
-def _running_or_started(directory: DataDir, starter: "Starter") -> StackInfo:
-    deadline = time.monotonic() + START_TIMEOUT_SEC
-    try:
-        while time.monotonic() < deadline:
-            info = directory.running_stack()
-            if info is not None and http_ok(f"{info.url}{API}/healthz")():
-                return info
-            starter.start_unless_held()
-            time.sleep(POLL_SEC)
-    except KeyboardInterrupt:
-        starter.stop()
-        raise
-    starter.stop()
-    raise Unavailable(f"no stack on {directory.path} became ready", hint=f"less {_log(directory)}")
-
-
 class Starter:
     """Starts a stack on a directory unless another process holds it."""
 
@@ -147,7 +134,7 @@ class Starter:
         """Start a stack unless the directory is locked. Raises Unavailable if it ended before ready."""
         is_held = self._directory.is_locked()
         if self._process is None and not is_held:
-            print_note(f"starting the service on this machine, data in {self._directory.path}")
+            print_line(f"starting the service on this machine, data in {self._directory.path}")
             log_file = _log(self._directory)
             log_file.unlink(missing_ok=True)
             with log_file.open("ab") as log:  # so that the stack may truncate a large log
@@ -166,35 +153,42 @@ class Starter:
                 raise Unavailable(message, hint=f"ls {self._directory.logs}")
             self._process = None  # another command started a stack first: use that
 
-    @property
-    def running(self) -> bool:
-        """Whether the stack that was started here still runs."""
-        return self._process is not None and self._process.poll() is None
+    def wait_until_ready(self) -> StackInfo:
+        """Return the stack on the directory once it answers, started here if none runs.
 
-    def stop(self) -> None:
+        Raises Unavailable if no stack becomes ready.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_SEC
+        try:
+            while time.monotonic() < deadline:
+                info = self._directory.running_stack()
+                if info is not None and http_ok(f"{info.url}{API}/healthz")():
+                    return info
+                self.start_unless_held()
+                time.sleep(POLL_SEC)
+        except KeyboardInterrupt:
+            self._stop()
+            raise
+        self._stop()
+        raise Unavailable(
+            f"no service became ready on {self._directory.path}", hint=f"less {_log(self._directory)}"
+        )
+
+    def _stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
+
+    def wait_until_ended(self) -> None:
+        """Wait until the stack has ended, unless other commands use it."""
+        deadline = time.monotonic() + STOP_TIMEOUT_SEC
+        while time.monotonic() < deadline:
+            is_running = self._process is not None and self._process.poll() is None
+            if not is_running and not self._directory.is_locked():
+                return
+            if self._directory.has_users(LOCK_PATIENCE_SEC):
+                return
+            time.sleep(POLL_SEC)
 
 
 def _log(directory: DataDir) -> Path:
     return directory.logs / "up.log"
-
-
-def _wait_for_end(directory: DataDir, starter: Starter) -> None:
-    deadline = time.monotonic() + STOP_TIMEOUT_SEC
-    while (starter.running or directory.is_locked()) and time.monotonic() < deadline:
-        if directory.has_users(LOCK_PATIENCE_SEC):
-            return
-        time.sleep(POLL_SEC)
-
-
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt also for SIGTERM and SIGHUP, unless ignored, for example by `nohup`."""
-    signals = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) != signal.SIG_IGN]
-    handlers = {number: signal.signal(number, signal.default_int_handler) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)

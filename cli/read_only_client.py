@@ -45,7 +45,7 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
     uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ
-    if url is None and stack is None and uses_defaults and _is_ours(DEFAULT_URL) and _answers(DEFAULT_URL):
+    if url is None and stack is None and uses_defaults and _answers(DEFAULT_URL):
         url = DEFAULT_URL
     if url:
         with Client(url, api_key) as api:
@@ -78,38 +78,32 @@ def find_job(api: Client, job: str | None) -> Job:
     return newest
 
 
-def check_open(found: ReadFrom, job: Job) -> None:
+def check_open(origin: ReadFrom, job: Job) -> None:
     """Raise Conflict for a job that has ended, if no service runs that would raise it."""
-    if found.still is not None and job.status.state.final:
+    if origin.still is not None and job.status.state.final:
         raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
-def check_moves(found: ReadFrom, job: Job) -> None:
+def check_moves(origin: ReadFrom, job: Job) -> None:
     """Raise Unavailable, with the command to type, for a job that waits because no service runs."""
     state = job.status.state
-    if found.still is None or state.final:
+    if origin.still is None or state.final:
         return
-    spent = f"{spent_of(job.status)} trials"
     raise Unavailable(
-        f"job {job.id} stands still at {spent} ({state}): no service runs on {found.still.path}",
+        f"job {job.id} does not go on after {spent_of(job.status)} trials ({state}): "
+        f"no service runs on {origin.still.path}",
         hint=f"mallorn resume {job.id}",
     )
 
 
-def _is_ours(url: str) -> bool:
-    """Return whether no other user's program listens at `url`; if one does, print a note."""
+def _answers(url: str) -> bool:
+    """Return whether a coordinator of this user answers; print a note if it is another user's."""
     try:
         check_yours(url)
-    except NotYours as error:
-        print_note(f"{error.message}; it is asked when it is named: --url {url}")
-        return False
-    return True
-
-
-def _answers(url: str) -> bool:
-    """Return whether a Mallorn coordinator answers at `url`, not some other program."""
-    try:
         health = httpx.get(f"{url}{API}/healthz", timeout=PROBE_SEC, trust_env=False).json()
+    except NotYours as error:
+        print_note(f"{error.message}; to use it nevertheless, add   --url {url}")
+        return False
     except (httpx.TransportError, ValueError):
         return False
     return isinstance(health, dict) and HEALTHY.items() <= health.items()

@@ -1,13 +1,20 @@
-"""A job's progress in words and as a share, and as lines for a log or a pipe."""
+"""A job's progress as a share, in words and as printed lines, and its first version."""
 
 import math
 import re
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+from mallorn.core.errors import MallornError, Unavailable
 from mallorn.core.states import JobState
+from mallorn.core.values.event import ExportedEvent
 from mallorn.core.values.job import JobStatus
+from mallorn.job import Job
 from mallorn.results.verdict import DOING
 from mallorn.wording.format_values import first_line, headroom, latency, spent_of
 
@@ -24,9 +31,9 @@ def share(job: JobStatus) -> float:
 
     For a job without a budget it is an estimate.
     """
-    if counted := COUNTED.search(words(job)):
-        done, total = (int(number) for number in counted.groups())
-        return min(1.0, done / total) if total else 0.0
+    if match := COUNTED.search(words(job)):
+        finished_count, total = (int(number) for number in match.groups())
+        return min(1.0, finished_count / total) if total else 0.0
     if job.state.final:
         return 1.0
     if job.minutes is None or job.trials is not None:
@@ -46,11 +53,11 @@ def best(job: JobStatus) -> str:
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
-    timed = f"{progress.tasks_measured} of {progress.tasks} tasks timed"
-    missing = progress.tasks_measured < progress.tasks
+    count_words = f"{progress.tasks_measured} of {progress.tasks} tasks timed"
+    lacks_times = progress.tasks_measured < progress.tasks
     if progress.estimated_us is None:
-        return timed if missing else ""
-    return f"best {latency(progress.estimated_us)}{f' ({timed})' if missing else ''}"
+        return count_words if lacks_times else ""
+    return f"best {latency(progress.estimated_us)}{f' ({count_words})' if lacks_times else ''}"
 
 
 def advice(job: JobStatus) -> str:
@@ -60,10 +67,11 @@ def advice(job: JobStatus) -> str:
         return ""
     if budget >= tasks * FEW_A_TASK:
         return ""
-    usual, each = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
+    usual, per_task = tasks * USUAL_A_TASK, max(1, round(budget / tasks))
     return (
-        f"{budget} trials for {tasks} tasks: about {each} a task, the heaviest first. A search needs some "
-        f"{USUAL_A_TASK} a task, here --trials {usual}; more can be added when the job is done."
+        f"{budget} trials for {tasks} tasks: about {per_task} a task, the heaviest first. "
+        f"A search needs some {USUAL_A_TASK} a task, here --trials {usual}; "
+        "more can be added when the job is done."
     )
 
 
@@ -99,3 +107,41 @@ class LineView:
         if text != self._text and is_due:
             self._say(text)
             self._text, self._kind, self._printed_sec = text, kind, now_sec
+
+
+def print_line(line: str) -> None:
+    """Print a line to stderr; do nothing if stderr is closed."""
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
+
+
+@dataclass
+class FirstVersion:
+    """Downloads a job's first version; if `to` is a text, it is the command shown instead."""
+
+    job: Job
+    to: Path | str
+    is_told: bool = False
+
+    def news(self, status: JobStatus) -> str:
+        """Return one line about the first version once it appears; empty in all other calls.
+
+        If the files cannot be written, the line is the error message; the job's end raises it.
+        """
+        if self.is_told or not status.exported or status.report is not None or status.state.final:
+            return ""
+        try:
+            location = self.to if isinstance(self.to, str) else self.job.schedules(self.to)
+            export = next((event.value for event in self.job.events() if event.kind == "exported"), None)
+            moment = "is exported"
+            if isinstance(export, ExportedEvent):
+                ratio = "" if export.ratio is None else f", {export.ratio:.2f} of onnxruntime"
+                moment = f"after {export.sec:.0f} s{ratio}"
+            line = f"first version {moment}: {location}"
+        except Unavailable:
+            return ""  # the next call tries again
+        except MallornError as error:
+            line = error.message
+        self.is_told = True
+        return line

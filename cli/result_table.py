@@ -17,12 +17,14 @@ OF_FILES: Final = ("mallorn bench", "mallorn profile")
 STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR: "bold red", Level.NONE: ""}
 
 
-def print_winnings(job: JobStatus, directory: Path, model: str, again: Sequence[str] = ()) -> None:
+def print_winnings(job: JobStatus, directory: Path, model: str, resume_options: Sequence[str] = ()) -> None:
     """Print a finished job's figures, the directory of its schedules, and the next commands.
 
-    `again` holds further options that `mallorn resume JOB` needs.
+    `resume_options` are further options that `mallorn resume JOB` needs.
     """
-    print_result(job, "".join(f" {shlex.quote(word)}" for word in again), f"{model} --schedules {directory}")
+    print_result(
+        job, "".join(f" {shlex.quote(word)}" for word in resume_options), f"{model} --schedules {directory}"
+    )
     print_note(f"The schedules are in {directory}. Compile with them, or check them with stock TVM alone:")
     print_note(f"  mallorn compile {model} --schedules {directory} -o model.so")
     print_note(f"  python {directory / 'apply.py'} {model} --check")

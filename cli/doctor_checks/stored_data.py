@@ -1,0 +1,230 @@
+"""Checks of a data directory: database, models, exports, cost models, leftovers and sandbox."""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy import select
+
+from costmodels.serialization import check_bytes
+from db.backups import back_up, check_pages, folder_of, listed, sqlite_file, taken_at
+from db.migrate import check
+from db.repositories.stored_files import Repairs, StoredCostModel, StoredFiles
+from db.repositories.withdraw_measurements import BusyHours
+from db.session import Database
+from mallorn.core.artifact_uris import model_uri, open_store
+from mallorn.core.errors import Conflict, InvalidRequest, MallornError, NotFound, StorageFull, Unavailable
+from mallorn.core.host_id import host_folder
+from stack.data_directory import DataDir
+from stack.temporary_files import left_by_the_dead
+from workers.sandbox.sandbox_support import reached
+
+
+def integrity(database: Database) -> str:
+    """Check the database file or server. Raises NotFound, DamagedDatabase, Unavailable."""
+    file = sqlite_file(database.url)
+    if file is None:
+        with database.session() as session:
+            session.execute(select(1))
+        return "the server answers"
+    check_pages(file)
+    return f"{file} is whole, {file.stat().st_size / 1e6:.1f} MB"
+
+
+def tables(database: Database) -> str:
+    """Raise Conflict if the tables have another version."""
+    check(database)
+    return "of this version"
+
+
+def backups(database: Database) -> str:
+    """Return the backups' number, folder and times; for a server, where its backup is described."""
+    file = sqlite_file(database.url)
+    if file is None:
+        return "by pg_dump: docs/runbook.md, Backup"
+    files = listed(file)
+    if not files:
+        return f"none in {folder_of(file)}; a running service makes one a day"
+    names = ", ".join(f"{taken_at(backup):%Y-%m-%d %H:%M}" for backup in files)
+    return f"{len(files)} in {folder_of(file)}, of {names} UTC"
+
+
+def backed_up(database: Database, copy: Path) -> str:
+    """Copy the database to a new file. Raises InvalidRequest for a server, Conflict, StorageFull."""
+    file = sqlite_file(database.url)
+    if file is None:
+        raise InvalidRequest("a server's database is not a file", hint="pg_dump: docs/runbook.md, Backup")
+    if copy.exists():
+        raise Conflict(f"{copy} is there already", hint="name another file with --backup FILE")
+    try:
+        back_up(file, copy)
+    except (OSError, sqlite3.Error) as error:
+        raise StorageFull(
+            f"cannot write {copy}: {error}", hint="name another file with --backup FILE"
+        ) from None
+    return f"{copy} is a whole copy of {file}"
+
+
+NEXT_START = "nothing to do: the next   mallorn up   removes it"
+
+
+def rights(data: Path) -> str:
+    """Check that `data` exists and is writable. Raises NotFound, InvalidRequest."""
+    if not data.is_dir():
+        raise NotFound(
+            f"there is no directory {data} yet", hint="mallorn up, or name another with --data DIR"
+        )
+    if not os.access(data, os.R_OK | os.W_OK | os.X_OK):
+        raise InvalidRequest(
+            f"{data} cannot be written by user {os.getuid()}",
+            hint=f"chown -R {os.getuid()} {data}, or mount its disk for writing",
+        )
+    return f"{data} can be written"
+
+
+def stack(directory: DataDir) -> str:
+    """Return the running stack. Raises Unavailable if a killed stack left its file."""
+    running = directory.running_stack()
+    if running is not None:
+        return f"{running.url}, process {running.pid}"
+    if directory.stack_file.exists():
+        raise Unavailable(f"{directory.stack_file} is of a stack that was killed", hint=NEXT_START)
+    return "none runs"
+
+
+def leftovers(directory: DataDir) -> str:
+    """Raise Unavailable if killed parts left temporary folders, and name them."""
+    places = directory.scratch, host_folder()
+    folders = [str(folder) for folder in left_by_the_dead(*places)]
+    if folders:
+        raise Unavailable(f"killed parts left {', '.join(sorted(folders))}", hint=NEXT_START)
+    return f"killed parts left nothing in {' and '.join(map(str, places))}"
+
+
+def sandbox(mode: str) -> str:
+    """Return the sandbox level. Raises NoSandbox if a full one is required and this host lacks it."""
+    return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"
+
+
+NAMED: Final = 5  # missing or damaged files that are named in one line
+
+
+class Lacking(MallornError):
+    """What rows name is missing or damaged."""
+
+
+class Flaw(NamedTuple):
+    """A damaged or missing file: what is wrong with it, and whether it exists."""
+
+    words: str
+    there: bool
+
+
+def models(database: Database, artifacts: str) -> str:
+    """Check the models' files. Raises Lacking, except for losses that jobs already record."""
+    bad = [
+        f"{model_uri(artifacts, model_id)} {flaw.words}"
+        for model_id, flaw in flawed_models(database, artifacts)
+    ]
+    if bad:
+        raise Lacking(
+            _first_few(bad),
+            hint="submit the same files again: each is put under its name; or mallorn doctor --repair",
+        )
+    with database.session() as session:
+        model_ids = StoredFiles(session).models()
+        lost_ids = Repairs(session).lost_models().intersection(model_ids)
+    missing_count = sum(not _files(model_uri(artifacts, model_id)) for model_id in lost_ids)
+    note = f"; {missing_count} are gone, as their jobs know" if missing_count else ""
+    return f"{len(model_ids) - missing_count} models are there, and are what their names say{note}"
+
+
+def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
+    """Return models whose files are damaged, or are missing without a record in their jobs."""
+    with database.session() as session:
+        model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
+    flaws = [(model_id, _flaw(model_uri(artifacts, model_id), model_id)) for model_id in model_ids]
+    return [
+        (model_id, flaw)
+        for model_id, flaw in flaws
+        if flaw is not None and (flaw.there or model_id not in lost_ids)
+    ]
+
+
+def exports(database: Database) -> str:
+    """Check the jobs' exports. Raises Lacking, naming jobs and paths of missing ones."""
+    if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
+        raise Lacking(_first_few(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
+    with database.session() as session:
+        return f"{len(StoredFiles(session).exports())} jobs have their exports"
+
+
+def missing_exports(database: Database) -> dict[str, str]:
+    """Return the URIs of missing exports, by job id."""
+    with database.session() as session:
+        uris = StoredFiles(session).exports()
+    return {job: uri for job, uri in uris.items() if not _files(uri)}
+
+
+def times(database: Database) -> str:
+    """Check measured times. Raises Lacking for jobs whose times are too long to be plausible."""
+    with database.session() as session:
+        hours = BusyHours(session).busy_hours()
+    bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
+    if bad:
+        raise Lacking(
+            f"taken while their host was in use: {_first_few(bad)}",
+            hint="mallorn doctor --repair   (marks them as upper bounds, so that they may be measured again)",
+        )
+    return "no candidate's times disagree beyond noise"
+
+
+def cost_models(database: Database) -> str:
+    """Check active cost models without loading them. Raises Lacking, naming damaged versions."""
+    with database.session() as session:
+        checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]
+    bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
+    if bad:
+        raise Lacking(
+            _first_few(bad),
+            hint="mallorn costmodels rollback MODEL   (to the version before it), or mallorn doctor --repair",
+        )
+    return f"{len(checked)} active cost models are whole"
+
+
+def _flaw(uri: str, model_id: str) -> Flaw | None:
+    """Return what is wrong with a model's file. Raises Lacking if this user may not read it."""
+    try:
+        fs, path = open_store(uri)
+        with fs.open(path, "rb") as file:
+            digest = hashlib.file_digest(file, "sha256")
+    except FileNotFoundError:
+        return Flaw("is missing", there=False)
+    except PermissionError:
+        raise Lacking(f"{uri} may not be read by user {os.getuid()}", hint=f"ls -l {uri}") from None
+    except OSError as error:
+        return Flaw(f"cannot be read: {error.strerror or error}", there=True)
+    is_same = digest.hexdigest() == model_id
+    return None if is_same else Flaw("holds other bytes than its name says", there=True)
+
+
+def _files(uri: str) -> Sequence[str]:
+    fs, path = open_store(uri)
+    return list(fs.find(path))
+
+
+def damaged(version: StoredCostModel) -> bool:
+    """Return whether a cost model's bytes are damaged, without loading it."""
+    try:
+        check_bytes("stored", version.blob)
+    except InvalidRequest:
+        return True
+    return False
+
+
+def _first_few(bad: Sequence[str]) -> str:
+    suffix = f", and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
+    return "; ".join(bad[:NAMED]) + suffix

@@ -1,0 +1,296 @@
+"""The live view of a job: a progress bar with the time left, its curve, and the heaviest tasks."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
+
+from cli.terminal.output import table
+from mallorn.core.device_wait_hint import command_for
+from mallorn.core.errors import Unavailable
+from mallorn.core.finish_reserve import finish_sec
+from mallorn.core.states import JobState
+from mallorn.core.values.decision_log import RoundStatus
+from mallorn.core.values.job import JobStatus, TaskStatus
+from mallorn.job import Job
+from mallorn.progress_lines import FirstVersion, LineView, advice, best, share, words
+from mallorn.results.best_so_far_curve import CurvePoint, at_trials, curve
+from mallorn.wording.format_values import headroom, latency, spent_of
+from mallorn.wording.results import TASK_COLUMNS
+
+HEIGHT: Final = 6
+LEAST_WIDTH: Final = 20
+MARGIN: Final = 14  # width of the latencies and the axis on the left
+# Braille characters have two columns of four dots; DOTS holds the bits of each column, top first.
+BRAILLE: Final = 0x2800
+DOTS: Final = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
+COLUMNS, ROWS = len(DOTS), len(DOTS[0])
+PAGE = 50
+OTHER_LINES: Final = HEIGHT + 8  # bar, words, axis, the table's two header lines, and a note
+LEAST_ROWS: Final = 3
+
+
+def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
+    """Return lines that plot weighted latency (log axis) over trials; [] for too few points or columns."""
+    if len(points) < 2 or width < MARGIN + LEAST_WIDTH:
+        return []
+    last, fields = points[-1].trials, width - MARGIN
+    slowest, fastest = points[0].total_us, points[-1].total_us
+    columns, levels = fields * COLUMNS, height * ROWS
+    canvas = [[0] * fields for _ in range(height)]
+    last_level = None
+    for column in range(columns):
+        value = at_trials(points, round(last * column / (columns - 1)))
+        if value is None:
+            continue
+        level = levels - 1  # dots from the top; at the bottom if latencies never changed
+        if slowest != fastest:
+            level = round((levels - 1) * math.log(slowest / value) / math.log(slowest / fastest))
+        # A falling stepped line: each column begins at the level of the one before.
+        for dot in range(level if last_level is None else min(level, last_level), level + 1):
+            canvas[dot // ROWS][column // COLUMNS] |= DOTS[column % COLUMNS][dot % ROWS]
+        last_level = level
+    rows = ["".join(chr(BRAILLE + bits) for bits in row) for row in canvas]
+    labels = [latency(slowest), *[""] * (height - 2), latency(fastest)]
+    lines = [f"{label:>{MARGIN - 2}} ┤{row}" for label, row in zip(labels, rows, strict=True)]
+    return [*lines, f"{'':>{MARGIN}}0{f'{last} trials':>{fields - 1}}"]
+
+
+class RoundsSoFar:
+    """Caches a job's rounds; `refresh` fetches the oldest open round and all newer ones."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._rows: dict[int, RoundStatus] = {}
+        self._settled = -1  # all rounds up to this index have ended
+
+    def refresh(self) -> list[RoundStatus]:
+        """Fetch new rounds; return all rounds, oldest first."""
+        for row in self._job.rounds(page_size=PAGE):
+            if row.index <= self._settled:
+                break
+            self._rows[row.index] = row
+        while (next_one := self._rows.get(self._settled + 1)) is not None and not next_one.state.open:
+            self._settled += 1
+        return [self._rows[index] for index in sorted(self._rows)]
+
+    def forget(self) -> None:
+        """Clear the cache: the finish may have found that a round's best gives wrong results."""
+        self._rows.clear()
+        self._settled = -1
+
+
+class LiveView(Protocol):
+    """A view that receives a job's status repeatedly and renders it in between."""
+
+    def show(self, job: JobStatus) -> None: ...
+
+    def render(self) -> RenderableType: ...
+
+
+class WholeView:
+    """A progress bar with the best-so-far curve and the table of tasks below it."""
+
+    def __init__(self, job: Job, console: Console, bar: LiveView) -> None:
+        self._job = job
+        self._console = console
+        self._bar = bar
+        self._so_far = RoundsSoFar(job)
+        self._tasks: list[TaskStatus] = []
+        self._rounds: list[RoundStatus] = []
+
+    def show(self, job: JobStatus) -> None:
+        self._bar.show(job)
+        if job.state.final:
+            self._so_far.forget()
+        self._tasks = self._job.tasks()
+        self._rounds = self._so_far.refresh()
+
+    def render(self) -> RenderableType:
+        parts = [self._bar.render()]
+        points = curve(self._rounds, self._tasks, self._job.status.created_at)
+        parts += [Text(line) for line in plot(points, self._console.width)]
+        if self._tasks:
+            row_count = max(LEAST_ROWS, self._console.height - OTHER_LINES)
+            visible = heaviest(self._tasks, row_count)
+            parts.append(table(visible, TASK_COLUMNS))
+            if hidden_count := len(self._tasks) - len(visible):
+                note = f"{hidden_count} more that weigh less; all with   mallorn tasks {self._job.id}"
+                parts.append(Text(note, style="dim"))
+        return Group(*parts)
+
+
+def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
+    """Return the `count` tasks that take most time, by index; untimed tasks are preferred."""
+
+    def rank(task: TaskStatus) -> tuple[bool, float]:
+        known_us = task.weighted_latency_us
+        return known_us is not None, -(task.flops * task.weight if known_us is None else known_us)
+
+    return sorted(sorted(tasks, key=rank)[:count], key=lambda task: task.index)
+
+
+REFRESH_SEC: Final = 0.5
+SILENCE_SEC: Final = 120.0
+Show = Callable[[JobStatus], None]
+# In these states the amount of work left is unknown: the bar moves without a percentage.
+UNCOUNTED: Final = (JobState.IMPORTING, JobState.FINISHING)
+
+
+def follow(
+    job: Job,
+    console: Console,
+    first: FirstVersion,
+    verbose: bool = False,
+    check_runs: Callable[[], None] = lambda: None,
+) -> JobStatus:
+    """Show a job until it ends, and announce its first version; return the final status.
+
+    On a terminal it shows a live bar (with `verbose`, also the curve and the table of tasks), else lines.
+    `check_runs` is called when the service does not answer; it raises Unavailable if the service ended.
+    """
+    if not console.is_terminal:
+        say = partial(console.print, markup=False, soft_wrap=True)
+        return _until_final(job, _advised(LineView(say).show, console, first), check_runs)
+    bar = BarView(job, console)
+    view: LiveView = WholeView(job, console, bar) if verbose else bar
+    with Live(view.render(), console=console, refresh_per_second=4, get_renderable=view.render):
+        return _until_final(job, _advised(view.show, console, first), check_runs)
+
+
+def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
+    """Return a function that shows a job and prints messages for the user, each of them once.
+
+    These are advice on a small budget, the command that starts a missing device, and the first version.
+    """
+    printed: set[str] = set()
+
+    def both(job: JobStatus) -> None:
+        for message in (advice(job), command_for(job.reason, job.cause), first.news(job)):
+            if message and message not in printed:
+                console.print(Text(message), soft_wrap=True)
+                printed.add(message)
+        show(job)
+
+    return both
+
+
+def _until_final(job: Job, show: Show, check_runs: Callable[[], None]) -> JobStatus:
+    answered_at = time.monotonic()
+    while True:
+        try:
+            status = job.refresh()
+            answered_at = time.monotonic()
+            show(status)
+        except Unavailable:
+            check_runs()
+            if time.monotonic() - answered_at > SILENCE_SEC:
+                raise
+        if job.stuck or job.status.state.final:
+            return job.status
+        time.sleep(REFRESH_SEC)
+
+
+class BarView:
+    """A progress bar with trials, best latency and time left."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        self._pace = Eta()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[spent]} trials  {task.fields[best]}  {task.fields[left]}"),
+            console=console,
+        )
+        self._bar_id: TaskID = self._bar.add_task(
+            job.status.state, total=1.0, spent=spent_of(job.status, "/"), best="", left=""
+        )
+        self._words: list[str] = []
+
+    def show(self, job: JobStatus) -> None:
+        # How many trials a job without a budget will take is not known yet.
+        open_ended = job.state is JobState.TUNING and job.auto and job.outlook is None
+        self._bar.update(
+            self._bar_id,
+            description=job.state,
+            completed=share(job),
+            total=None if job.state in UNCOUNTED or open_ended else 1.0,
+            spent=spent_of(job, "/"),
+            best=best(job),
+            left=self._pace.left(job),
+        )
+        self._words = [line for line in (words(job), headroom(job)) if line]
+
+    def render(self) -> RenderableType:
+        parts: list[RenderableType] = [self._bar]
+        parts += [Text(line, style="dim") for line in self._words]
+        return Group(*parts)
+
+
+# Weight of a new estimate against the old one, since single rounds are fast or slow by chance.
+TRUST: Final = 0.3
+LONG_SEC: Final = 90 * 60.0
+
+
+class Eta:
+    """Estimates the time left from the trials since the view opened; it only falls between new trials."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._start: tuple[float, int] | None = None
+        self._seen = 0
+        self._tuned_at: float | None = None
+        self._finishing_since: float | None = None
+
+    def left(self, job: JobStatus) -> str:
+        """Return the time left in words; empty if it is unknown."""
+        now_sec = self._clock()
+        estimates: list[float] = []
+        if job.state is JobState.FINISHING:
+            if self._finishing_since is None:
+                self._finishing_since = now_sec
+            estimates = [self._finishing_since + _finish_sec(job) - now_sec]
+        else:
+            self._finishing_since = None
+        if job.state is JobState.TUNING:
+            self._update_end(job, now_sec)
+            if self._tuned_at is not None:
+                estimates.append(max(0.0, self._tuned_at - now_sec) + _finish_sec(job))
+            if job.minutes is not None and not job.exported:  # minutes count from submit to first export
+                estimates.append(job.created_at + 60 * job.minutes - now_sec)
+        left_sec = min(estimates, default=0.0)
+        return "" if left_sec <= 0 else about(left_sec)
+
+    def _update_end(self, job: JobStatus, now_sec: float) -> None:
+        """Update the estimated end of tuning if trials were measured since the last call."""
+        trials, budget = job.progress.trials, job.expected_trials if job.minutes is None else job.trials
+        if self._start is None:
+            self._start, self._seen = (now_sec, trials), trials
+        if budget is None or trials == self._seen:
+            return
+        self._seen = trials
+        since_sec, first = self._start
+        ends_at = now_sec + (now_sec - since_sec) / (trials - first) * max(0, budget - trials)
+        last_estimate = ends_at if self._tuned_at is None else self._tuned_at
+        self._tuned_at = last_estimate + TRUST * (ends_at - last_estimate)
+
+
+def about(seconds: float) -> str:
+    """Return a time left in coarse words, such as `about 4 min left`."""
+    if seconds < 45:
+        return "less than a minute left"
+    if seconds < LONG_SEC:
+        return f"about {max(1, round(seconds / 60))} min left"
+    return f"about {seconds / 3600:.1f} h left"
+
+
+def _finish_sec(job: JobStatus) -> float:
+    """Return the seconds of the job's last finish, else the seconds reserved for one."""
+    last_sec = job.report.finish_sec if job.report else None
+    return finish_sec(job.progress.tasks) if last_sec is None else last_sec

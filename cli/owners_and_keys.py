@@ -1,0 +1,210 @@
+"""Commands on API keys and owners, and the list of requests that changed something."""
+
+import itertools
+import time
+from typing import Annotated, Final
+
+import typer
+
+from cli.dataset_options import dataset
+from cli.read_only_client import reader
+from cli.terminal.option_groups import shared
+from cli.terminal.output import (
+    JsonOption,
+    Place,
+    YesOption,
+    ask,
+    client,
+    print_json,
+    print_note,
+    print_rows,
+    stdout,
+)
+from mallorn.core.api_keys import USUAL_SCOPES, OwnerDeed, Scope
+from mallorn.core.values.access_control import ApiKey, AuditEntry, NewApiKey, OwnerStatus
+from mallorn.wording.format_values import Column, ago, duration, moment
+
+NONE_YET: Final = "no keys yet; make the first one with   mallorn keys create NAME --scope admin"
+KEY_COLUMNS: Final = (
+    Column[ApiKey]("KEY", lambda key: key.id),
+    Column[ApiKey]("OWNER", lambda key: key.owner),
+    Column[ApiKey]("NAME", lambda key: key.name),
+    Column[ApiKey]("MAY", lambda key: ", ".join(key.scopes)),
+    Column[ApiKey]("STATE", lambda key: state_of(key)),
+    Column[ApiKey]("USED", lambda key: _since(key.last_used_at) or "never"),
+    Column[ApiKey]("MADE", lambda key: _since(key.created_at)),
+)
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The key's id, as the list shows it.")]
+keys_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@keys_app.callback()
+@shared
+def keys(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+    """List your API keys; an admin sees those of all owners."""
+    if ctx.invoked_subcommand is not None:
+        return
+    with client(*place) as api:
+        rows = api.api_keys()
+    print_rows(rows, KEY_COLUMNS, as_json, NONE_YET)
+
+
+@keys_app.command()
+@shared
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, or who uses it.")],
+    owner: Annotated[
+        str | None, typer.Option(help="Owner of the jobs and models that it gives access to; default: you.")
+    ] = None,
+    scope: Annotated[
+        list[Scope] | None,
+        typer.Option(help="What requests with it may do; repeatable. Default: read and submit."),
+    ] = None,
+    days: Annotated[float | None, typer.Option(min=0.001, help="Days until it expires.")] = None,
+    writes_database: Annotated[
+        bool,
+        typer.Option(
+            "--here", help="Write it into this host's database; for the first key, or if all are lost."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Create a key and print it. It is not shown again: only its SHA-256 is stored."""
+    scopes = tuple(scope or USUAL_SCOPES)
+    if writes_database:
+        with dataset(place.data, None, create=True) as database, database.transaction() as session:
+            from db.repositories.access_control import ApiKeys
+
+            key = ApiKeys(session).create(owner or name, name, scopes, days)
+    else:
+        with client(*place) as api:
+            key = api.create_key(name, owner, scopes, days)
+    _hand_over(key, as_json)
+
+
+@keys_app.command()
+@shared
+def rotate(
+    key: KeyArgument,
+    grace: Annotated[float, typer.Option(min=0, help="Minutes for which the old secret stays valid.")] = 0.0,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """Replace a key's secret and print the key, once. Needs this key or an admin's."""
+    with client(*place) as api:
+        _hand_over(api.rotate_key(key, grace), as_json)
+
+
+@keys_app.command()
+@shared
+def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
+    """Revoke a key: the service refuses it, and browsers that signed in with it."""
+    with client(*place) as api:
+        api_key = next((row for row in api.api_keys() if row.id == key), None)
+        details = f" ({api_key.name}, of {api_key.owner})" if api_key else ""
+        ask(f"Revoke the key {key}{details}?", f"mallorn keys revoke {key} --yes", yes)
+        api.revoke_key(key)
+    print_note(f"revoked {key}")
+
+
+def state_of(key: ApiKey) -> str:
+    """Return whether a key is valid, revoked or expired, and how long it remains valid."""
+    if key.revoked_at is not None:
+        return "revoked"
+    if key.expires_at is None:
+        return "good"
+    left_sec = key.expires_at - time.time()
+    return f"good for {duration(left_sec)}" if left_sec > 0 else "expired"
+
+
+def _since(at_sec: float | None) -> str | None:
+    return None if at_sec is None else ago(max(0.0, time.time() - at_sec))
+
+
+def _hand_over(key: NewApiKey, as_json: bool) -> None:
+    if as_json:
+        print_json(key)
+        return
+    stdout().print(key.key, markup=False)
+    print_note(f"key {key.id} of {key.owner}, may {', '.join(key.scopes)}; it is not shown again")
+    print_note("to use it: export MALLORN_API_KEY=...   (the service answers nobody without a key)")
+
+
+OWNER_COLUMNS: Final = (
+    Column[OwnerStatus]("OWNER", lambda owner: owner.owner),
+    Column[OwnerStatus]("PUT OUT", lambda owner: owner.put_out_at and moment(owner.put_out_at)),
+)
+OwnerArgument = Annotated[
+    str, typer.Argument(metavar="OWNER", help="The owner's name, as in the lists of keys and jobs.")
+]
+HereOption = Annotated[bool, typer.Option("--here", help="Change this host's database, without a key.")]
+owners_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@owners_app.callback()
+@shared
+def owners(ctx: typer.Context, as_json: JsonOption = False, *, place: Place) -> None:
+    """List all owners, and who was put out (banned)."""
+    if ctx.invoked_subcommand is None:
+        with client(*place) as api:
+            print_rows(api.owners(), OWNER_COLUMNS, as_json, "no owners yet")
+
+
+def _command(deed: OwnerDeed, words: str, question: str = "") -> None:
+    @shared
+    def command(
+        owner: OwnerArgument, yes: YesOption = False, writes_database: HereOption = False, *, place: Place
+    ) -> None:
+        ask(f"{question} {owner}?", f"mallorn owners {deed} {owner} --yes", yes or not question)
+        if writes_database:
+            with dataset(place.data, None) as database:
+                from db.repositories.access_control import apply_deed
+
+                name = apply_deed(database, deed, owner).owner
+        else:
+            with client(*place) as api:
+                name = api.treat_owner(owner, deed).owner
+        print_note(f"{deed}: {owner}" + (f", from now on {name}" if name != owner else ""))
+
+    owners_app.command(deed, help=words)(command)
+
+
+_command(OwnerDeed.SIGN_OUT, "End all browser sessions of an owner; keys stay valid.")
+_command(
+    OwnerDeed.PUT_OUT,
+    "Ban an owner: keys are revoked, browser sessions end, jobs are cancelled. A key in the coordinators' "
+    "MALLORN_API_KEYS is refused meanwhile, too; remove it there.",
+    "Revoke all keys and cancel all jobs of",
+)
+_command(OwnerDeed.LET_IN, "Let a banned owner sign in and get new keys; old keys stay revoked.")
+_command(
+    OwnerDeed.ERASE,
+    "Ban an owner and erase the name: jobs, keys and audit log stay, under another name.",
+    "Put out and forget for ever",
+)
+
+
+AUDIT_COLUMNS: Final = (
+    Column[AuditEntry]("AT", lambda entry: moment(entry.at)),
+    Column[AuditEntry]("OWNER", lambda entry: entry.owner),
+    Column[AuditEntry]("KEY", lambda entry: entry.key_id or None),
+    Column[AuditEntry]("STATUS", lambda entry: entry.status),
+    Column[AuditEntry]("WHAT", lambda entry: f"{entry.method} {entry.path}"),
+    Column[AuditEntry]("ABOUT", lambda entry: f"{entry.subject}: {entry.detail}" if entry.subject else None),
+)
+
+
+@shared
+def audit(
+    limit: Annotated[int, typer.Option(min=1, help="List this many of the newest.")] = 50,
+    as_json: JsonOption = False,
+    *,
+    place: Place,
+) -> None:
+    """List requests that changed something or tried to, newest first. An admin sees those of all owners."""
+    with reader(*place) as api:
+        rows = list(itertools.islice(api.audit(page_size=min(limit, 500)), limit))
+    print_rows(rows, AUDIT_COLUMNS, as_json, "nobody has changed anything yet")

@@ -1,0 +1,343 @@
+"""Commands that pretrain base cost models and evaluate cost models, and their training data."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+
+import typer
+
+from cli.dataset_options import (
+    DatabaseOption,
+    DatasetPlace,
+    OpOption,
+    RowFilter,
+    SnapshotOption,
+    TargetOption,
+    dataset,
+    selected,
+)
+from cli.run_service_part import installed
+from cli.terminal.job_options import known
+from cli.terminal.option_groups import shared
+from cli.terminal.output import JsonOption, print_json, print_note, stdout, table
+from cli.terminal.progress_bars import bar
+from mallorn.core.errors import InvalidRequest
+from mallorn.core.job_options import JobOptions
+from mallorn.core.registry import check_name, resolve
+from mallorn.core.settings import Settings
+from mallorn.core.targets import parse_target
+from mallorn.wording.format_values import Column
+
+if TYPE_CHECKING:
+    from db.dataset.snapshots import Progress
+    from db.session import Database
+    from research.pretraining.feature_rows import Lowering
+    from research.pretraining.pretrain import PretrainedBase
+    from research.pretraining.training_data import TrainingData
+
+
+class Taught(NamedTuple):
+    """Training data, and the compiler for feature views that need one."""
+
+    data: "TrainingData"
+    lowering: "Lowering | None"
+
+
+@contextmanager
+def training_data_from(
+    data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
+) -> Iterator[Taught]:
+    """Yield training data. `data` is a Parquet file, an export's directory or a data directory."""
+    if data is not None and is_parquet(data):
+        if url or snapshot or target or op:
+            raise InvalidRequest(
+                f"{data} is taken whole; --database, --snapshot, --target and --op are about a database",
+                hint="mallorn dataset export DIR --op OP   (then --data DIR)",
+            )
+        yield Taught(read_parquet(data), None)
+        return
+    with dataset(data, url) as database, lowering_in(database) as lowering:
+        yield Taught(training_data_in(database, snapshot, target, op), lowering)
+
+
+@contextmanager
+def lowering_in(database: "Database") -> Iterator["Lowering"]:
+    """Yield a compiler for a database's programs; its process starts with the first call."""
+    from research.pretraining.feature_rows import Lowering
+    from workers.interfaces.candidate_compiler import CandidateCompiler
+    from workers.process.worker_runtime import MAX_CALLS
+    from workers.round.feature_lookup import FeatureLookup
+    from workers.round.train_cost_model import MOST_NEW
+
+    memory_bytes = Settings().child_memory_bytes
+    compiler = CandidateCompiler(memory_bytes=memory_bytes, max_calls=MAX_CALLS, name="compiler")
+    try:
+        yield Lowering(FeatureLookup(database, compiler), MOST_NEW)
+    finally:
+        compiler.kill()
+
+
+def training_data_in(
+    database: "Database", snapshot: str | None, target: str | None, op: str | None
+) -> "TrainingData":
+    """Return measurements of a database: those of a snapshot, or those that match the filters."""
+    from research.pretraining.from_database import training_data_of
+
+    if snapshot is not None and (target or op):
+        raise InvalidRequest("a snapshot has its own filter", hint=f"--snapshot {snapshot}   (alone)")
+    selection = selected(database, RowFilter(target, op))
+    with bar("reading") as progress:
+        return training_data_of(database, snapshot, selection, progress)
+
+
+def read_parquet(path: Path) -> "TrainingData":
+    """Read measurements from Parquet files, with a progress bar."""
+    from research.pretraining.from_parquet import read_training_data
+
+    with bar(f"reading {path.name}") as progress:
+        return read_training_data(path, progress)
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a path, which need not exist, is a Parquet file or a directory with some."""
+    return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
+
+
+def note_skipped(training_data: "TrainingData") -> None:
+    """Print how many rows were skipped, by cause, if any were."""
+    if training_data.skipped:
+        words = ", ".join(f"{count:,} {cause}" for cause, count in sorted(training_data.skipped.items()))
+        print_note(f"left out, as nothing can be learned from them: {words}")
+
+
+COLUMNS: "Final[Sequence[Column[PretrainedBase]]]" = (
+    Column("MODEL", lambda base: str(base.name)),
+    Column("ACTIVE", lambda base: "yes" if base.active else "no"),
+    Column("TASKS", lambda base: base.metrics.tasks),
+    Column("ROWS", lambda base: base.rows),
+    Column("PAIRS IN ORDER", lambda base: base.metrics.pairwise),
+    Column("PEAK AT 1", lambda base: base.metrics.peak_1),
+    Column("JUDGED", lambda base: base.metrics.split),
+    Column("TARGET", lambda base: base.target, cut=True),
+)
+
+
+@shared
+def pretrain(
+    model: Annotated[
+        str, typer.Argument(metavar="[MODEL]", help=f"Cost model: {known('cost_model')}.")
+    ] = JobOptions().cost_model,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="PATH", help="Learn from a Parquet file or an export's directory instead."
+        ),
+    ] = None,
+    snapshot: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    home: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TARGET", help="Bases for this target, from the rows of all targets."),
+    ] = None,
+    foreign: Annotated[
+        bool,
+        typer.Option("--foreign", help="Learn from TenSet's imported records, too; tlp and mtl-tlp can."),
+    ] = False,
+    choose: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="Learn from only this share of the rows, chosen as most informative (TCL)."
+        ),
+    ] = None,
+    *,
+    place: DatasetPlace,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit a base model per operator and target; it proposes first rounds, and other models build on it."""
+    check_name("cost_model", model)
+    target_of = None if home is None else parse_target(home)
+    if source is not None and (snapshot or target or op):
+        raise InvalidRequest(
+            f"{source} is taken whole; --snapshot, --target and --op are about a database",
+            hint="mallorn dataset export DIR --op OP   (then --from DIR)",
+        )
+    if foreign and home is None:
+        raise InvalidRequest(
+            "records of other tuners name no cores, so that no job has their targets",
+            hint=f"mallorn pretrain {model} --foreign --for TARGET",
+        )
+    if choose is not None and not 0 < choose <= 1:
+        raise InvalidRequest(
+            f"a share of the rows is above 0 and at most 1, and {choose:g} is not",
+            hint=f"mallorn pretrain {model} --choose 0.25",
+        )
+    with installed("worker"):
+        from research.pretraining.pretrain import WORTH_PAIRS, only_foreign
+        from research.pretraining.pretrain import pretrain as fit_bases
+    with dataset(*place, create=source is not None) as database, lowering_in(database) as lowering:
+        examples = (
+            training_data_in(database, snapshot, target, op) if source is None else read_parquet(source)
+        )
+        if foreign:
+            from research.pretraining.from_tuner_logs import with_foreign
+
+            examples = with_foreign(database, examples, model, op)
+        note_skipped(examples)
+        with bar("fitting") as progress:
+            bases = list(fit_bases(database, examples, model, progress, lowering, target_of, choose))
+    if too_small := [f"{base.op} ({base.rows})" for base in bases if base.name is None]:
+        print_note(f"too few measurements to learn from: {', '.join(too_small)}")
+    stored_bases = [base for base in bases if base.name is not None]
+    if not stored_bases:
+        raise InvalidRequest(
+            f"none of {len(bases)} operators has enough measurements for a base",
+            hint="mallorn dataset stats   (then tune, or import, some more)",
+        )
+    if as_json:
+        print_json(
+            [
+                {"model": str(base.name), "op": base.op, "target": base.target, "rows": base.rows}
+                | base.metrics.model_dump(exclude_unset=True)
+                | {"active": base.active, "snapshot": examples.snapshot}
+                for base in stored_bases
+            ]
+        )
+    else:
+        stdout().print(table(stored_bases, COLUMNS))
+    for base in stored_bases:
+        if base.active:
+            continue
+        share, split = base.metrics.pairwise, base.metrics.split
+        accuracy = "could not be judged" if share is None else f"orders {share:.0%} of pairs right"
+        cause = f"it {accuracy} ({split}), 50% is chance and {WORTH_PAIRS:.0%} are asked for"
+        if only_foreign(base.metrics):
+            cause = f"it {accuracy} ({split}), and all of them are other tuners'"
+        print_note(
+            f"{base.name} is stored and not active: {cause}; use it nevertheless with   "
+            f"mallorn costmodels activate {base.name} --target '{base.target}'"
+        )
+    if any(base.active for base in bases):
+        print_note("new tasks' first rounds use the active ones from now on, whatever the job's cost model")
+
+
+SPLITS: Final = ("within-task", "by-task", "by-network", "by-target", "by-host")
+CONTROL: Final = "scrambled"
+
+
+@dataclass(frozen=True, slots=True)
+class SeedFigures:
+    """A figure's mean, standard deviation and value for each seed; None if it is undefined."""
+
+    mean: float | None
+    spread: float | None
+    seeds: list[float | None]
+
+
+Figures = dict[str, SeedFigures]
+WORDS: Final = {
+    "pairwise": "pairs in order",
+    "pairwise_task": "pairs in order, mean of tasks",
+    "top_pairwise": "pairs in order, fastest tenth",
+    "top_recall": "top-tenth recall",
+    "tied": "pairs left out, tied",
+    "spearman": "Spearman",
+    "recall": "top-8 recall",
+    "peak_1": "peak score at 1",
+    "peak_5": "peak score at 5",
+    "network_1": "network score at 1",
+    "network_5": "network score at 5",
+    "rmse": "RMSE",
+    "r2": "R2",
+    "calibration": "labels within 2 spreads",
+    "interval_80": "labels in 80 % intervals",
+    "rows": "rows judged",
+}
+
+
+def evaluate(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help=f"Cost models: {known('cost_model')}.")
+    ],
+    split: Annotated[str, typer.Option(help=f"What is held out: {', '.join(SPLITS)}.")] = "by-task",
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="A Parquet file, an export's directory, or a data directory."),
+    ] = None,
+    snapshot: SnapshotOption = None,
+    target: TargetOption = None,
+    op: OpOption = None,
+    seeds: Annotated[int, typer.Option(min=1, max=100, help="Number of fits of each model.")] = 3,
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control", help="Also evaluate models that learned shuffled labels, which shows chance."
+        ),
+    ] = False,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Fit cost models on a part of the measurements and evaluate them on the rest."""
+    for model in models:
+        check_name("cost_model", model)
+    if split not in SPLITS:
+        raise InvalidRequest(f"there is no split {split!r}", hint=f"--split {'|'.join(SPLITS)}")
+    with installed("worker"), training_data_from(data, database, snapshot, target, op) as taught:
+        training_data = taught.data
+        note_skipped(training_data)
+        with bar("fitting") as progress:
+            figures_by_arm = dict(_figures_by_arm(models, taught, split, seeds, control, progress))
+    tasks = len({task.workload for task in training_data.tasks})
+    if as_json:
+        frozen = {"snapshot": training_data.snapshot, "measurements": training_data.rows}
+        print_json({"split": split, "seeds": seeds, **frozen, "tasks": tasks, "figures": figures_by_arm})
+        return
+    first = next(iter(figures_by_arm.values()))
+    arms = [Column[str](arm.upper(), partial(_cell, figures)) for arm, figures in figures_by_arm.items()]
+    columns = [Column[str]("FIGURE", WORDS.__getitem__), *arms]
+    stdout().print(table([name for name in WORDS if name in first], columns))
+    rows = f"{training_data.rows:,} measurements of {tasks} tasks, snapshot {training_data.snapshot}"
+    print_note(f"{split}, {rows}; means of {seeds} seeds ± standard deviations")
+
+
+def _figures_by_arm(
+    models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
+) -> Iterator[tuple[str, Figures]]:
+    """Yield the figures of each model and, if `control`, of the model fitted to scrambled labels."""
+    import numpy as np
+
+    from research.pretraining.evaluate_splits import figures
+    from research.pretraining.feature_rows import rows_for
+
+    arms = [(name, False) for name in models] + [(name, True) for name in models if control]
+    for number, (name, is_control) in enumerate(arms):
+        progress(number, len(arms))
+        make = resolve("cost_model", name)
+        rows = rows_for(taught.data.tasks, make.view, taught.lowering)
+        runs = figures(make, rows, split, seeds, taught.data.networks, is_control)
+        summary = {
+            figure: SeedFigures(
+                mean=_number(np.mean([run[figure] for run in runs])),
+                spread=_number(np.std([run[figure] for run in runs])),
+                seeds=[_number(run[figure]) for run in runs],
+            )
+            for figure in runs[0]
+        }
+        yield f"{name}, {CONTROL}" if is_control else name, summary
+
+
+def _number(value: Any) -> float | None:
+    """Return None for NaN, which JSON does not have."""
+    return None if value != value else float(value)
+
+
+def _cell(figures: Figures, name: str) -> str:
+    figure = figures[name]
+    if figure.mean is None:
+        return "-"
+    if name in ("rows", "tied"):
+        return f"{figure.mean:,.0f}"
+    return f"{figure.mean:.3f} ± {figure.spread:.3f}"

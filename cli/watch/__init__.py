@@ -1,1 +1,0 @@
-"""Shows a job's progress and its result in a terminal."""

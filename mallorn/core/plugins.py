@@ -1,0 +1,96 @@
+"""Users' own classes: which ones a job may name, and which one raised an exception (ADR 0037)."""
+
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.metadata import entry_points
+from typing import Final, NamedTuple
+
+from mallorn.core.errors import ClassRefused, HostFault, MallornError, PluginFailed
+from mallorn.core.job_options import JobOptions
+from mallorn.core.os_errors import os_error
+from mallorn.core.registry import CONTRACTS, REGISTRY, WORDS, resolve
+
+ANY: Final = "*"
+
+
+def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
+    """Raise ClassRefused unless each class is installed or on the operator's list `plugins`."""
+    for seam, name in own_classes(options):
+        installed = [
+            word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)
+        ]
+        module = name.partition(":")[0]
+        if not {ANY, name, f"{module}:*"} & {*plugins, *installed}:
+            names = ", ".join([*sorted(REGISTRY[seam]), *installed, *plugins])
+            raise ClassRefused(
+                f"the {WORDS[seam]} {name} is none that the operator of this service allows",
+                hint=f"allowed: {names}   (an operator allows more with MALLORN_PLUGINS={name})",
+            )
+
+
+def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
+    """Raise ClassRefused for a class of the wrong type; ignore classes not importable here."""
+    for seam, name in own_classes(options):
+        if seam in seams:
+            # Another worker may have the class; a round without it continues and reports that.
+            with suppress(PluginFailed):
+                resolve(seam, name)
+
+
+def own_classes(options: JobOptions) -> list[tuple[str, str]]:
+    """Return the (seam, name) pairs of a job's options that name users' own classes."""
+    pairs = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
+    return [(seam, name) for seam, name in pairs if name not in REGISTRY[seam]]
+
+
+class Part(NamedTuple):
+    """A plugin that a job chose: the job option (`seam`) that names it, and its name."""
+
+    seam: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{WORDS.get(self.seam, self.seam)} {self.name}"
+
+
+HINT: Final = "mend it, start its workers again, and submit the model again: what was measured is reused"
+
+
+@contextmanager
+def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
+    """Raise PluginFailed, with file and line, for an exception from one of these (seam, name).
+
+    A MallornError, and an exception whose traceback contains no code of theirs, passes
+    unchanged. Raises HostFault if the host has no file handle or memory left.
+    """
+    try:
+        yield
+    except (MallornError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # plugin code may raise anything, even SystemExit
+        host_error = os_error(error) if isinstance(error, OSError) else None
+        if isinstance(host_error, HostFault):  # for example, a child could not start
+            raise host_error from error
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            owners = (Part(*part) for part in parts if frame.filename in _source_files(*part))
+            if (part := next(owners, None)) is not None:
+                description = f"{type(error).__name__}: {error}".removesuffix(": ")
+                raise PluginFailed(
+                    f"the {part} raised {description} ({frame.filename}, line {frame.lineno})",
+                    hint=HINT,
+                    seam=part.seam,
+                    name=part.name,
+                ) from error
+        raise
+
+
+def _source_files(seam: str, name: str) -> set[str | None]:
+    """Return the source files of a plugin and its base classes; empty if it does not load."""
+    try:
+        plugin = resolve(seam, name)
+    except MallornError:
+        return set()
+    modules = {getattr(cls, "__module__", "") for cls in getattr(plugin, "__mro__", (plugin,))}
+    return {getattr(sys.modules.get(module), "__file__", None) for module in modules - {"builtins", "abc"}}
