@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from cli.doctor_checks import data_directory as place
+from cli.doctor_checks import stored_data as place
 from costmodels.serialization import pack, seal
 from db.repositories.cost_models import CostModels
 from stack.data_directory import DataDir, StackInfo
