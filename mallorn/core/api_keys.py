@@ -34,7 +34,7 @@ USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)
 
 
 def allows(scopes: Collection[Scope], scope: Scope) -> bool:
-    """Return whether a key with the scopes `held` may do what requires `needed`."""
+    """Return whether a key with these scopes may do what requires `scope`."""
     return scope in scopes or Scope.ADMIN in scopes
 
 

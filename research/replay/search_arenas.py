@@ -125,7 +125,7 @@ class RecordedSpace(DecisionSpace):
         return self.nearest(super().cross_all(rng, mothers, fathers))
 
     def defaults(self) -> list[Candidate]:
-        """Return recorded candidates with origin `default`, otherwise the first timed ones."""
+        """Return the recorded default candidates, otherwise the first timed ones."""
         trials = self.task.trials
         defaults = [trial.candidate for trial in trials if means_of(trial.origin) == DEFAULT]
         successes = [trial.candidate for trial in trials if trial.latency_us is not None]

@@ -149,7 +149,7 @@ class KnobOrder:
         return len(self.order)
 
     def step(self, count: int) -> int:
-        """Return the decision step up to which rows are decided if `decided` knobs are set."""
+        """Return the decision step up to which rows are decided if `count` knobs are set."""
         return self._before[count]
 
 

@@ -302,7 +302,7 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
 
 
 def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
-    """Return tilings with inner factors bounded by `most`; the outermost has the rest."""
+    """Return tilings with inner factors bounded by `limits`; the outermost has the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
     for limit in limits[:0:-1]:
         rows = [

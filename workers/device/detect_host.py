@@ -169,7 +169,7 @@ def tiles_allowed() -> bool:
 
 
 def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
-    """Return `mattr` entries for product instructions that only one of `flags` and `known` has."""
+    """Return `mattr` entries for product instructions that only one of `flags` and `features` has."""
     present = {name for name, flag in PRODUCTS.items() if flag in flags}
     return [
         f"{'+' if name in present else '-'}{name}"

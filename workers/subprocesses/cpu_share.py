@@ -34,5 +34,5 @@ class ProcessorShare:
         return cls(*(sum(int(values[column]) for values in threads) / 1e9 for column in (0, 1)))
 
     def is_small_since(self, reference: "ProcessorShare") -> bool:
-        """Return whether the process waited longer than it ran since `before`."""
+        """Return whether the process waited longer than it ran since `reference`."""
         return self.waited_sec - reference.waited_sec > self.ran_sec - reference.ran_sec
