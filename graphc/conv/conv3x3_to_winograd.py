@@ -197,7 +197,7 @@ class Conv3x3ToWinograd(Pass[WinogradPlan]):
             )
         )
         if plan is None:
-            raise Leave("more would be moved than saved")
+            raise Leave("moving the tiles would take longer than the saved products")
         return plan
 
     def rewrite(self, call: Any, facts: WinogradPlan, g: Graph) -> Any:

@@ -59,7 +59,7 @@ class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
         _reject_unfit(call)
         reader = g.only_reader(g.variable, TRANSPOSE)
         if reader is not None and _axes(reader):
-            raise Leave("it is rewritten with the transpose that reads it")
+            raise Leave("the transpose that reads this product is rewritten together with it")
         factors = [_factor(value, g) for value in call.args]
         permuted = _permuted(call, factors, range(call.ty.ndim), g.lanes)
         is_padded = permuted.product.padded != permuted.product.sizes

@@ -64,7 +64,7 @@ class _Both:
 
     def _expr(self, left: Any, right: Any) -> Any:
         if type(left) is not type(right):
-            raise ValueError("what it computes changes with the length of its caches")
+            raise ValueError("the model computes something else if its caches have another length")
         if isinstance(left, relax.Var):
             return self._new[left]
         if isinstance(left, relax.Call):

@@ -164,7 +164,8 @@ def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallRes
     """Return a batch's results. Raises InvalidRequest if they belong to another or changed batch."""
     if results.digest != batch.digest:
         raise InvalidRequest(
-            "these are results of a file that is not as `mallorn batch next` wrote it", hint=AGAIN
+            "these results are of a batch file that was changed after `mallorn batch next` wrote it",
+            hint=AGAIN,
         )
     if unknown_keys := sorted(results.calls.keys() - set(batch.keys)):
         raise InvalidRequest(f"the batch has no candidate {unknown_keys[0]}", hint=AGAIN)

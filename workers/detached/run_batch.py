@@ -353,7 +353,8 @@ class TargetDevice:
             raise BatchRefused(f"TVM's runtime or the batch's modules do not load: {error}") from None
         if tvm.__version__ != batch["tvm"]:
             raise BatchRefused(
-                f"the batch was built by TVM {batch['tvm']}, and this is TVM {tvm.__version__}"
+                f"the batch was built by TVM {batch['tvm']}, but this Python has TVM {tvm.__version__}: "
+                f"pip install apache-tvm=={batch['tvm']}"
             )
         meter, gpu = _take_gpu(batch["needs"]) if self._kind == "cuda" else (None, "")
         self._tvm, self._device = tvm, tvm.device(self._kind, 0)

@@ -1,5 +1,6 @@
 """Opens the listening sockets of trackers and devices, never on public addresses."""
 
+import errno
 import ipaddress
 import socket
 
@@ -45,9 +46,16 @@ def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
     for port in ports:
         try:
             return socket.create_server((address, port), family=family, backlog=16)
-        except OSError:
-            continue
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise InvalidRequest(
+                    f"cannot listen on {host}:{port}: {error.strerror}",
+                    hint="give an address of this machine, and a port above 1023",
+                ) from None
+    busy_ports = (
+        f"port {ports.start} is" if len(ports) == 1 else f"ports {ports.start} to {ports.stop - 1} are"
+    )
     raise InvalidRequest(
-        f"no free port on {host} between {ports.start} and {ports.stop - 1}",
-        hint="--port with another number",
+        f"{busy_ports} in use on {host}",
+        hint=f"choose another with --port, or see: ss -ltnp | grep {ports.start}",
     )

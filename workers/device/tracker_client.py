@@ -139,18 +139,18 @@ class TrackerClient:
     def _receive(self) -> Any:
         (size,) = _INT.unpack(receive_exactly(self._socket, _INT.size))
         if not 0 < size <= _MESSAGE_LIMIT_BYTES:
-            raise ConnectionError(f"a message of {size} bytes")
+            raise ConnectionError(f"another program seems to listen there: a message of {size} bytes")
         try:
             return json.loads(receive_exactly(self._socket, size))
         except (ValueError, RecursionError):
-            raise ConnectionError("what it says is no JSON") from None
+            raise ConnectionError("another program seems to listen there: its answer is no JSON") from None
 
     def _unavailable(self, error: OSError) -> Unavailable:
         if isinstance(host_error := os_error(error), Unavailable):  # this host is at fault, not the tracker
             return host_error
         host, port = self.address
         return Unavailable(
-            f"the tracker at {host}:{port} does not answer: {error}", hint=f"mallorn tracker --port {port}"
+            f"no tracker answers at {host}:{port}: {error}", hint=f"mallorn tracker --port {port}"
         )
 
 

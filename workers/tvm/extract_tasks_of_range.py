@@ -59,7 +59,7 @@ def extract_range(
     open_ = growing_dimensions(bounds)
     if len(open_) > 1:
         raise InvalidModel(
-            f"two ranges begin with 0, and only one dimension may grow: {', '.join(open_)}",
+            f"only one dimension may have a range from 0, as a cache that grows has: {', '.join(open_)}",
             hint=f"--dynamic {open_[1]}=1..{bounds[open_[1]][1]}",
         )
     if open_:

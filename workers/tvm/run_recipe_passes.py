@@ -140,8 +140,10 @@ def naming_the_pass(name: str) -> Iterator[None]:
         raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
     except Exception as error:
         if isinstance(error, AttributeError | ImportError) and name not in OWN_PASSES:
-            # This version of TVM does not have the pass.
-            raise InvalidRequest(f"cannot run the graph pass {name}: {plain(error)}") from error
+            raise InvalidRequest(
+                f"TVM {tvm.__version__} has no graph pass {name}",
+                hint="name another recipe, or install the TVM that has this pass",
+            ) from error
         raise PassFailed(name, plain(error)) from error
 
 

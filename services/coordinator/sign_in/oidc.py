@@ -64,9 +64,8 @@ def come_back(
     if not secrets or secrets["state"] != state:
         raise Refused("this sign-in was not begun in this browser, or too long ago", hint="sign in again")
     if error or not code:
-        raise Refused(
-            f"{provider.name} did not sign you in: {error[:200] or 'no code came'}", hint="sign in again"
-        )
+        reason = error[:200] or "its answer has no authorization code"
+        raise Refused(f"{provider.name} did not sign you in: {reason}", hint="sign in again")
     nonce, verifier = secrets["nonce"], secrets["verifier"]
     owner, scopes = provider.person(code, _callback(request), nonce, verifier)
     with parts.database.transaction() as session:

@@ -58,7 +58,7 @@ gv[1, 28, 28, 64] = winograd_unpack(lv2[36, 49, 64])
             "it has strides, dilation or groups": convolution((1, 28, 28, 64, 64), strides=2),
             "its kernel is not 3 x 3": convolution((1, 28, 28, 64, 64), kernel=5),
             "its channels are not last, or its weights are computed": computed,
-            "more would be moved than saved": convolution(SIZES),
+            "moving the tiles would take longer than the saved products": convolution(SIZES),
         }
 
 

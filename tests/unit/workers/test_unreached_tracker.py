@@ -17,7 +17,7 @@ TRACKER = "127.0.0.1", 9190
     ("number", "kind", "words"),
     [
         (errno.EMFILE, HostFault, "too many open files"),
-        (errno.ECONNREFUSED, Unavailable, "the tracker at 127.0.0.1:9190 does not answer"),
+        (errno.ECONNREFUSED, Unavailable, "no tracker answers at 127.0.0.1:9190"),
     ],
 )
 def test_a_host_without_file_handles_is_at_fault_and_not_the_tracker(
