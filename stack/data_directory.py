@@ -58,8 +58,7 @@ def mount_of(path: Path) -> Mount | None:
         mount_fields, _, source_fields = line.partition(" - ")
         _, _, _, _, escaped_point, options, *_ = mount_fields.split(" ")
         kind, _, *super_options = source_fields.split(" ")
-        escape = rb"\\([0-7]{3})"
-        point = re.sub(escape, lambda match: bytes([int(match[1], 8)]), os.fsencode(escaped_point))
+        point = re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), os.fsencode(escaped_point))
         all_options = frozenset(",".join((options, *super_options)).split(","))
         mounts.append(Mount(Path(os.fsdecode(point)), kind, all_options))
     candidates = [mount for mount in mounts if path.resolve().is_relative_to(mount.point)]

@@ -65,7 +65,7 @@ def test_hardly_any_rows_and_programs_of_no_statement_are_no_errors(rows: int) -
 
 def test_rows_of_another_view_and_labels_that_are_none_are_refused() -> None:
     features, labels, groups = easy_data(10, 0)
-    with pytest.raises(InvalidRequest, match="no statements"):
+    with pytest.raises(InvalidRequest, match="do not fit the view statements"):
         MetaSchedule().fit(features, labels, groups, seed=0)
     features, _, _ = easy_data(10, 0, STATEMENTS.name)
     for wrong in (0.5, np.inf, np.nan):
