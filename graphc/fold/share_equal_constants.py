@@ -1,4 +1,4 @@
-"""Share equal constants: every point of a range is imported with a copy of the weights."""
+"""Share equal constants: a range's tuned sizes are each imported with all weights."""
 
 import hashlib
 from typing import Any
