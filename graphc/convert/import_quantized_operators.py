@@ -20,7 +20,7 @@ _NIBBLE = 4
 
 
 def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Emit operators that decode block-quantised bytes. Raises ValueError if uneven."""
+    """Emit the decoding of block-quantised bytes. Raises ValueError if blocks differ."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:

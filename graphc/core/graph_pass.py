@@ -105,7 +105,7 @@ class Graph:
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call of one of these operators (or any) a variable holds, or None."""
+        """Return the call bound to a variable; None unless it is of `operators` (if any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -136,7 +136,7 @@ class Graph:
         return len(self._readers.get(value, ()))
 
     def readers(self, value: Any) -> list[Any]:
-        """Return the calls that read a variable; None for a reader that is no call."""
+        """Return a variable's readers: calls, or None for each reader that is no call."""
         return [self.producer(reader) for reader in self._readers.get(value, ())]
 
     def has_one_reader(self, value: Any) -> bool:
@@ -232,10 +232,9 @@ Build = Callable[[], Any]  # facts of passes with a rule per operator: builds th
 class Pass(ReportingPass, Generic[Facts]):
     """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
-    `rewrite` receives only what `check` returned. Before `check` runs, calls with unknown
-    sizes or scalar results are left (unless `any_size`), and so are results of another type
-    than `dtype`. A call on which the pass raises an error is left as well, unless the pass
-    `is_required`.
+    `rewrite` receives only what `check` returned. Scalars and unknown sizes (unless
+    `any_size`), and results of another type than `dtype`, are left before `check` runs. A
+    call on which the pass raises an error is left, too, unless the pass `is_required`.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -249,7 +248,7 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
-        """Return an expression with the same numbers, type and shape as the call."""
+        """Return an expression that computes the same tensor as the call."""
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
         builder, report = relax.BlockBuilder(mod), Report(self.name)
@@ -294,8 +293,8 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    A function of unknown sizes is left, and so is one on which the pass raises an error,
-    unless the pass `is_required`.
+    Functions of unknown sizes are left. So are those that raise an error, unless
+    `is_required`.
     """
 
     @abstractmethod

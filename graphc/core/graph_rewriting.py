@@ -102,17 +102,17 @@ def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
 
 
 def is_worth_padding(outputs: int, lanes: int) -> bool:
-    """Return whether at most a third of the padded vectors is padding."""
+    """Return whether at most a third is padding when outputs are rounded up to vectors."""
     return 2 * round_up_to_vectors(outputs, lanes) <= 3 * outputs
 
 
 def largest_factor(number: int, limit: int) -> int:
-    """Return the largest divisor of a number up to a limit; 1 if the limit is lower."""
+    """Return the largest divisor of `number` up to `limit`, or 1 if the limit is below 1."""
     return max(factor for factor in range(1, max(1, limit) + 1) if number % factor == 0)
 
 
 def round_up_to_vectors(outputs: int, lanes: int) -> int:
-    """Round up a number of outputs to whole vectors."""
+    """Round up a number of outputs to a multiple of `lanes`."""
     return -(-outputs // lanes) * lanes
 
 
@@ -125,7 +125,7 @@ def round_up_rows(rows: int) -> int:
 
 
 def round_up_columns(columns: int, lanes: int) -> int:
-    """Round more columns than a vector up to whole vectors if at most a third is padding."""
+    """Round up to whole vectors if there is more than one and at most a third is padding."""
     pays = columns > lanes and is_worth_padding(columns, lanes)
     return round_up_to_vectors(columns, lanes) if pays else columns
 
@@ -136,7 +136,7 @@ def numbers(sizes: Iterable[int]) -> str:
 
 
 def copy_result(sizes: Sequence[int]) -> str:
-    """Return TVMScript that copies the first `sizes` elements of buffer `z` to `y`."""
+    """Return TVMScript that copies the part of `z` with shape `sizes` to buffer `y`."""
     axes = [f"i{axis}" for axis in range(len(sizes))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""
@@ -174,7 +174,7 @@ def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any
 def inlines_too_much(function: Any) -> bool:
     """Return whether inlining makes an expression that loads more than MOST_LOADS elements.
 
-    A block that loads an element several times, as a polynomial does, multiplies the loads
+    If a block loads an element several times, as a polynomial does, it multiplies all loads
     that are inlined into it.
     """
     total: dict[int, int] = {}
@@ -188,10 +188,10 @@ def inlines_too_much(function: Any) -> bool:
 
 
 def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
-    """Inline what MetaSchedule would, except `blocks`, or nothing if `inlines_too_much`.
+    """Inline the blocks that MetaSchedule would inline, except `blocks`.
 
-    TVM calls a block's own schedule rule first, when fused operators are still separate
-    blocks.
+    Does nothing if `inlines_too_much`. TVM calls a block's own schedule rule before it
+    inlines.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule

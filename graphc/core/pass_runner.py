@@ -16,8 +16,7 @@ def run(
     """Run the steps; return the resulting module, and a report on each pass.
 
     Steps with `left_out` are skipped, and so are optional steps on which TVM raises an
-    error. A pass named in `switched_off` is skipped, unless TVM cannot lower the module
-    without it.
+    error. Passes named in `switched_off` are skipped unless they are required.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):

@@ -1,4 +1,4 @@
-"""Count a vector's float32 lanes from the target only, so that all hosts get equal tasks."""
+"""Derive the number of float32 lanes from the target, not the host, so that tasks match."""
 
 from typing import Any
 

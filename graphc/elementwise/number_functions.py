@@ -16,9 +16,8 @@ BIAS: Final = 127
 ENDLESS: Final = float("inf")
 # Adding it to a number rounds that number: the sum has no bits for fractions.
 _ROUNDING: Final = 1.5 * 2**MANTISSA_BITS
-# A named value is stored as bits of the float type of its width. TVM inlines an integer
-# wherever its name is read, and its analysis of a float doubles with every choice; TVM does
-# not analyse reinterpreted bits.
+# Named values are stored as reinterpreted bits, which TVM does not analyse. It would inline
+# integers wherever a name is read, and its analysis of floats doubles with every choice.
 _KINDS: Final = {32: ("int32", "float32"), 64: ("int64", "float64")}
 Bind = Callable[[Any], Any]  # names a value that is read several times, to compute it once
 NumberFunction = Callable[..., Any]  # takes a Bind and numbers
@@ -106,7 +105,7 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(bind: Bind, value: Any) -> tuple[Any, Any]:
-    """Return a positive number's exponent and its mantissa, which is near 1, minus 1."""
+    """Return (exponent, mantissa - 1) of a positive number, with the mantissa near 1."""
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     pattern = bind(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = bind(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
@@ -168,7 +167,7 @@ _LARGE: Final = 4096.0  # above it sqrt(x**2 + 1) equals x in float32
 
 
 def log(bind: Bind, x: Any) -> Any:
-    """Return the natural logarithm; zero, negative, infinity and NaN follow IEEE 754."""
+    """Return the natural logarithm; negative numbers give NaN, and zero minus infinity."""
     exponent, z = split(bind, x)
     square = bind(z * z)
     tail = square * z * polynomial(z, _LOG) + exponent * real(LOG_TWO[1])

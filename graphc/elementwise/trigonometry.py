@@ -61,21 +61,21 @@ class Angle:
 
 
 def sin(bind: Bind, x: Any) -> Any:
-    """Return the sine."""
+    """Return sin(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
     return _negated(result, angle.quarters, bits(x))
 
 
 def cos(bind: Bind, x: Any) -> Any:
-    """Return the cosine."""
+    """Return cos(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
     return _negated(result, angle.quarters + 1, tirx.const(0, "int32"))
 
 
 def tan(bind: Bind, x: Any) -> Any:
-    """Return the tangent."""
+    """Return tan(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = bind(angle.radians + angle.radians * angle.square * polynomial(angle.square, _TAN))
     return _negated(tirx.Select(angle.is_odd(), real(-1) / result, result), tirx.const(0, "int32"), bits(x))

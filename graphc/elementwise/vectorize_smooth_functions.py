@@ -31,7 +31,7 @@ def _number(value: float) -> Any:
 
 
 def _fast_exp(value: Any, g: Graph) -> Any:
-    """Call TVM's fast exp, which clamps its input; only for results that do not notice."""
+    """Call TVM's fast exp. It clamps its input, which must not matter to the caller."""
     return g.call_te("fast_exp", topi.fast_exp, value)
 
 

@@ -1,7 +1,6 @@
 """Implementation of apply.py: compile an ONNX model with exported schedules and stock TVM.
 
-Versions of packages are checked before TVM is loaded, so modules that load TVM are imported
-inside functions.
+Package versions are checked before TVM loads, so functions import the modules that load it.
 """
 
 import argparse
@@ -21,7 +20,7 @@ VERSIONS = ("alone", "loaded")
 
 
 def main(directory: Path) -> None:
-    """Compile the model named on the command line with these schedules; print the report."""
+    """Compile the model of the command line with `directory`'s schedules; print a report."""
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)

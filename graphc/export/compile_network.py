@@ -76,8 +76,8 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
     """Import the model and run the passes that precede schedules; return Relax modules.
 
-    A model with a range of shapes gives one module per tuned size (point), by the point's
-    name suffix. Any other model gives one module with an empty key.
+    With a range of shapes there is one module per tuned size (point), keyed by the suffix of
+    the point's names. Otherwise there is one module with an empty key.
     """
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()

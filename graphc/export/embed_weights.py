@@ -19,7 +19,7 @@ ALIGNMENT = 64
 
 
 def embedding() -> dict[str, Any]:
-    """Return arguments for `export_library`; none, as in plain TVM, without an assembler."""
+    """Return `export_library` arguments; empty, TVM's default, if there is no assembler."""
     return {"fpack_imports": _pack} if sys.platform == "linux" and _assembler() else {}
 
 
@@ -43,6 +43,6 @@ def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
 
 
 def _assembler() -> list[str]:
-    """Return the command of an assembler; empty if none is found."""
+    """Return the command of an assembler; empty if there is none on PATH."""
     commands = ([path, *options] for name, *options in ASSEMBLERS if (path := shutil.which(name)))
     return next(commands, [])

@@ -24,9 +24,8 @@ COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TV
 # A wrong schedule causes far larger errors; products in bfloat16 stay below the second limit.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
-# In a quantised model, a number near the border between two steps may be rounded to either,
-# and the results differ accordingly: as often as with onnxruntime's fused operators, and by
-# one step if those happen to round alike.
+# In a quantised model, numbers near the border between two steps are rounded either way. So
+# the error may be twice that of onnxruntime's fused operators, plus one step.
 LARGEST_SHARE_INT8 = 2.0
 STEP_INT8 = 1 / 64  # for results that span at least half of their range
 LARGEST_ERROR_INT8 = 0.15  # limit if onnxruntime is not available

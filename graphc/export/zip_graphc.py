@@ -25,7 +25,7 @@ def write_archive(directory: Path) -> list[Path]:
 
 @cache
 def digest(package: str = "graphc") -> str:
-    """Return a hash of a package's sources and subpackages, as on disk at the first call."""
+    """Return a hash of a package's source files, which are read at the first call only."""
     hash_ = sha256()
     for path, content in _sources(files(package), package):
         hash_.update(f"{path} {len(content)}\n".encode())

@@ -1,6 +1,6 @@
 """Reduce batch norms with constant statistics to scale and shift, or fold them into weights.
 
-TVM's importer writes a batch norm as four operators. Constant folding alone would leave a
+TVM's importer writes a batch norm as four operators. Constant folding alone leaves a
 division by the standard deviation for every number.
 """
 
@@ -34,7 +34,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Merges arithmetic with channel constants, and folds its scale into prior weights."""
+    """Merges arithmetic with channel constants; the scale is folded into earlier weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 

@@ -92,7 +92,7 @@ MOST_NUMBERS: Final = 1 << 21
 
 
 class FoldConstantCopies(Pass[list[Any]]):
-    """Runs tensor functions that only reorder constants at compile time, in NumPy."""
+    """Computes, at compile time in NumPy, tensor functions that only copy constants."""
 
     name, match = "fold.constant_copies", ("relax.call_tir",)
     dtype, any_size = "", True

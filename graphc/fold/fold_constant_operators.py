@@ -71,8 +71,8 @@ class FoldRemainingConstants(ReportingPass):
     """Runs TVM's FoldConstant on what `fold.constant_operators` left, if there is anything.
 
     FoldConstant makes a tensor function of every operator, which takes a third of an import.
-    So it only runs if an expression has constant operands only, or branches that may contain
-    some.
+    So it is run only if all operands of some expression are constant, or some expression
+    branches.
     """
 
     name = "fold.remaining_constants"

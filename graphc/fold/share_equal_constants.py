@@ -1,4 +1,4 @@
-"""Share equal constants: a range's tuned sizes are each imported with all weights."""
+"""Share equal constants: a model tuned at several sizes is imported again for each."""
 
 import hashlib
 from typing import Any
