@@ -1,6 +1,6 @@
 """Recipes: named lists of graph passes, in phases with a purpose. Imports no TVM.
 
-Passes determine which tasks exist: after a change of a step, stored schedules match no task.
+Passes determine which tasks exist: if a step changes, stored schedules may match no task.
 """
 
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ class CachedAttention:
 
 
 class FuseCachedAttention(Pass[CachedAttention]):
-    """Fuses attention over caches of variable `length`; shapes are compared at `sample`."""
+    """Fuses attention over caches of variable `length`, checking shapes at `sample`."""
 
     name, match = "attention.fuse_cached", (PRODUCT,)
     any_size = True

@@ -145,7 +145,7 @@ class WinogradPlan:
 
     @property
     def gain(self) -> float:
-        """Arithmetic operations saved, minus extra memory traffic in operations."""
+        """Arithmetic operations saved, minus the equivalent of extra memory traffic."""
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]

@@ -117,7 +117,7 @@ class Deconvolution:
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether interleaved images are of equal size and, if ungrouped, cheap."""
+        """Return whether to compute interleaved images, by their sizes and wasted work."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)

@@ -20,7 +20,7 @@ _NIBBLE = 4
 
 
 def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Emit the decoding of block-quantised bytes. Raises ValueError if blocks differ."""
+    """Emit the decoding of block-quantised bytes. Raises ValueError for uneven blocks."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
@@ -183,7 +183,7 @@ def _type(value: Any) -> str:
 
 
 def _broadcastable(zero: Any, is_column: bool) -> Any:
-    """Return zero points as int16, shaped to broadcast: one per row, or per column."""
+    """Return zero points as int16, shaped to broadcast per row (column if `is_column`)."""
     steps = zero.astype("int16")
     if zero.ndim == 1 < zero.size and not is_column:
         return steps[:, None]
@@ -238,7 +238,7 @@ def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _product(node: Node, *scales: Any) -> Any:
-    """Return the product of two scales as an array. Raises ValueError if one is computed."""
+    """Return the product of two scales. Raises ValueError if one is not constant."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
         raise ValueError("it computes the scale of its bias")

@@ -60,7 +60,7 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
-    """Return indices with negative ones made positive, as a constant if all is constant."""
+    """Add the extent to negative indices; the result is constant if both inputs are."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._original_normalize_negative_indices(builder, indices, extent)

@@ -65,7 +65,7 @@ class ReportingPass(ABC):
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count an error as a reason to leave a match, unless it has to be raised."""
+        """Count an error as the reason to leave a match; required passes raise it again."""
         if self.is_required or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")
@@ -105,7 +105,7 @@ class Graph:
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call bound to a variable; None unless it is of `operators` (if any)."""
+        """Return the call that a variable is bound to if it is of `operators` (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
@@ -232,9 +232,9 @@ Build = Callable[[], Any]  # facts of passes with a rule per operator: builds th
 class Pass(ReportingPass, Generic[Facts]):
     """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
-    `rewrite` receives only what `check` returned. Scalars and unknown sizes (unless
-    `any_size`), and results of another type than `dtype`, are left before `check` runs. A
-    call on which the pass raises an error is left, too, unless the pass `is_required`.
+    `rewrite` receives only what `check` returned. Calls stay unchanged if they have unknown
+    sizes or a scalar result (unless `any_size`), if the result is not of `dtype`, or if the
+    pass raises an error and is not `is_required`.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -293,8 +293,8 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    Functions of unknown sizes are left. So are those that raise an error, unless
-    `is_required`.
+    Functions of unknown sizes stay unchanged, and so do those on which the pass raises an
+    error, unless it `is_required`.
     """
 
     @abstractmethod

@@ -125,7 +125,7 @@ def round_up_rows(rows: int) -> int:
 
 
 def round_up_columns(columns: int, lanes: int) -> int:
-    """Round up to whole vectors if there is more than one and at most a third is padding."""
+    """Round up to whole vectors if columns exceed one vector and padding is at most 1/3."""
     pays = columns > lanes and is_worth_padding(columns, lanes)
     return round_up_to_vectors(columns, lanes) if pays else columns
 
@@ -136,7 +136,7 @@ def numbers(sizes: Iterable[int]) -> str:
 
 
 def copy_result(sizes: Sequence[int]) -> str:
-    """Return TVMScript that copies the part of `z` with shape `sizes` to buffer `y`."""
+    """Return TVMScript that copies `z`, which may be larger, to `y`, of shape `sizes`."""
     axes = [f"i{axis}" for axis in range(len(sizes))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""
@@ -190,8 +190,8 @@ def inlines_too_much(function: Any) -> bool:
 def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """Inline the blocks that MetaSchedule would inline, except `blocks`.
 
-    Does nothing if `inlines_too_much`. TVM calls a block's own schedule rule before it
-    inlines.
+    Does nothing if `inlines_too_much`. TVM calls a block's own rule before it inlines
+    others.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule

@@ -11,7 +11,7 @@ X86 = {"avx512f": 16, "avx": 8, "sse2": 4}
 
 
 def lanes() -> int:
-    """Return the current target's float32 lanes, limited to 4 to 16; 16 if it is no CPU."""
+    """Return the current target's float32 lanes, at least 4 and at most 16; 16 for GPUs."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return MOST

@@ -167,7 +167,7 @@ _LARGE: Final = 4096.0  # above it sqrt(x**2 + 1) equals x in float32
 
 
 def log(bind: Bind, x: Any) -> Any:
-    """Return the natural logarithm; negative numbers give NaN, and zero minus infinity."""
+    """Return the natural logarithm: NaN for negative numbers, minus infinity for zero."""
     exponent, z = split(bind, x)
     square = bind(z * z)
     tail = square * z * polynomial(z, _LOG) + exponent * real(LOG_TWO[1])

@@ -43,7 +43,7 @@ _TAN: Final = (
 
 @dataclass(frozen=True)
 class Angle:
-    """An angle as a number of quarter turns and a rest in radians (at most pi / 4)."""
+    """An angle: a number of quarter turns, plus a remainder in radians (at most pi / 4)."""
 
     quarters: Any
     radians: Any

@@ -59,7 +59,7 @@ def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str,
 
 
 def records(directory: Path, version: str, scratch: str) -> str:
-    """Return a directory with a version's records, named as TVM expects. Raises Refused."""
+    """Return a directory with `version`'s records, named for TVM. Raises Refused."""
     if version == VERSIONS[0]:
         return str(directory)
     for name in RECORDS:

@@ -76,8 +76,8 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
     """Import the model and run the passes that precede schedules; return Relax modules.
 
-    With a range of shapes there is one module per tuned size (point), keyed by the suffix of
-    the point's names. Otherwise there is one module with an empty key.
+    With a range of shapes there is one module per tuned size (point), by `point_suffix`.
+    Otherwise there is one module with an empty key.
     """
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
@@ -237,7 +237,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 def errors_between(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
-    """Return errors at the least and some other sizes of a range; empty without a range."""
+    """Return errors against onnxruntime at some sizes of a range; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
     for sizes in dispatch_by_shape.sizes_to_check(dynamic) if dynamic else []:

@@ -1,4 +1,4 @@
-"""Checks before and after a compilation, each with a clear error. Imports nothing heavy."""
+"""Checks before and after a compilation, each with a clear error. Does not import TVM."""
 
 import argparse
 import importlib.metadata

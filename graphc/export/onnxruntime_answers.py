@@ -15,7 +15,7 @@ from graphc.export.export_checks import is_quantised
 def errors_against_onnxruntime(
     path: str, inputs: Mapping[str, object], outputs: list[Any]
 ) -> tuple[float, float | None]:
-    """Return the outputs' error and, for quantised files, that of onnxruntime itself."""
+    """Return the outputs' error and, if quantised, that of onnxruntime's fused operators."""
     expected_outputs = run_onnxruntime(path, inputs)
     if not is_quantised(Path(path)):
         return worst_error(outputs, expected_outputs), None

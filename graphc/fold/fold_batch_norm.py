@@ -34,7 +34,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Merges arithmetic with channel constants; the scale is folded into earlier weights."""
+    """Merges operators with channel constants into a scale and shift, or into weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 

@@ -92,7 +92,7 @@ MOST_NUMBERS: Final = 1 << 21
 
 
 class FoldConstantCopies(Pass[list[Any]]):
-    """Computes, at compile time in NumPy, tensor functions that only copy constants."""
+    """Runs, at compile time and in NumPy, tensor functions that only copy constants."""
 
     name, match = "fold.constant_copies", ("relax.call_tir",)
     dtype, any_size = "", True

@@ -1,4 +1,4 @@
-"""Share equal constants: a model tuned at several sizes is imported again for each."""
+"""Share equal constants between modules, since each tuned size is imported separately."""
 
 import hashlib
 from typing import Any
