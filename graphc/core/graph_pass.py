@@ -65,7 +65,10 @@ class ReportingPass(ABC):
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count an error as the reason to leave a match; required passes raise it again."""
+        """Count an error as the reason to leave a match unchanged.
+
+        Raises it instead if the pass `is_required`, or if it is one of NOT_THE_PASS.
+        """
         if self.is_required or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")
@@ -233,8 +236,8 @@ class Pass(ReportingPass, Generic[Facts]):
     """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
     `rewrite` receives only what `check` returned. Calls stay unchanged if they have unknown
-    sizes or a scalar result (unless `any_size`), if the result is not of `dtype`, or if the
-    pass raises an error and is not `is_required`.
+    sizes or a scalar result (unless `any_size`), or if the result is not of `dtype`. Errors
+    are left to `leave_after`.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -293,8 +296,7 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    Functions of unknown sizes stay unchanged, and so do those on which the pass raises an
-    error, unless it `is_required`.
+    Functions of unknown sizes stay unchanged. Errors are left to `leave_after`.
     """
 
     @abstractmethod

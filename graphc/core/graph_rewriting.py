@@ -190,8 +190,7 @@ def inlines_too_much(function: Any) -> bool:
 def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
     """Inline the blocks that MetaSchedule would inline, except `blocks`.
 
-    Does nothing if `inlines_too_much`. TVM calls a block's own rule before it inlines
-    others.
+    Does nothing if `inlines_too_much`. TVM calls a block's own rule before inlining others.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule

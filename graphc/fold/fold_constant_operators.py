@@ -71,8 +71,7 @@ class FoldRemainingConstants(ReportingPass):
     """Runs TVM's FoldConstant on what `fold.constant_operators` left, if there is anything.
 
     FoldConstant makes a tensor function of every operator, which takes a third of an import.
-    So it runs only if all operands of some expression are constant, or the network has
-    branches.
+    So it runs only if an expression has only constant operands, or if there are branches.
     """
 
     name = "fold.remaining_constants"
