@@ -1,4 +1,5 @@
-"""The graph compiler: turns an ONNX file into tensor functions to tune, then into a library.
+"""Graph compiler: imports an ONNX file, rewrites its graph for tuning, compiles a library.
 
-It imports no other package of Mallorn. An export contains it as `graphc.zip`.
+It imports no other package of Mallorn. Exports contain it as `graphc.zip`, so that their
+schedules can be applied with stock TVM.
 """

@@ -1,6 +1,6 @@
-"""The phases of graph recipes in order: their passes and purposes. Loads no TVM at import.
+"""Recipes: named lists of graph passes, in phases with a purpose. Imports no TVM.
 
-Passes determine which tasks exist: after a change of a step, stored schedules match no task.
+Passes determine which tasks exist: if a step changes, stored schedules may match no task.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from graphc.core.pass_registry import OWN_PASSES, following_passes, resolve_pass
 
 @dataclass(frozen=True)
 class PassEntry:
-    """The description of a pass that users read."""
+    """A pass of Mallorn as users see it, in `mallorn passes` and the reference page."""
 
     name: str
     stored_name: str  # the name in recipes
@@ -23,7 +23,7 @@ class PassEntry:
 
 @dataclass(frozen=True)
 class PassStep:
-    """A pass by the name that recipes store, and its constructor's arguments."""
+    """A step of a recipe: the stored name of a pass, and its constructor's arguments."""
 
     name: str
     args: tuple[Any, ...] = ()  # JSON; {"call": name, "args": [...]} stands for its result
@@ -32,7 +32,7 @@ class PassStep:
 
 @dataclass(frozen=True)
 class Phase:
-    """A list of passes with one purpose, described in a sentence."""
+    """Consecutive steps of a recipe with one purpose, which a sentence states for users."""
 
     name: str
     purpose: str
@@ -144,8 +144,7 @@ ATTENTION_AND_NORMS = Phase(
         *_for_lanes("norms", "rows"),
         *_own("smooth"),
         *_for_lanes("cumulative"),
-        # Before legalisation: replaces erf, exp, tanh and other softmaxes by vectorisable
-        # forms.
+        # Before legalisation: vectorisable forms of erf, exp, tanh and other softmaxes.
         *_relax("FastMathTransform"),
     ),
 )
@@ -165,8 +164,7 @@ MARK_TASKS = Phase(
 )
 WEIGHTS = Phase(
     "weights",
-    # Weights are constants: LiftTransformParams would make a function that callers have to
-    # run.
+    # Weights are constants; LiftTransformParams would add a function for callers to run.
     "Re-lays weights as the schedules read them, at compile time.",
     (*_relax("SplitLayoutRewritePreproc"), *_own("copies"), *_relax("FoldConstant")),
 )
@@ -201,7 +199,7 @@ AFTER_SCHEDULES: dict[str, tuple[Phase, ...]] = {
 
 
 def pass_table() -> list[PassEntry]:
-    """Return all passes, in order of the first recipe and phase that runs them."""
+    """Return Mallorn's own passes, in order of the first recipe and phase that runs them."""
     phases_by_pass: dict[str, dict[str, None]] = {}  # ordered sets
     for phase in (phase for phases in BEFORE_SCHEDULES.values() for phase in phases):
         for step in phase.steps:

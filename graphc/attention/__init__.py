@@ -1,1 +1,1 @@
-"""Passes on attention over caches that grow."""
+"""Passes that speed up attention over key/value caches whose length grows."""

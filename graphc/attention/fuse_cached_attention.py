@@ -1,7 +1,7 @@
-"""Compute attention over caches of any length in one function that reads each cache once.
+"""Fuse attention over key/value caches of variable length into one function.
 
-TVM's kernels for unknown sizes are plain loops. Here queries that share a cache's head are
-computed together, in pieces of the cache whose scores stay in registers and the L1 cache.
+TVM's kernels for unknown sizes are plain loops. This function computes up to 8 queries of
+one cache head together, 64 cache positions at a time, so that scores stay in the L1 cache.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,23 @@ from graphc.core import graph_rewriting, vector_lanes
 from graphc.core.graph_pass import Graph, Leave, Pass, operator_name
 from graphc.core.graph_rewriting import permutation, sizes_at
 
-PIECE, QUERIES = 64, 8  # places of a cache per piece, and queries computed together
+PIECE, QUERIES = 64, 8  # cache positions, and queries, that are processed together
 # The lowest float32, and the lowest exponent for which exp is not 0.
 LOWEST, LEAST = -3.4028234663852886e38, -88.0
-
 
 PRODUCT = "relax.matmul"
 _VIEWS = ("relax.reshape", "relax.permute_dims", "relax.broadcast_to", "relax.expand_dims", "relax.squeeze")
 
 
 class CacheView(NamedTuple):
-    """A cache of shape [batch, heads, length, numbers] that a product reads, and a scale."""
+    """A cache [batch, heads, length, numbers] that a matmul reads, and its scale factor."""
 
     tensor: Any
     scale: float
 
 
 class Scores(NamedTuple):
-    """The product of queries and keys, the mask added to it, and its scale."""
+    """Attention scores: the product of queries and keys, its mask (if any) and its scale."""
 
     product: Any
     mask: Any | None
@@ -41,7 +40,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True)
 class CachedAttention:
-    """The inputs of an attention; `rows` is the number of queries per head."""
+    """An attention: its scores, both caches, and `rows`, the number of queries per head."""
 
     scores: Scores
     keys: CacheView
@@ -50,7 +49,7 @@ class CachedAttention:
 
 
 class FuseCachedAttention(Pass[CachedAttention]):
-    """Fuses attention over caches of variable `length`; `sample` is one such length."""
+    """Fuses attention over caches of variable `length`, checking shapes at `sample`."""
 
     name, match = "attention.fuse_cached", (PRODUCT,)
     any_size = True
@@ -90,7 +89,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return relax.op.reshape(attention, call.ty.shape)
 
     def _cache(self, factor: Any, count: int, g: Graph, is_transposed: bool) -> CacheView:
-        """Return the cache that a factor is a view of, heads in order. Raises Leave."""
+        """Return the cache that a matmul operand is a view of. Raises Leave for others."""
         views, scale, tensor = [], 1.0, factor
         while (value := g.producer(tensor)) is not None:
             if (scaled := _scaled(value, g)) is not None:
@@ -117,7 +116,7 @@ class FuseCachedAttention(Pass[CachedAttention]):
         return CacheView(tensor, scale)
 
     def _sizes(self, value: Any) -> list[int]:
-        """Return a value's sizes at the sample length."""
+        """Return a value's shape with the variable length set to the sample length."""
         return sizes_at(value.ty.shape, self._length, self._sample)
 
     def _grows(self, value: Any) -> bool:
@@ -156,7 +155,7 @@ def _scores(weights: Any, g: Graph) -> Scores:
 
 
 def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
-    """Return the product of all scalars that multiply a value, and the call before them."""
+    """Return the product of scalars that multiply a call's result, and the unscaled call."""
     scale = 1.0
     while value is not None and (scaled := _scaled(value, g)) is not None:
         scale, value = scale * scaled[0], g.producer(scaled[1])
@@ -164,7 +163,7 @@ def _unscaled(value: Any | None, g: Graph) -> tuple[float, Any | None]:
 
 
 def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
-    """Return a scalar factor and the tensor that it multiplies, or None."""
+    """Return the scalar factor and the tensor if a call scales by a constant, else None."""
     name = operator_name(value)
     if name not in ("relax.multiply", "relax.divide"):
         return None
@@ -177,7 +176,7 @@ def _scaled(value: Any, g: Graph) -> tuple[float, Any] | None:
     return None
 
 
-# Of exp(z) for small z, after the first two terms.
+# Coefficients of exp(z) for small z, without the two lowest powers.
 POLYNOMIAL = (
     1.9875691500e-4,
     1.3981999507e-3,
@@ -192,9 +191,10 @@ _POWER = 'T.reinterpret("float32", T.shift_left(T.Cast("int32", e[r, i]) + 127, 
 def cached_attention_function(
     shape: Any, rows: int, masks: list[list[int]], scale: float, factor: float
 ) -> Any:
-    """Build the function; queries are [batch, cache heads, queries per head, numbers].
+    """Build the function; `shape` is [batch, cache heads, queries per cache head, numbers].
 
-    The queries of a cache's head are `rows` queries of each head that shares it, in order.
+    Attention heads that share a cache head are stacked on the third axis, each with `rows`
+    queries. `scale` multiplies the scores, and `factor` the output.
     """
     batch, heads, queries, numbers = shape
     wide = gcd(numbers, vector_lanes.lanes())
@@ -288,7 +288,7 @@ def main(
 def _masked(
     sizes: list[int], places: tuple[str, str, str, str], heads: int, rows: int
 ) -> tuple[str, str, str]:
-    """Return the mask's parameter, the region that is read, and the term added to scores."""
+    """Return the mask's parameter, its region and the term added to scores, as TVMScript."""
     batch, group, query, place = places
     length = "n" if sizes[3] != 1 else "1"
     shape = ", ".join([*map(str, sizes[:3]), length])
@@ -299,7 +299,7 @@ def _masked(
 
 
 def _halves(name: str, wide: int, combine: str) -> list[str]:
-    """Return statements that reduce a row's vector into its first element."""
+    """Return statements that combine all numbers of a row's vector into its first one."""
     statements, half = [], wide // 2
     while half:
         left, right = f"{name}[r, i]", f"{name}[r, {half} + i]"

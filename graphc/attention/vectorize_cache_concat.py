@@ -1,6 +1,6 @@
-"""Append to caches by copying whole rows, with heads in parallel.
+"""Append to key/value caches by copying whole rows, with heads in parallel.
 
-TVM's own form selects the part for every number, in plain loops.
+TVM's concat decides for each element which input it comes from, in plain loops.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from graphc.core.graph_rewriting import OPAQUE, OPERATOR, parse_tvmscript, sizes
 
 
 class VectorizeCacheConcat(Pass[list[Any]]):
-    """Copies caches of variable `length` and new rows row by row; `sample` is one length."""
+    """Appends rows to caches of variable `length`, checking shapes at `sample`."""
 
     name, match = "attention.vectorize_cache_concat", ("relax.concat",)
     any_size = True

@@ -1,1 +1,1 @@
-"""Passes on convolutions."""
+"""Passes that rewrite convolutions."""

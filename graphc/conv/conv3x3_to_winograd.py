@@ -2,9 +2,9 @@
 
 The data is padded to whole tiles. One function (pack) transforms input tiles of 6x6 or 4x4
 pixels, 36 or 16 matrix products multiply by transformed weights, and a second function
-(unpack) transforms the products to output tiles. Both are unrolled per tile, with channels
-innermost. A preceding bias and activation are fused with the padding. Only 2x2 tiles may use
-bfloat16 products; 4x4 tiles would amplify the rounding error.
+(unpack) transforms the products to output tiles. In pack and unpack the transform of a tile
+is unrolled, with channels innermost. TVM fuses a preceding bias and activation with the
+padding. Only 2x2 tiles may use bfloat16, since 4x4 tiles amplify rounding errors.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ Matrix = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True)
 class Form:
-    """The three matrices of Winograd's F(tile x tile, 3x3)."""
+    """The three transform matrices of Winograd's F(tile x tile, 3x3)."""
 
     pack: Matrix
     weights: Matrix
@@ -82,7 +82,7 @@ PAIR, LANES = 2, 16  # input and output channels per bfloat16 instruction
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a convolution and the lowest precision allowed for its factors."""
+    """Sizes of a convolution, and the data type to which its operands may be rounded."""
 
     batch: int
     height: int
@@ -102,14 +102,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class WinogradPlan:
-    """A convolution and the Winograd form that computes it."""
+    """A convolution, and the Winograd form (tile size) that would compute it."""
 
     shape: Shape
     form: Form
 
     @property
     def dtype(self) -> str:
-        """The data type of the products' factors."""
+        """The data type of the operands of the matrix products."""
         return self.shape.dtype if self.form.rounds else "float32"
 
     @property
@@ -122,7 +122,7 @@ class WinogradPlan:
 
     @property
     def tiles(self) -> int:
-        """The number of tiles of one image."""
+        """The number of output tiles per image."""
         return self.high * self.wide
 
     @property
@@ -134,7 +134,7 @@ class WinogradPlan:
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """Zeros to add before and after each dimension of the data."""
+        """Zeros to add before and after each dimension, as `nn.pad` takes them."""
         shape, (_, high, wide, _) = self.shape, self.padded
         rows = shape.top, high - shape.height - shape.top
         return 0, 0, *rows, shape.left, wide - shape.width - shape.left, 0, 0
@@ -145,7 +145,7 @@ class WinogradPlan:
 
     @property
     def gain(self) -> float:
-        """Arithmetic operations saved, minus those that the extra memory traffic would cost."""
+        """Arithmetic operations saved, minus the equivalent of extra memory traffic."""
         shape, products, size = self.shape, self.form.products, BYTES[self.dtype]
         tiles, pairs = shape.batch * self.tiles, shape.channels * shape.out_channels
         direct = KERNEL**2 * shape.batch * shape.out_height * shape.out_width / SPEED[shape.dtype]
@@ -162,7 +162,7 @@ def best_plan(shape: Shape) -> WinogradPlan | None:
 
 
 class Conv3x3ToWinograd(Pass[WinogradPlan]):
-    """Computes 3 x 3 convolutions by Winograd's algorithm if that saves more than it costs to move."""
+    """Computes 3 x 3 convolutions by Winograd's algorithm where that should be faster."""
 
     name, match = "conv.winograd", ("relax.nn.conv2d",)
 
@@ -230,9 +230,9 @@ def _pack(plan: WinogradPlan) -> Any:
 
 @lru_cache
 def _unpack(plan: WinogradPlan) -> Any:
-    """Build the function from products to output tiles.
+    """Build the function that transforms products to output tiles.
 
-    Pixels beyond the image go to its last row and column, where later stores overwrite them.
+    Pixels beyond the image are stored to its last row or column first and overwritten later.
     """
     shape, tile, span = plan.shape, plan.form.tile, plan.form.span
 

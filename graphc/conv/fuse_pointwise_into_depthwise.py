@@ -1,9 +1,9 @@
 """Compute a pointwise convolution and the depthwise one after it in one tensor function.
 
 Depthwise convolutions are limited by memory bandwidth, and the tensor between the two is the
-largest of such networks. So it is computed where it is read and stays in the caches. The
-schedule rule `schedule_strips` makes one parallel loop over strips of rows and groups of channels;
-`int8_depthwise_conv` uses the rule, too.
+largest in such networks. So the function computes that tensor strip by strip, and each strip
+stays in the caches until it is read. The schedule rule `schedule_strips` loops over strips
+of rows and groups of channels; `int8_depthwise_conv` uses it as well.
 """
 
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Pair:
 
     @property
     def arguments(self) -> list[Any]:
-        """Data, pointwise weights, per-channel operands in between, and depthwise weights."""
+        """Data, pointwise weights, per-channel operands of `links`, depthwise weights."""
         vectors = [second for call in self.links for second in call.args[1:] if second.ty.ndim]
         return [*self.pointwise.args, *vectors, self.depthwise.args[1]]
 
@@ -91,7 +91,7 @@ class FusePointwiseIntoDepthwise(Pass[Pair]):
 
 
 def strip_rule(lanes: int) -> str:
-    """Return the block attributes, as TVMScript, that select the schedule rule `schedule_strips`."""
+    """Return TVMScript block attributes that select the schedule rule `schedule_strips`."""
     return f'"schedule_rule": "{STRIPS}"' + (
         f', "{WIDTH}": {lanes}' if lanes != graph_rewriting.LANES else ""
     )
@@ -159,7 +159,7 @@ MAX_INPUTS, INPUTS = 64, 8  # inputs of a pointwise sum that are unrolled
 
 
 def schedule_strips(schedule: Any, block: Any) -> list[Any]:
-    """Schedule all stages inside one loop over strips of rows and groups of channel vectors."""
+    """Schedule all blocks inside loops over strips of rows and groups of channel vectors."""
     (padding,) = schedule.get_producers(block)
     pointwise = schedule.get_producers(padding)
     schedule = inline_all_but(schedule, [*pointwise, padding, block])
@@ -179,7 +179,7 @@ def schedule_strips(schedule: Any, block: Any) -> list[Any]:
 
 
 def _tile_window(schedule: Any, block: Any, padding: Any) -> tuple[Any, list[Any]]:
-    """Tile the depthwise convolution and its consumer; return group loop and inner extents."""
+    """Tile the depthwise block and its consumer; return the channel-group loop and tile."""
     followers = schedule.get_consumers(block)
     last = followers[0] if followers else block
     batch, rows, row, channels, *window = schedule.get_loops(last)

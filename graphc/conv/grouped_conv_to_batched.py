@@ -1,6 +1,6 @@
-"""Compute grouped convolutions with an explicit axis of groups, which register tiles need.
+"""Compute grouped convolutions with the groups as an axis, so that loops can be tiled.
 
-TVM's own form indexes the data by `output // outputs * channels`, which cannot be tiled.
+TVM's version finds the group by dividing the output channel, an index that cannot be tiled.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ NAME, RESHAPE = "grouped_", "relax.reshape"
 
 
 class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
-    """Gives grouped convolutions that are not depthwise an explicit axis of groups."""
+    """Computes grouped, non-depthwise convolutions with the groups as a separate axis."""
 
     name, match = "conv.grouped_to_batched", tuple(pad_conv_to_vectors.LAYOUTS)
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
@@ -48,7 +48,7 @@ class GroupedConvToBatched(Pass[pad_conv_to_vectors.Sizes]):
 
 
 class KeepJoinedGroupsApart(Pass[None]):
-    """Keeps reshapes that join groups as free views, instead of copies in other tasks."""
+    """Keeps reshapes after grouped convolutions unfused, so that they need no copy."""
 
     name, match = "conv.keep_joined_groups_apart", (RESHAPE,)
     dtype = ""
@@ -80,7 +80,7 @@ def main(
 
 
 def _joins_groups(g: Graph, value: Any) -> bool:
-    """Return whether GroupedConvToBatched made the value, up to operators moved after it."""
+    """Return whether the value comes from GroupedConvToBatched with no reshape between."""
     call = g.producer(value)
     if call is None or operator_name(call) == RESHAPE:
         return False

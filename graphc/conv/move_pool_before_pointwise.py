@@ -1,6 +1,6 @@
 """Move average pools before the pointwise convolutions whose results they read.
 
-Both operators are linear, so they commute: a 2 x 2 pool leaves a quarter of the products.
+Both are linear, so they commute. A 2 x 2 pool leaves a quarter of the pixels to multiply.
 """
 
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class MovePoolBeforePointwise(Pass[PooledConvolution]):
 
 
 def _split_added_constants(value: Any, g: Graph) -> tuple[ChannelAffine, Any]:
-    """Split a value into the per-channel constants added last and the value before them."""
+    """Return the per-channel constants added last to a value, and the value before that."""
     call = g.producer(value, "relax.add") if g.has_one_reader(value) else None
     affine, links = affine_chain(call, g) if call is not None else (identity(value.ty.ndim), [])
     last = value.ty.ndim - 1

@@ -1,7 +1,7 @@
-"""Compute convolutions a little larger if their sizes fit neither vectors nor register tiles.
+"""Pad convolutions whose output sizes do not fill vectors or register tiles.
 
-For example, 24 channels take three vectors of 8, but two of 16 if they are padded to 32. A
-width of 37 has no factor that makes a good register tile; 39 has one.
+For example, 24 channels need three vectors of 8, but only two of 16 if padded to 32. A width
+of 37 has no divisor that makes a good register tile; 39 has one (13).
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ LAYOUTS = {"relax.nn.conv1d": ("NWC", "WIO", "NWC"), "relax.nn.conv2d": ("NHWC",
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a convolution over one or two spatial dimensions."""
+    """Sizes of a 1-D or 2-D convolution, and the padded sizes at which it is computed."""
 
     data: tuple[int, ...]
     kernel: tuple[int, ...]
@@ -38,20 +38,20 @@ class Sizes:
 
     @property
     def around(self) -> tuple[int, ...]:
-        """The shape of the data with its zeros."""
+        """The shape of the data with the convolution's own zero padding."""
         sides = zip(self.low_padding, self.data[1:-1], self.high_padding, strict=True)
         return (self.data[0], *map(sum, sides), self.data[-1])
 
     @property
     def filled(self) -> tuple[int, ...]:
-        """The shape of the data with zeros, enlarged to cover all that the padded sums read."""
+        """The shape `around`, enlarged to cover all data that the padded results read."""
         places = zip(self.sums[1:-1], self.kernel, self.strides, self.dilation, strict=True)
         reach = ((size - 1) * stride + (taps - 1) * step + 1 for size, taps, stride, step in places)
         return (self.data[0], *map(max, self.around[1:-1], reach), self.data[-1])
 
 
 class PadConvToVectors(Pass[Sizes]):
-    """Pads columns of convolutions, and output channels if at most a third is wasted."""
+    """Pads the width of convolutions, and output channels if at most a third is padding."""
 
     name, match = "conv.pad_to_vectors", tuple(LAYOUTS)
     after = ("conv.winograd", "conv.fuse_pointwise_depthwise")
@@ -87,7 +87,7 @@ def is_supported(call: Any) -> bool:
 
 
 def sizes_of(call: Any, outputs: int) -> Sizes:
-    """Return the sizes of a convolution that computes `outputs` output channels."""
+    """Return a convolution's sizes with `outputs` output channels and the width padded."""
     attrs, result = call.attrs, graph_rewriting.sizes_of(call)
     padding, places = tuple(map(int, attrs.padding)), len(result) - 2
     return Sizes(
@@ -104,9 +104,9 @@ def sizes_of(call: Any, outputs: int) -> Sizes:
 
 
 def padded_convolution(sizes: Sizes, groups: tuple[int, ...] = ()) -> Any:
-    """Build the function that computes all padded sums in a buffer and copies the real ones.
+    """Build the function that computes padded sums in a buffer and copies out those needed.
 
-    With `groups`, a tuple of their number, they have an axis of their own before the outputs.
+    `groups` is empty or holds the number of groups, an axis that then precedes the outputs.
     """
     spatial_axes = range(len(sizes.kernel))
     outputs = ["g", "o"] if groups else ["o"]
@@ -139,7 +139,7 @@ def main(
 
 
 def data_indices(sizes: Sizes) -> str:
-    """Return the spatial indices of the data that a sum reads, as TVMScript."""
+    """Return, as TVMScript, the spatial indices at which a sum reads the data."""
     steps = enumerate(zip(sizes.strides, sizes.dilation, strict=True))
     return ", ".join(
         f"{_scaled(f'vi{axis}', stride)} + {_scaled(f'vr{axis}', dilation)}"
@@ -148,7 +148,7 @@ def data_indices(sizes: Sizes) -> str:
 
 
 def padding_block(sizes: Sizes) -> str:
-    """Return the block that copies the data between zeros, as TVMScript."""
+    """Return a TVMScript block that copies the data into a buffer with zeros around it."""
     axes = ["n", *(f"i{axis}" for axis in range(len(sizes.kernel))), "c"]
     condition, place = inside_condition(sizes)
     value = f"T.if_then_else({condition}, x[vn, {place}, vc], T.float32(0))"
@@ -162,7 +162,7 @@ def padding_block(sizes: Sizes) -> str:
 
 
 def inside_condition(sizes: Sizes) -> tuple[str, str]:
-    """Return, as TVMScript, whether a padded index lies in the data, and its index there."""
+    """Return TVMScript for whether a padded index is in the data, and its index there."""
     conditions, indices = [], []
     for axis, (first, size) in enumerate(zip(sizes.low_padding, sizes.data[1:-1], strict=True)):
         conditions.append(f"{first} <= vi{axis} and vi{axis} < {first + size}")

@@ -1,9 +1,9 @@
 """Compute transposed convolutions without multiplying the zeros between their inputs.
 
-With a stride of s the result is s x s interleaved images, each a plain convolution with every
-s-th weight; one function computes all of them. If weights do not divide evenly or channels
-fill no vectors, a pointwise convolution multiplies inputs by weights, and a second function
-sums up.
+With stride s, the result consists of s x s interleaved images. Each is a plain convolution
+with every s-th weight, and one function computes all of them. Where that is wasteful (see
+`Deconvolution.interleaves`), a pointwise convolution multiplies inputs by weights, and a
+second function adds up the products. With stride 1, flipped weights are enough.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ OPERATIONS_A_NUMBER = 40
 
 @dataclass(frozen=True)
 class StridedAxis:
-    """A spatial dimension: its size, and how the kernel moves along it."""
+    """A spatial dimension of a transposed convolution: sizes, kernel, stride and crop."""
 
     size: int
     kernel: int
@@ -38,17 +38,17 @@ class StridedAxis:
 
     @property
     def taps(self) -> int:
-        """The largest number of inputs that a result reads."""
+        """The most inputs along this axis that contribute to one result."""
         return -(-self.kernel // self.stride)
 
     @property
     def steps(self) -> int:
-        """Number of results in one interleaved image."""
+        """The number of results along this axis in one interleaved image, rounded up."""
         return -(-self.result // self.stride)
 
     @property
     def margins(self) -> tuple[int, int]:
-        """Zeros needed before and after the inputs."""
+        """Zeros to add before and after the inputs when computing interleaved images."""
         last = self.steps - 1 + (self.stride - 1 + self.cut) // self.stride
         return max(0, self.taps - 1 - self.cut // self.stride), max(0, last - self.size + 1)
 
@@ -58,16 +58,16 @@ class StridedAxis:
 
     @property
     def first(self) -> int:
-        """Index of the padded input that the last tap reads if nothing is cut off."""
+        """Offset from a result's step to the first padded input that it reads."""
         return self.margins[0] - self.taps + 1
 
     @property
     def waste(self) -> float:
-        """Multiplications computed, relative to the number of real weights."""
+        """Weights after padding to a multiple of the stride, relative to the real ones."""
         return self.taps * self.stride / self.kernel
 
     def weights(self, kernels: Any, axis: int) -> Any:
-        """Replace the kernel axis by axes of interleaved images and of taps in input order."""
+        """Split the kernel axis into interleaved images and their taps, in input order."""
         taps = [[(image + self.cut) % self.stride + self.stride * tap for tap in reversed(range(self.taps))]
                   for image in range(self.stride)]  # fmt: skip
         margins = [(0, 0)] * kernels.ndim
@@ -96,13 +96,13 @@ class Deconvolution:
 
     @property
     def images(self) -> tuple[int, ...]:
-        """The shape of the result with separate axes for steps and strides."""
+        """The result's shape, with each spatial axis split into steps and images."""
         high, wide = self.high, self.wide
         return self.batch, high.steps, high.stride, wide.steps, wide.stride, self.outputs
 
     @property
     def margins(self) -> tuple[int, ...]:
-        """Zeros around the inputs of a stride-1 convolution; negative values crop."""
+        """Padding of the plain convolution that replaces a stride-1 one; may be negative."""
         axes = self.high, self.wide
         low_margins = (axis.kernel - 1 - axis.cut for axis in axes)
         return *low_margins, *(axis.result + axis.cut - axis.size for axis in axes)
@@ -117,7 +117,7 @@ class Deconvolution:
         return not self.high.result % self.high.stride and not self.wide.result % self.wide.stride
 
     def interleaves(self, lanes: int) -> bool:
-        """Return whether to interleave: images fill vectors, and padding costs little."""
+        """Return whether to compute interleaved images, by their sizes and wasted work."""
         waste = self.high.waste * self.wide.waste
         cheap = self.outputs % lanes == 0 and waste <= 1 + OPERATIONS_A_NUMBER / self.inputs
         return self.is_strided and self.has_equal_images and (self.groups > 1 or cheap)
@@ -153,7 +153,7 @@ def main(
 
 
 def sums_function(sizes: Deconvolution, dtype: str) -> Any:
-    """Build the function that sums up the products that belong to each result."""
+    """Build the function that adds up, for each result, the products that belong to it."""
     high, wide = sizes.high, sizes.wide
     taps = [(down, across) for down in range(high.taps) for across in range(wide.taps)]
     terms = []
@@ -180,7 +180,7 @@ def main(
 
 
 def _tap(axis: StridedAxis, result: str, tap: int) -> tuple[str, str, list[str]]:
-    """Return a tap's clamped input and weight indices, and the conditions for validity."""
+    """Return one tap's clamped input and weight index, and conditions for their validity."""
     place, weight = (
         f"(({result} + {axis.cut}) // {axis.stride} - {tap})",
         f"(({result} + {axis.cut}) % {axis.stride} + {axis.stride * tap})",
@@ -201,7 +201,7 @@ Way = Callable[[Any, Deconvolution, Graph], Any]
 
 
 class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
-    """Computes transposed convolutions as plain convolutions, or as a product and sums."""
+    """Computes transposed convolutions as plain ones, or as products and their sums."""
 
     name = "conv.split_transpose_by_phase"
     match = ("relax.nn.conv1d_transpose", "relax.nn.conv2d_transpose")
@@ -209,7 +209,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
     is_required, needed_by = True, ("relax.transform.ConvertLayout",)  # TVM lowers them only channels-first
 
     def check(self, call: Any, g: Graph) -> tuple[Way, Deconvolution] | None:
-        """Return how to compute the call and its sizes; None to restore TVM's layout."""
+        """Return a method and the sizes; None to restore the layout that TVM can lower."""
         if call.attrs.data_layout not in ("NWC", "NHWC"):
             raise Leave("its channels are not last")
         if not has_known_sizes(call) or not g.is_constant(call.args[1]):
@@ -252,7 +252,7 @@ class SplitConvTransposeByPhase(Pass[tuple[Way, Deconvolution] | None]):
 
 
 def _kernels(call: Any, sizes: Deconvolution) -> Any:
-    """Return weights as [height, width, inputs per group, all outputs]; dilation adds zeros."""
+    """Return weights as [height, width, inputs per group, outputs], dilated by zeros."""
     weights = call.args[1].value.numpy()
     weights = weights if weights.ndim == 4 else weights[None]
     down, across = [1, *map(int, call.attrs.dilation)][-2:]
@@ -263,12 +263,12 @@ def _kernels(call: Any, sizes: Deconvolution) -> Any:
 
 
 def _data(call: Any) -> Any:
-    """Return the data with two spatial dimensions."""
+    """Return the data, with a height of 1 added if the convolution is 1-D."""
     return call.args[0] if call.ty.ndim == 4 else relax.op.expand_dims(call.args[0], 1)
 
 
 def _flipped_convolution(call: Any, sizes: Deconvolution, _: Graph) -> Any:
-    """Compute it as a plain convolution with flipped weights; for stride 1."""
+    """Compute a transposed convolution of stride 1 as a plain one with flipped weights."""
     flipped = relax.const(np.ascontiguousarray(_kernels(call, sizes)[::-1, ::-1]))
     return relax.op.nn.conv2d(_data(call), flipped, padding=sizes.margins, groups=sizes.groups, **_LAST)
 
@@ -285,7 +285,7 @@ def _interleaved(call: Any, sizes: Deconvolution, g: Graph) -> Any:
 
 
 def _products_and_sums(call: Any, sizes: Deconvolution, g: Graph) -> Any:
-    """Multiply each input by each weight, then sum up the products of each result."""
+    """Multiply each input by all its weights, then add up the products of each result."""
     kernels = _kernels(call, sizes)
     pointwise = np.ascontiguousarray(kernels.transpose(2, 0, 1, 3)).reshape(1, 1, sizes.inputs, -1)
     products = relax.op.nn.conv2d(_data(call), relax.const(pointwise), **_LAST)

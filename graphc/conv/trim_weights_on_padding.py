@@ -1,6 +1,6 @@
 """Remove weights of convolutions that are only ever multiplied by padding.
 
-Taps of wide dilation miss a small image: of 9 taps at dilation 24, one reads 14 x 14 pixels.
+For example, of 3 x 3 taps at dilation 24, only the middle one reads a 14 x 14 image.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class PaddedAxis:
 
     @property
     def trimmed(self) -> "PaddedAxis":
-        """The axis with only the taps between the first and last that read data."""
+        """The axis without outer taps that read only padding; unchanged if it has none."""
         reach = [
             tap
             for tap in range(self.taps)

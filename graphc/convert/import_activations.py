@@ -1,7 +1,7 @@
-"""Convert activations and n-ary sums to operators that a change of layout can pass through.
+"""Convert ONNX activations and n-ary operators to operators that ConvertLayout can handle.
 
-TVM's importer makes clips, selects and stacks of them, which block layout changes. If NaN must
-stay NaN, a constant is the first operand of a maximum, otherwise the second.
+TVM's importer uses clip, select and stack for them, which block a change of layout. A
+constant comes first in a maximum or minimum where NaN must stay NaN, and second elsewhere.
 """
 
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def _selu(_: Any, inputs: Any, attrs: Any, __: Any) -> Any:
 
 
 def _where(mask: Any, x: Any) -> Any:
-    """Return x where the mask holds and 0 elsewhere; x must be finite there."""
+    """Return x where the mask is true, else 0. It is a product, so x must be finite."""
     return _op.multiply(_op.astype(mask, x.ty.dtype), x)
 
 
@@ -74,7 +74,7 @@ def _shrink(builder: Any, inputs: Any, attrs: Any, _: Any) -> Any:
 
 
 def _left_to_right(operator: Any) -> Callable[[Any, Any, Any, Any], Any]:
-    """Return a converter that combines the operands from left to right."""
+    """Return a converter that applies a binary operator to all inputs from left to right."""
 
     def convert(builder: Any, inputs: Any, _: Any, __: Any) -> Any:
         return reduce(lambda left, right: builder.normalize(operator(left, right)), inputs)

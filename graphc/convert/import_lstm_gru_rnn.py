@@ -1,4 +1,4 @@
-"""Convert ONNX's LSTM, GRU and RNN, which TVM's importer lacks, to a product and a scan."""
+"""Convert LSTM, GRU and RNN, which TVM's importer lacks, to a matmul and a scan function."""
 
 from functools import partial
 from typing import Any

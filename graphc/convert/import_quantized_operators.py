@@ -1,8 +1,8 @@
 """Convert quantised operators to float operators between dequantize and quantize.
 
-`relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Operators with
-integer results become products of integers directly. Weights of 8 or 4 bits with a scale per
-block are decoded by arithmetic on constants, which KeepBlockQuantizedWeights matches later.
+`relax.dequantize` and `relax.quantize` mark where numbers are stored in 8 bits. Operators
+with integer results become integer products directly. Weights of 8 or 4 bits with a scale
+per block are decoded by arithmetic on constants, for KeepBlockQuantizedWeights to recognise.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ _NIBBLE = 4
 
 
 def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> Any:
-    """Decode bytes with a scale and zero point per block. Raises ValueError if uneven."""
+    """Emit the decoding of block-quantised bytes. Raises ValueError for uneven blocks."""
     size, blocks = data.shape[axis], scale.shape[axis]
     block = -(-size // blocks)
     if block * blocks != size or scale.shape[:axis] != data.shape[:axis]:
@@ -35,7 +35,7 @@ def decode_blocks(builder: Any, data: Any, scale: Any, zero: Any, axis: int) -> 
 
 
 def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert a blocked DequantizeLinear. Raises ValueError unless its inputs are constant."""
+    """Convert a blocked DequantizeLinear. Raises ValueError if an input is not constant."""
     data, scale, zero = (constant_array(value, params) for value in first_inputs(inputs, 3))
     if data is None or scale is None or (zero is None and first_inputs(inputs, 3)[2] is not None):
         raise ValueError("it decodes blocks of what is computed: only constants have blocks")
@@ -49,7 +49,7 @@ def dequantize(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulNBits. Raises ValueError unless weights are constant, of 4 or 8 bits."""
+    """Convert MatMulNBits. Raises ValueError unless weights are constants of 4 or 8 bits."""
     x, *constants = first_inputs(inputs, 6)
     values = [constant_array(value, params) for value in constants]
     if any(array is None and value is not None for array, value in zip(values, constants, strict=True)):
@@ -86,19 +86,19 @@ def _matmul_nbits(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _unpacked(rows: Any, bits: int, count: int) -> Any:
-    """Return the first `count` numbers in each row; 4-bit numbers begin with the lower half."""
+    """Return the first `count` numbers of each row; of a byte, the low half comes first."""
     if bits == _BYTE:
         return rows[:, :count]
     return _halves(rows)[:, :count]
 
 
 def _halves(numbers: Any) -> Any:
-    """Split each byte into two numbers, adjacent along the last axis."""
+    """Split each byte into its two 4-bit numbers, side by side along the last axis."""
     return np.stack([numbers & 0xF, numbers >> _NIBBLE], -1).reshape(*numbers.shape[:-1], -1)
 
 
 def _gather(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert GatherBlockQuantized. Raises ValueError unless its table is constant."""
+    """Convert GatherBlockQuantized with a constant table. Raises ValueError for others."""
     data, indices, scale, zero = first_inputs(inputs, 4)
     table, scales, zeros = (constant_array(value, params) for value in (data, scale, zero))
     bits, axis = int(attrs.get("bits", _NIBBLE)), int(attrs.get("quantize_axis", 1))
@@ -122,7 +122,7 @@ _AFTER_ZERO_POINT = "int16"  # holds a byte minus its zero point
 
 
 class Node:
-    """A node during conversion, with access to its constants as arrays."""
+    """An ONNX node being converted: emits operators and reads constant inputs as arrays."""
 
     def __init__(self, builder: Any, attrs: Any, params: Any) -> None:
         self.builder, self.attrs, self.params = builder, dict(attrs), params
@@ -136,13 +136,13 @@ class Node:
         return constant_array(value, self.params)
 
     def convert(self, kind: str, inputs: Sequence[Any]) -> Any:
-        """Convert the inputs by the importer's converter for the float operator `kind`."""
+        """Emit the float operator `kind` on these inputs, using the importer's converter."""
         convert = onnx_frontend._get_convert_map()[kind].get_converter(_NEWEST)
         result = convert(self.builder, onnx_frontend.onnx_input(inputs), self.attrs, self.params)
         return self.emit(self.builder.normalize(result))
 
     def scalar(self, value: Any) -> Any:
-        """Return a constant scale or zero point of one element as a scalar, else the value."""
+        """Return a scale or zero point; a constant with one element becomes a scalar."""
         array = self.array(value)
         if array is not None:
             return relax.const(array.reshape(()) if array.size == 1 else array)
@@ -158,7 +158,7 @@ class Node:
         return self.emit(_coded(relax.op.quantize, data, self.scalar(scale), zero, 0, _type(zero)))
 
     def subtract_zero_point(self, data: Any, zero: Any, *, is_column: bool = False) -> Any:
-        """Subtract the zero point from bytes: a scalar, or one per row or column."""
+        """Subtract `zero` from bytes: a scalar, or one per row (column if `is_column`)."""
         zeros, values = self.array(zero), self.array(data)
         if zero is None or (zeros is not None and not zeros.any()):
             return data
@@ -183,7 +183,7 @@ def _type(value: Any) -> str:
 
 
 def _broadcastable(zero: Any, is_column: bool) -> Any:
-    """Reshape zero points as int16 to broadcast along rows, or along columns if asked."""
+    """Return zero points as int16, shaped to broadcast per row (column if `is_column`)."""
     steps = zero.astype("int16")
     if zero.ndim == 1 < zero.size and not is_column:
         return steps[:, None]
@@ -191,7 +191,7 @@ def _broadcastable(zero: Any, is_column: bool) -> Any:
 
 
 def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QuantizeLinear and DequantizeLinear: by our converter if blocked, else TVM's."""
+    """Convert QuantizeLinear or DequantizeLinear, by `dequantize` if it has a block size."""
     node = Node(builder, attrs, params)
     if kind == "DequantizeLinear" and node.attrs.get("block_size"):
         return dequantize(builder, inputs, node.attrs, params)
@@ -208,7 +208,7 @@ def _stored(kind: str, axis: int, builder: Any, inputs: Any, attrs: Any, params:
 
 
 def _dynamic(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert DynamicQuantizeLinear: scale and zero point from the range of the data and 0."""
+    """Convert DynamicQuantizeLinear: the data's range, extended to 0, sets the scale."""
     return relax.Tuple(list(_measured(Node(builder, attrs, params), inputs[0])))
 
 
@@ -228,7 +228,7 @@ def _byte(node: Node, value: Any) -> Any:
 
 
 def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QLinearConv; its bias is stored in the scale of the sums."""
+    """Convert QLinearConv; the scale of its integer bias is data scale * weight scale."""
     node = Node(builder, attrs, params)
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = first_inputs(inputs, 9)
     factors = [node.dequantize(x, x_scale, x_zero), node.dequantize(w, w_scale, w_zero)]
@@ -238,7 +238,7 @@ def _conv(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _product(node: Node, *scales: Any) -> Any:
-    """Return a product's scale as an array. Raises ValueError if a scale is computed."""
+    """Return the product of two scales. Raises ValueError if one is not constant."""
     of_data, of_weights = (node.array(scale) for scale in scales)
     if of_data is None or of_weights is None:
         raise ValueError("it computes the scale of its bias")
@@ -247,7 +247,7 @@ def _product(node: Node, *scales: Any) -> Any:
 
 
 def _matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QLinearMatMul: one scale per tensor, or one per column of the weights."""
+    """Convert QLinearMatMul with one scale per tensor, or one per column of the weights."""
     node = Node(builder, attrs, params)
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = first_inputs(inputs, 8)
     left, right = node.dequantize(a, a_scale, a_zero), node.dequantize(b, b_scale, b_zero, _last(b))
@@ -259,7 +259,7 @@ def _last(value: Any) -> int:
 
 
 def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QGemm; without a scale for the output its result is float."""
+    """Convert QGemm; if it has no scale for the output, its result stays float."""
     node = Node(builder, attrs, params)
     a, a_scale, a_zero, b, b_scale, b_zero, c, y_scale, y_zero = first_inputs(inputs, 9)
     alpha, across = float(attrs.get("alpha", 1.0)), int(not attrs.get("transB", 0))
@@ -272,7 +272,7 @@ def _gemm(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _of_one(kind: str, builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert unary QLinear operators: data, its scale and zero point, and the output's."""
+    """Convert a unary QLinear operator to the float operator `kind` on dequantized data."""
     node = Node(builder, attrs, params)
     node.attrs.pop("opset", None)
     x, x_scale, x_zero, y_scale, y_zero = first_inputs(inputs, 5)
@@ -301,7 +301,7 @@ def _where(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _matmul_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulInteger: a 32-bit sum of products of integers."""
+    """Convert MatMulInteger to an integer matmul that accumulates in int32."""
     return _integers(Node(builder, attrs, params), *first_inputs(inputs, 4))
 
 
@@ -311,7 +311,7 @@ def _integers(node: Node, a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
 
 
 def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert ConvInteger in int32, since TVM's convolution sums in the type of its factors."""
+    """Convert ConvInteger in int32, since TVM's convolution sums in its operands' type."""
     node = Node(builder, attrs, params)
     x, w, x_zero, w_zero = first_inputs(inputs, 4)
     if w_zero is not None and w_zero.ty.ndim and int(w_zero.ty.shape[0]) != 1:
@@ -326,7 +326,7 @@ def _conv_integer(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _to_real(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert MatMulIntegerToFloat."""
+    """Convert MatMulIntegerToFloat: an int32 matmul, then scales and an optional bias."""
     a, b, a_scale, b_scale, a_zero, b_zero, bias = first_inputs(inputs, 7)
     node = Node(builder, attrs, params)
     return _real(node, _integers(node, a, b, a_zero, b_zero), a_scale, b_scale, bias)
@@ -339,7 +339,7 @@ def _real(node: Node, sums: Any, a_scale: Any, b_scale: Any, bias: Any | None) -
 
 
 def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert DynamicQuantizeMatMul: the data is quantised by its own range."""
+    """Convert DynamicQuantizeMatMul, which quantises the data by its range at run time."""
     a, b, b_scale, b_zero, bias = first_inputs(inputs, 5)
     node = Node(builder, attrs, params)
     data, a_scale, a_zero = _measured(node, a)
@@ -347,7 +347,7 @@ def _dynamic_matmul(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
 
 
 def _attention(builder: Any, inputs: Any, attrs: Any, params: Any) -> Any:
-    """Convert QAttention: the product with its weights is quantised, the rest is float."""
+    """Convert QAttention: dequantize its input and weights, then convert float Attention."""
     x, w, bias, x_scale, w_scale, mask, x_zero, w_zero, past = first_inputs(inputs, 9)
     node = Node(builder, attrs, params)
     for name in ("unidirectional", "do_rotary", "past_present_share_buffer"):

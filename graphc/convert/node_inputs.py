@@ -1,4 +1,4 @@
-"""Read the inputs of an ONNX node in converters."""
+"""Helpers with which converters read the inputs of an ONNX node."""
 
 from typing import Any
 

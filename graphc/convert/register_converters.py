@@ -1,8 +1,8 @@
 """Register converters for operators that TVM's ONNX importer lacks or supports only in part.
 
-Each file of converters has a table `CONVERTERS`: by operator name, a function of the
-importer's builder, the node's inputs and attributes, and the importer's parameters. The
-function returns the result, or a tuple of results. It raises ValueError for unsupported forms.
+Each file of converters has a dict `CONVERTERS` from operator names to functions. A function
+takes the importer's builder, the node's inputs and attributes, and the importer's
+parameters. It returns one or more results, or raises ValueError for unsupported forms.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ _FILES = (import_activations, import_lstm_gru_rnn, import_quantized_operators)
 
 
 def patch_importer() -> None:
-    """Patch TVM's importer, which has no registry, to use our converters.
+    """Patch TVM's ONNX importer, which has no registry, so that it uses our converters.
 
-    It then also computes known sizes and indices of Gather as constants. Otherwise it writes
-    three constant operators per Gather, and FoldConstant compiles each: minutes for unrolled
-    graphs.
+    The patched importer also computes known axis sizes and Gather indices as constants.
+    TVM's emits three operators on constants per Gather, and FoldConstant compiles each of
+    them, which takes minutes for unrolled graphs.
     """
     if not hasattr(onnx_frontend, "_original_convert_map"):
         onnx_frontend._original_convert_map = onnx_frontend._get_convert_map
@@ -60,7 +60,7 @@ def _extent(builder: Any, data: Any, axis: int, kind: str) -> Any:
 
 
 def _from_the_front(builder: Any, indices: Any, extent: Any) -> Any:
-    """Return indices counted from the front, as a constant if everything is constant."""
+    """Add the extent to negative indices; the result is constant if both inputs are."""
     constants = [value for value in (indices, extent) if isinstance(value, tvm.ir.GenericConst)]
     if len(constants) < len((indices, extent)):
         return onnx_frontend._original_normalize_negative_indices(builder, indices, extent)

@@ -1,4 +1,4 @@
-"""Base classes of passes on a network's graph and on its tensor functions, and the graph they read."""
+"""Base classes of passes on Relax functions and on tensor functions, and `Graph`."""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -32,7 +32,7 @@ NOT_THE_PASS = (MemoryError, OSError, Unsupported)
 
 @dataclass
 class Report:
-    """Counts the matches that a pass rewrote, and those that it left, by reason."""
+    """Counts the calls or functions that a pass rewrote, and those it left, by reason."""
 
     name: str
     fired: int = 0
@@ -46,13 +46,13 @@ class Report:
         return self.fired + self.left.total()
 
     def leave(self, reason: Leave) -> None:
-        """Count a match that the pass left, if it gave a reason."""
+        """Count a match that the pass left unchanged, unless `reason` is empty."""
         if reason.args:
             self.left[str(reason)] += 1
 
 
 class ReportingPass(ABC):
-    """A pass that reports what it did. It keeps no state between rewritten things."""
+    """A pass that reports what it rewrote. It keeps no state between two rewrites."""
 
     name: ClassVar[str]  # FOLDER.VERB_PHRASE, used by reports and --without
     rules: ClassVar[tuple[str, ...]] = ()  # schedule rules that its functions name
@@ -65,7 +65,10 @@ class ReportingPass(ABC):
         self.lanes = lanes
 
     def leave_after(self, error: Exception, report: Report) -> None:
-        """Count a match left after an error. Raises the error if the pass must run."""
+        """Count an error as the reason to leave a match unchanged.
+
+        Raises it instead if the pass `is_required`, or if it is one of NOT_THE_PASS.
+        """
         if self.is_required or isinstance(error, NOT_THE_PASS):
             raise error
         first_line, *_ = str(error).strip().split("\n")
@@ -84,14 +87,14 @@ class ReportingPass(ABC):
 
 @dataclass(frozen=True)
 class Chain:
-    """Consecutive calls, each read only by the next, and the call before them."""
+    """Consecutive calls, each used only by the next, and the call that feeds the first."""
 
     calls: tuple[Any, ...]  # in the order of computing
     source: Any | None  # None if the chain begins with an input, a constant or a shared value
 
 
 class Graph:
-    """A function before a pass, and the module to which the pass adds tensor functions."""
+    """The Relax function that a pass rewrites, and the module that it adds functions to."""
 
     variable: Any  # the variable that the current call is bound to
 
@@ -101,18 +104,18 @@ class Graph:
         self._look_up: Callable[[Any], Any] = lambda var: self._values.get(var)
 
     def look_up(self, look_up: Callable[[Any], Any]) -> None:
-        """Use `look_up` to find what variables are bound to, such as rewritten calls."""
+        """Resolve variables by `look_up` from now on, to see calls already rewritten."""
         self._look_up = look_up
 
     def producer(self, value: Any, *operators: str) -> Any | None:
-        """Return the call that binds a variable, if it has one of these operators (or any)."""
+        """Return the call that a variable is bound to if it is of `operators` (or any)."""
         call = self.bound(value)
         if not isinstance(call, relax.Call):
             return None
         return call if not operators or operator_name(call) in operators else None
 
     def bound(self, value: Any) -> Any | None:
-        """Return what a variable is bound to; None for inputs and for other expressions."""
+        """Return the expression bound to a variable; None for inputs and non-variables."""
         return self._look_up(value) if isinstance(value, relax.Var) else None
 
     def is_constant(self, value: Any) -> bool:
@@ -128,7 +131,7 @@ class Graph:
         return value.value.numpy()
 
     def constant(self, array: Any) -> Any:
-        """Return a constant of the array's type; `relax.const` makes int32 of int64, float32 of float64."""
+        """Return a constant of the array's own type; `relax.const` narrows 64-bit types."""
         return relax.const(tvm.runtime.tensor(array))
 
     def reader_count(self, value: Any) -> int:
@@ -136,7 +139,7 @@ class Graph:
         return len(self._readers.get(value, ()))
 
     def readers(self, value: Any) -> list[Any]:
-        """Return the calls that read a variable; None for a reader that is no call."""
+        """Return a variable's readers: calls, or None for each reader that is no call."""
         return [self.producer(reader) for reader in self._readers.get(value, ())]
 
     def has_one_reader(self, value: Any) -> bool:
@@ -148,7 +151,7 @@ class Graph:
         return self.producer(*self._readers[value], *operators) if self.has_one_reader(value) else None
 
     def chain(self, value: Any, through: Collection[str]) -> Chain:
-        """Return the chain of calls of the operators `through` that ends in a value."""
+        """Return the longest chain of operators in `through` that computes a value."""
         calls: list[Any] = []
         while self.has_one_reader(value) and (call := self.producer(value)) is not None:
             if operator_name(call) not in through:
@@ -166,7 +169,7 @@ class Graph:
         return relax.call_tir(self._builder.add_func(function, name), arguments, result)
 
     def call_te(self, name: str, compute: Any, *arguments: Any) -> Any:
-        """Return a call of the tensor function that `compute` describes in TE."""
+        """Add the tensor function that `compute` describes in TE, and return its call."""
         typed = map(self._builder.normalize, arguments)
         return self._builder.call_te(compute, *typed, primfunc_name_hint=name)
 
@@ -191,7 +194,7 @@ def operator_name(call: Any) -> str:
 
 @mutator
 class CallWalk(PyExprMutator):  # type: ignore[misc]
-    """Replaces each call of some operators by what `visit` returns for it.
+    """Replaces each call of the given operators by what `visit` returns for it.
 
     TVM's own patterns would match a quotient as a product, and would revisit replaced calls.
     """
@@ -220,7 +223,7 @@ class CallWalk(PyExprMutator):  # type: ignore[misc]
         return self._read(super().visit_dataflow_var_(var))
 
     def _read(self, var: Any) -> Any:
-        """Return the constant that a variable is bound to, if constants are read."""
+        """Replace a variable by the constant bound to it, if `read_constants` is set."""
         bound = self.lookup_binding(var) if self._read_constants and isinstance(var, relax.Var) else None
         return bound if isinstance(bound, tvm.ir.GenericConst) else var
 
@@ -230,11 +233,11 @@ Build = Callable[[], Any]  # facts of passes with a rule per operator: builds th
 
 
 class Pass(ReportingPass, Generic[Facts]):
-    """A pass that rewrites calls of some operators, one at a time, in the order of computing.
+    """Rewrites calls of the operators in `match`, one at a time, in execution order.
 
-    `rewrite` only receives what `check` returns. Calls of unknown sizes, scalars, and results
-    of other types than `dtype` are left before `check` runs. A call on which the pass raises
-    an error is left, too, unless the module cannot be lowered without the pass.
+    `rewrite` receives only what `check` returned. Calls stay unchanged if they have unknown
+    sizes or a scalar result (unless `any_size`), or if the result is not of `dtype`. Errors
+    are left to `leave_after`.
     """
 
     match: ClassVar[tuple[str, ...]]  # operators to rewrite
@@ -244,14 +247,13 @@ class Pass(ReportingPass, Generic[Facts]):
 
     @abstractmethod
     def check(self, call: Any, g: Graph) -> Facts:
-        """Return what `rewrite` needs to know of the call. Builds nothing. Raises Leave."""
+        """Return what `rewrite` needs; build nothing. Raises Leave to skip the call."""
 
     @abstractmethod
     def rewrite(self, call: Any, facts: Facts, g: Graph) -> Any:
-        """Return the call's replacement: the same numbers, type and shape."""
+        """Return an expression that computes the same tensor as the call."""
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
-        """Return the rewritten module, and a report on every matching call."""
         builder, report = relax.BlockBuilder(mod), Report(self.name)
         for var, function in mod.functions.items():
             if isinstance(function, relax.Function):
@@ -294,16 +296,16 @@ class Pass(ReportingPass, Generic[Facts]):
 class TensorFunctionPass(ReportingPass, Generic[Facts]):
     """A pass that rewrites tensor functions, one at a time.
 
-    A function of unknown sizes is left, and so is one on which the pass raises an error.
+    Functions of unknown sizes stay unchanged. Errors are left to `leave_after`.
     """
 
     @abstractmethod
     def check(self, function: Any) -> Facts:
-        """Return what `rewrite` needs to know of the function. Raises Leave."""
+        """Return what `rewrite` needs. Raises Leave to skip the function."""
 
     @abstractmethod
     def rewrite(self, function: Any, facts: Facts) -> Any:
-        """Return the function's replacement: the same numbers and parameters."""
+        """Return a function with the same parameters that computes the same numbers."""
 
     def apply(self, mod: Any) -> tuple[Any, Report]:
         report = Report(self.name)

@@ -26,18 +26,18 @@ OUT_ELEMENTWISE_FUSABLE, OPAQUE = 4, 8
 
 @lru_cache(maxsize=1024)
 def parse_tvmscript(text: str) -> Any:
-    """Return a tensor function from TVMScript, cached for equal layers: parsing is slow."""
+    """Parse TVMScript into a tensor function; cached, since layers repeat."""
     return tvm.script.from_source(text)
 
 
 def has_static_shapes(function: Any) -> bool:
-    """Return whether all of a tensor function's tensors have known sizes."""
+    """Return whether all tensor parameters of a tensor function have known sizes."""
     tensors = [param.ty for param in function.params]
     return all(isinstance(size, IntImm) for ty in tensors for size in getattr(ty, "shape", ()))
 
 
 def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int) -> Any:
-    """Return the function with blocks annotated by a schedule rule and their vectors' width."""
+    """Annotate blocks with a schedule rule and vector width; return the new function."""
     schedule = Schedule(function, debug_mask="none")
     for block in blocks:
         sblock = schedule.get_sblock(block.name_hint)
@@ -49,7 +49,7 @@ def annotate_blocks(function: Any, blocks: Iterable[Any], rule: str, width: int)
 
 
 def collect(root: Any, kind: type) -> list[Any]:
-    """Return all nodes of a kind, outermost first."""
+    """Return all nodes of class `kind` below `root`, outermost first."""
     nodes: list[Any] = []
     tvm_ffi.structural_walk(root, (kind, lambda node: nodes.append(node)), order="pre")
     return nodes
@@ -71,14 +71,14 @@ def has_known_sizes(call: Any) -> bool:
 
 
 def is_channels_last(convolution: Any) -> bool:
-    """Return whether data, weights and result are channels-last and the weights constant."""
+    """Return whether a conv2d has NHWC data and result, and constant HWIO weights."""
     attrs = convolution.attrs
     layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout
     return layouts == ("NHWC", "HWIO", "NHWC") and isinstance(convolution.args[1], tvm.ir.GenericConst)
 
 
 def convolution(call: Any, data: Any, weights: Any, **changed: Any) -> Any:
-    """Return the call's convolution of other data and weights, with some attributes changed."""
+    """Return a copy of a convolution with other data, weights and `changed` attributes."""
     names = "strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout"
     attributes = {name: getattr(call.attrs, name) for name in (*names, "out_dtype")}
     return getattr(relax.op.nn, call.op.name.rpartition(".")[2])(data, weights, **(attributes | changed))
@@ -89,35 +89,35 @@ def sizes_of(value: Any) -> tuple[int, ...]:
 
 
 def permutation(transpose: Any) -> tuple[int, ...]:
-    """Return the source's axes in the order of the result's."""
+    """Return, for each axis of a transpose's result, the axis of its source."""
     ndim = transpose.ty.ndim
     return tuple(int(axis) % ndim for axis in transpose.attrs.axes or range(ndim)[::-1])
 
 
 def sizes_at(shape: Any, length: Any, sample: int) -> list[int]:
-    """Return sizes that depend on a variable length, for the length `sample`."""
+    """Return a symbolic shape as integers, with the variable `length` set to `sample`."""
     analyzer = tvm.sym.Analyzer()
     analyzer.bind(length, IntImm("int64", sample))
     return [int(analyzer.simplify(size)) for size in shape]
 
 
 def is_worth_padding(outputs: int, lanes: int) -> bool:
-    """Return whether at most a third of the padded vectors is padding."""
+    """Return whether at most a third is padding when outputs are rounded up to vectors."""
     return 2 * round_up_to_vectors(outputs, lanes) <= 3 * outputs
 
 
 def largest_factor(number: int, limit: int) -> int:
-    """Return the largest divisor of a number up to a limit; 1 if the limit is lower."""
+    """Return the largest divisor of `number` up to `limit`, or 1 if the limit is below 1."""
     return max(factor for factor in range(1, max(1, limit) + 1) if number % factor == 0)
 
 
 def round_up_to_vectors(outputs: int, lanes: int) -> int:
-    """Round up a number of outputs to whole vectors."""
+    """Round up a number of outputs to a multiple of `lanes`."""
     return -(-outputs // lanes) * lanes
 
 
 def round_up_rows(rows: int) -> int:
-    """Round up to a number with a divisor that makes good register tiles; keep few rows."""
+    """Round rows up to a multiple of a tile height in ROWS; up to 13 rows stay unchanged."""
     padded_rows = rows
     while padded_rows > ROWS[-1] and not any(padded_rows % tile == 0 for tile in ROWS):
         padded_rows += 1
@@ -125,18 +125,18 @@ def round_up_rows(rows: int) -> int:
 
 
 def round_up_columns(columns: int, lanes: int) -> int:
-    """Round up to whole vectors if at most a third of them is padding."""
+    """Round up to whole vectors if columns exceed one vector and padding is at most 1/3."""
     pays = columns > lanes and is_worth_padding(columns, lanes)
     return round_up_to_vectors(columns, lanes) if pays else columns
 
 
 def numbers(sizes: Iterable[int]) -> str:
-    """Join integers as int64, the type in Relax's own functions, without which fusion fails."""
+    """Join sizes as int64 literals, the index type of Relax; other types prevent fusion."""
     return ", ".join(f"T.int64({size})" for size in sizes)
 
 
 def copy_result(sizes: Sequence[int]) -> str:
-    """Return a block that copies the result from a larger buffer `z` to `y`, as TVMScript."""
+    """Return TVMScript that copies `z`, which may be larger, to `y`, of shape `sizes`."""
     axes = [f"i{axis}" for axis in range(len(sizes))]
     place = ", ".join(f"v{axis}" for axis in axes)
     return f"""
@@ -164,7 +164,7 @@ def extent_of(schedule: Any, loop: Any) -> int:
 
 
 def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any]:
-    """Split a loop by a sampled choice: by default the largest inner factor up to `default`."""
+    """Split a loop by a sampled inner factor; by default the largest one up to `default`."""
     extent = extent_of(schedule, loop)
     inner = largest_factor(extent, min(limit, default))
     factors = schedule.sample_perfect_tile(loop, 2, limit, [extent // inner, inner])
@@ -174,8 +174,8 @@ def split_in_two(schedule: Any, loop: Any, limit: int, default: int) -> list[Any
 def inlines_too_much(function: Any) -> bool:
     """Return whether inlining makes an expression that loads more than MOST_LOADS elements.
 
-    A block that loads an element several times, as a polynomial does, multiplies what was
-    inlined before it.
+    If a block loads an element several times, as a polynomial does, it multiplies all loads
+    that are inlined into it.
     """
     total: dict[int, int] = {}
     for block in collect(function, SBlock):
@@ -188,9 +188,9 @@ def inlines_too_much(function: Any) -> bool:
 
 
 def inline_all_but(schedule: Any, blocks: Iterable[Any]) -> Any:
-    """Inline all other blocks that MetaSchedule would, unless expressions get too large.
+    """Inline the blocks that MetaSchedule would inline, except `blocks`.
 
-    TVM calls a block's own rule first, when fused operators are still separate blocks.
+    Does nothing if `inlines_too_much`. TVM calls a block's own rule before inlining others.
     """
     if inlines_too_much(schedule.mod["main"]):
         return schedule

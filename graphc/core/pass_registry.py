@@ -1,4 +1,4 @@
-"""Passes by the names that recipes store, both TVM's and those of this package."""
+"""Find the passes that recipes name: TVM's, and those of this package."""
 
 import importlib
 import re
@@ -9,8 +9,7 @@ Step = TypedDict(
     "Step", {"pass": str, "call": str, "args": list[Any], "optional": bool, "left_out": str}, total=False
 )  # a step of a recipe, or an argument that a call makes
 TVM_PASSES = re.compile(r"(relax\.transform|relax\.backend|s_tir\.dlight(\.[cg]pu)?)\.[A-Z]\w*", re.ASCII)
-# They read schedules from any folder, search, or call what a module names, but recipes may
-# come from strangers.
+# TVM passes that read any folder, tune, or call what a module names: recipes are untrusted.
 NOT_IN_RECIPES = frozenset(
     f"relax.transform.{name}"
     for name in (
@@ -79,7 +78,7 @@ def following_passes(name: str) -> list[Any]:
 
 
 def make_pass(step: Step) -> Any:
-    """Return the pass of a step, made with its arguments. Raises ValueError if unknown."""
+    """Construct the pass of a step with its arguments. Raises ValueError if unknown."""
     name = step.get("pass") or step["call"]
     args = [
         make_pass(cast(Step, a)) if isinstance(a, dict) and "call" in a else a for a in step.get("args", [])

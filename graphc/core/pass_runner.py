@@ -13,10 +13,10 @@ from graphc.core.pass_registry import Step, make_passes
 def run(
     mod: Any, steps: Sequence[Step], target: Any, switched_off: Collection[str] = ()
 ) -> tuple[Any, list[Report]]:
-    """Return the module after the steps, and reports on each pass.
+    """Run the steps; return the resulting module, and a report on each pass.
 
-    Steps that the recipe leaves out are skipped, and so are optional steps that TVM refuses. A
-    pass named in `switched_off` is skipped, unless the module does not lower without it.
+    Steps with `left_out` are skipped, and so are optional steps on which TVM raises an
+    error. Passes named in `switched_off` are skipped unless they are required.
     """
     reports = []
     with target, tvm.transform.PassContext(opt_level=3):

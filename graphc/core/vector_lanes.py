@@ -1,4 +1,4 @@
-"""The float32 numbers in a vector, derived from the target: tasks are equal on all hosts."""
+"""Derive the number of float32 lanes from the target, not the host, so that tasks match."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ X86 = {"avx512f": 16, "avx": 8, "sse2": 4}
 
 
 def lanes() -> int:
-    """Return the target's lanes, limited to what passes can use; the most if unknown."""
+    """Return the current target's float32 lanes, at least 4 and at most 16; 16 for GPUs."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return MOST
@@ -19,7 +19,7 @@ def lanes() -> int:
 
 
 def lanes_of(target: Any) -> int:
-    """Return the lanes of an LLVM target, without limits."""
+    """Return the float32 lanes in a vector of an LLVM target, without limits."""
     if "vector-width" not in target.attrs:
         for feature, count in X86.items():
             if target_has_features(feature, target):

@@ -1,1 +1,1 @@
-"""Vectorised functions of single numbers, and cumulative sums."""
+"""Passes that vectorise element-wise functions and cumulative sums."""

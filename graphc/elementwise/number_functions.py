@@ -1,7 +1,7 @@
-"""Functions of single numbers as branch-free expressions that LLVM can vectorise.
+"""Element-wise functions as branch-free expressions that LLVM can vectorise.
 
-Powers and remainders are computed in float64, since exponents amplify errors. TVM inlines names
-whenever it simplifies, so each value of theirs is read as few times as possible.
+`power` and `remainder` compute in float64, since exponents amplify errors. TVM inlines named
+values whenever it simplifies, so these two read each value as few times as possible.
 """
 
 import math
@@ -16,22 +16,21 @@ BIAS: Final = 127
 ENDLESS: Final = float("inf")
 # Adding it to a number rounds that number: the sum has no bits for fractions.
 _ROUNDING: Final = 1.5 * 2**MANTISSA_BITS
-# A named value is stored as bits of the float type of its width. TVM inlines an integer
-# wherever its name is read, and its analysis of a float doubles with every choice; TVM does
-# not analyse reinterpreted bits.
+# Named values are stored as reinterpreted bits, which TVM does not analyse. It would inline
+# integers wherever a name is read, and its analysis of floats doubles with every choice.
 _KINDS: Final = {32: ("int32", "float32"), 64: ("int64", "float64")}
 Bind = Callable[[Any], Any]  # names a value that is read several times, to compute it once
 NumberFunction = Callable[..., Any]  # takes a Bind and numbers
 
 
 class NamedValues:
-    """The intermediate values that a function of numbers binds to names."""
+    """Intermediate values of an expression, bound to variables so as to be computed once."""
 
     def __init__(self) -> None:
         self._values: list[tuple[Any, Any]] = []
 
     def bind(self, value: Any) -> Any:
-        """Bind the value to a new name and return the name."""
+        """Bind the value to a new variable and return the variable."""
         own = str(value.ty.dtype)
         as_integer, as_real = _KINDS[int(own[-2:])]
         name = tirx.Var("value", as_real)
@@ -40,14 +39,14 @@ class NamedValues:
         return name if own == as_real else tirx.reinterpret(own, name)
 
     def wrap(self, result: Any) -> Any:
-        """Wrap the result in the let-bindings of all named values."""
+        """Wrap the result in the let-bindings of all variables."""
         for name, value in reversed(self._values):
             result = tirx.Let(name, value, result)
         return result
 
 
 def elementwise(function: NumberFunction, *tensors: Any) -> Any:
-    """Return a tensor of the function's results at each place; operands are broadcast."""
+    """Return a TE tensor: the function applied element by element, with broadcasting."""
 
     def compute(*indices: Any) -> Any:
         values, numbers = NamedValues(), []
@@ -82,12 +81,12 @@ def with_sign(value: Any, signed: Any) -> Any:
 
 
 def within(value: Any, low: float, high: float) -> Any:
-    """Limit the number to [least, most]; NaN stays NaN."""
+    """Limit the number to [low, high]; NaN stays NaN."""
     return tirx.max(real(low), tirx.min(real(high), value))
 
 
 def polynomial(value: Any, factors: Iterable[float]) -> Any:
-    """Evaluate a polynomial by Horner's rule; the factor of the highest power comes first."""
+    """Evaluate a polynomial by Horner's rule; `factors` begin with the highest power."""
     first, *lower_factors = (tirx.const(factor, str(value.ty.dtype)) for factor in factors)
     for factor in lower_factors:
         first = first * value + factor
@@ -106,7 +105,7 @@ def power_of_two(exponent: Any) -> Any:
 
 
 def split(bind: Bind, value: Any) -> tuple[Any, Any]:
-    """Split a positive number into an exponent and a mantissa around 1; return mantissa - 1."""
+    """Return (exponent, mantissa - 1) of a positive number, with the mantissa near 1."""
     small = value < real(2.0**-126)  # denormal numbers have no exponent of their own
     pattern = bind(bits(tirx.Select(small, value * real(2.0**MANTISSA_BITS), value)))
     exponent = bind(tirx.shift_right(pattern - bits(real(0.5**0.5)), tirx.const(MANTISSA_BITS, "int32")))
@@ -127,12 +126,12 @@ _LEAST, _MOST = -104.0, 90.0  # beyond them half of exp(x) is zero or infinite, 
 
 
 def exp(bind: Bind, x: Any) -> Any:
-    """Return the exponential function; denormal results keep the bits that they can hold."""
+    """Return exp(x); very small results are denormal numbers instead of zero."""
     return _exp_with_exponent(bind, x, 0)
 
 
 def sinh(bind: Bind, x: Any) -> Any:
-    """Return the hyperbolic sine; below 1 by a polynomial, since exponentials would cancel."""
+    """Return sinh(x), below 1 by a polynomial since exponentials would cancel there."""
     half = bind(_exp_with_exponent(bind, magnitude(x), -1))
     square = bind(x * x)
     small = x + x * square * polynomial(square, _SINH)
@@ -168,7 +167,7 @@ _LARGE: Final = 4096.0  # above it sqrt(x**2 + 1) equals x in float32
 
 
 def log(bind: Bind, x: Any) -> Any:
-    """Return the natural logarithm, with the limits of IEEE 754."""
+    """Return the natural logarithm: NaN for negative numbers, minus infinity for zero."""
     exponent, z = split(bind, x)
     square = bind(z * z)
     tail = square * z * polynomial(z, _LOG) + exponent * real(LOG_TWO[1])
@@ -200,7 +199,7 @@ def atanh(bind: Bind, x: Any) -> Any:
 
 
 def _log_of_sum(bind: Bind, size: Any, inner: Any) -> Any:
-    """Return log(1 + inner); for a large `size`, log(2 * size), since inner overflows."""
+    """Return log(1 + inner); for a large `size`, log(2 * size), since `inner` overflows."""
     large = size > real(_LARGE)
     offset = tirx.Select(large, real(math.log(2)), real(0))
     return _log1p(bind, bind(tirx.Select(large, size - real(1), inner))) + offset
@@ -224,7 +223,7 @@ _EXPONENTS: Final = 278  # largest difference between the exponents of two float
 
 
 def power(bind: Bind, base: Any, exponent: Any) -> Any:
-    """Return base**exponent, with the limits of IEEE 754."""
+    """Return base**exponent; zero, infinity and NaN are treated as in IEEE 754."""
     is_whole = tirx.EQ(tirx.trunc(exponent), exponent)
     half = bind(exponent * real(0.5))
     is_nan = tirx.any(

@@ -1,7 +1,7 @@
-"""Sine, cosine and tangent of all float32 numbers, and their inverses by polynomials (Cephes).
+"""Sine, cosine and tangent of all float32 numbers, and their inverses, after Cephes.
 
-Angles are converted to quarter turns: the mantissa is multiplied by those bits of 2 / pi that
-affect the result (Payne and Hanek), so no angle is too large.
+Angles are converted to quarter turns: the mantissa is multiplied by those bits of 2 / pi
+that affect the result (Payne and Hanek), so any angle is accurate, however large.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ _TAN: Final = (
 
 @dataclass(frozen=True)
 class Angle:
-    """An angle: quarter turns, the remaining radians (at most pi / 4), and their square."""
+    """An angle: a number of quarter turns, plus a remainder in radians (at most pi / 4)."""
 
     quarters: Any
     radians: Any
@@ -61,28 +61,28 @@ class Angle:
 
 
 def sin(bind: Bind, x: Any) -> Any:
-    """Return the sine."""
+    """Return sin(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.cosine(), angle.sine())
     return _negated(result, angle.quarters, bits(x))
 
 
 def cos(bind: Bind, x: Any) -> Any:
-    """Return the cosine."""
+    """Return cos(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = tirx.Select(angle.is_odd(), angle.sine(), angle.cosine())
     return _negated(result, angle.quarters + 1, tirx.const(0, "int32"))
 
 
 def tan(bind: Bind, x: Any) -> Any:
-    """Return the tangent."""
+    """Return tan(x), accurate for angles of any size."""
     angle = _angle(bind, magnitude(x))
     result = bind(angle.radians + angle.radians * angle.square * polynomial(angle.square, _TAN))
     return _negated(tirx.Select(angle.is_odd(), real(-1) / result, result), tirx.const(0, "int32"), bits(x))
 
 
 def _negated(value: Any, quarters: Any, sign: Any) -> Any:
-    """Negate the value in the third and fourth quarter, and again if `sign` is set."""
+    """Negate in the third and fourth quarter, and again if the sign bit of `sign` is set."""
     flip = tirx.shift_left(quarters & 2, tirx.const(_WORD - 2, "int32"))
     return of_bits(bits(value) ^ flip ^ (sign & tirx.const(-(2**31), "int32")))
 
@@ -104,7 +104,7 @@ def _angle(bind: Bind, x: Any) -> Angle:
 
 
 def _quarter_turns(bind: Bind, word: Any) -> Any:
-    """Return a number in quarter turns modulo 4: 2 integer bits and 62 fraction bits."""
+    """Return an angle (float32 bits) in quarter turns modulo 4, as 2.62-bit fixed point."""
     exponent = tirx.shift_right(word, tirx.const(MANTISSA_BITS, "int32")) - BIAS
     first = bind(exponent + _OFFSET)  # the first bit of 2 / pi that affects the result
     mantissa = bind(tirx.Cast("uint32", (word & 0x7FFFFF) | 0x800000))
@@ -142,13 +142,13 @@ _EIGHTH: Final = 0.4142135623730950  # tan(pi / 8); its inverse is tan(3 pi / 8)
 
 
 def asin(bind: Bind, x: Any) -> Any:
-    """Return the arc sine; NaN beyond 1."""
+    """Return the arc sine; NaN if abs(x) > 1."""
     far, arc = _arc(bind, bind(magnitude(x)))
     return with_sign(tirx.Select(far, real(pi / 2) - (arc + arc), arc), x)
 
 
 def acos(bind: Bind, x: Any) -> Any:
-    """Return the arc cosine; NaN beyond 1."""
+    """Return the arc cosine; NaN if abs(x) > 1."""
     far, arc = _arc(bind, bind(magnitude(x)))
     negative = x < real(0)
     outer = tirx.Select(negative, real(pi) - (arc + arc), arc + arc)
@@ -168,7 +168,7 @@ def atan(bind: Bind, x: Any) -> Any:
 
 
 def _arc(bind: Bind, size: Any) -> tuple[Any, Any]:
-    """Return whether size > 0.5, and the arc sine of size, or of sqrt((1 - size) / 2) if so."""
+    """Return whether size > 0.5, and asin(size), or asin(sqrt((1 - size) / 2)) if it is."""
     far = size > real(0.5)
     square = bind(tirx.Select(far, (real(1) - size) * real(0.5), size * size))
     start = bind(tirx.Select(far, tirx.sqrt(square), size))

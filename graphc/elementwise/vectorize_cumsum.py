@@ -1,6 +1,6 @@
-"""Compute cumulative sums in blocks: neighbouring sums fill vectors, or rows run together.
+"""Compute cumulative sums in blocks, vectorised over columns or several rows at a time.
 
-TVM's own form is one loop without blocks, which cannot be scheduled.
+TVM's version is one loop without blocks, which MetaSchedule cannot schedule.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _TYPES = ("float32", "int32", "int64")
 
 @dataclass(frozen=True)
 class Blocks:
-    """The shape as [before, axis, after], and the number of rows or columns summed together."""
+    """The data's shape as [before, axis, after], and the rows or columns of one block."""
 
     shape: tuple[int, int, int]
     rows: int
@@ -26,7 +26,7 @@ class Blocks:
 
 
 class VectorizeCumsum(Pass[Blocks]):
-    """Computes cumulative sums along an axis in blocks for the cores, and in vectors."""
+    """Computes cumulative sums along an axis in parallel blocks, with vectors."""
 
     name, match = "elementwise.vectorize_cumsum", ("relax.cumsum",)
     dtype = ""

@@ -1,6 +1,6 @@
-"""Write functions of numbers in forms that LLVM vectorises, instead of library calls.
+"""Compute exp, log, powers and others in forms that LLVM vectorises, not by library calls.
 
-The pass FastMathTransform runs later and replaces erf and tanh by polynomials.
+TVM's pass FastMathTransform runs later and replaces erf and tanh by polynomials.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ def _number(value: float) -> Any:
 
 
 def _fast_exp(value: Any, g: Graph) -> Any:
-    """Call TVM's fast exp, for results that its largest and smallest values do not affect."""
+    """Call TVM's fast exp. It clamps its input, which must not matter to the caller."""
     return g.call_te("fast_exp", topi.fast_exp, value)
 
 
@@ -62,7 +62,7 @@ def _square(call: Any, _: Graph) -> Any:
 
 
 def _as_tensor_function(function: NumberFunction) -> Form:
-    """Return a form that calls a tensor function of this one function."""
+    """Return a rewrite that calls a tensor function: `function` applied to each element."""
     return lambda call, g: g.call_te(function.__name__, partial(elementwise, function), *call.args)
 
 
@@ -80,7 +80,7 @@ _FORMS: Mapping[str, Form] = {
 
 
 class VectorizeSmoothFunctions(Pass[Form]):
-    """Writes functions of numbers, powers and remainders in forms that LLVM vectorises."""
+    """Computes exp, log, sine, powers, remainders etc. in forms that LLVM vectorises."""
 
     name = "elementwise.vectorize_smooth"
     match = ("relax.power", *_FORMS)

@@ -3,10 +3,10 @@
 python -m venv tvm-venv && tvm-venv/bin/pip install -r requirements.txt
 tvm-venv/bin/python apply.py MODEL.onnx [-o model.so] [--check] [--version loaded]
 
---check compares results with onnxruntime; --version loaded takes the version for busy machines. The passes
-are in graphc.zip, which Python imports directly; unzip -l lists them.
+--check compares results with onnxruntime. --version loaded uses the schedules for busy
+machines. The graph passes are in graphc.zip, which Python imports directly.
 
-Exits with 1 and an error message if the model is not the tuned one, or if something is missing.
+Exits with 1 and a message if the model is not the tuned one or something is missing.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""The program of apply.py: compile an ONNX model with an export's schedules and stock TVM.
+"""Implementation of apply.py: compile an ONNX model with exported schedules and stock TVM.
 
-Versions are checked before TVM is loaded, so functions import the modules that load it.
+Package versions are checked before TVM loads, so functions import the modules that load it.
 """
 
 import argparse
@@ -20,7 +20,7 @@ VERSIONS = ("alone", "loaded")
 
 
 def main(directory: Path) -> None:
-    """Compile the model named on the command line with these schedules; print the report."""
+    """Compile the model of the command line with `directory`'s schedules; print a report."""
     args = arguments()
     try:
         manifest = export_checks.read_manifest(directory)
@@ -53,13 +53,13 @@ def arguments() -> argparse.Namespace:
 
 
 def apply(directory: Path, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile and time the model, and return the report. Raises Refused."""
+    """Compile, time and, if asked, check the model; return the report. Raises Refused."""
     with tempfile.TemporaryDirectory() as scratch:
         return apply_records(records(directory, args.version, scratch), scratch, manifest, args)
 
 
 def records(directory: Path, version: str, scratch: str) -> str:
-    """Return the directory of a version's records under TVM's file names. Raises Refused."""
+    """Return a directory with `version`'s records, named for TVM. Raises Refused."""
     if version == VERSIONS[0]:
         return str(directory)
     for name in RECORDS:
@@ -74,7 +74,7 @@ def records(directory: Path, version: str, scratch: str) -> str:
 
 
 def apply_records(directory: str, scratch: str, manifest: Any, args: argparse.Namespace) -> dict[str, object]:
-    """Compile, time and check the model with these records; return a report. Raises Refused."""
+    """Do what `apply` does, with the tuning records in `directory`. Raises Refused."""
     # TVM uses half of an x86 processor's cores by default. It reads this once, at import.
     cores = manifest["target"].get("num-cores")
     os.environ.update({"TVM_NUM_THREADS": str(cores)} if cores else {})

@@ -23,7 +23,7 @@ def compiled(module: Any, target: Any, instruments: Sequence[Any] = (), **option
 
 @contextmanager
 def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> Iterator[Any]:
-    """Enter the target, which CUDA's compiler needs, and yield TVM's pass context."""
+    """Enter the target, which CUDA needs, and a pass context; yield the context."""
     wide = target.kind.name == "llvm" and "64" in str(target.attrs.get("mtriple", "64"))
     context = tvm.transform.PassContext(
         instruments=list(instruments), disabled_pass=[NARROWING] if wide else [], config=options
@@ -33,7 +33,7 @@ def compiling(target: Any, instruments: Sequence[Any] = (), **options: Any) -> I
 
 
 def generating(target: Any) -> Any:
-    """Return the target passed to LLVM; on CPUs with AVX2 it avoids gather and scatter."""
+    """Return the target for LLVM, told to avoid gather and scatter if it has AVX2."""
     if target.kind.name != "llvm" or not target_has_features("avx2", target):
         return target
     attrs = dict(target.export())

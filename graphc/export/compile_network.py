@@ -39,7 +39,7 @@ Arrays = dict[str, Any]  # by the name of an input
 
 
 class InputSpec(TypedDict):
-    """Name, data type and shape of an input; a free dimension is a name."""
+    """Name, data type and shape of an input; a free dimension is given by its name."""
 
     name: str
     dtype: str
@@ -51,7 +51,7 @@ _TVMS_INTRINSIC = re.compile(r'"Tensorize",[^]]{0,200}\], *\["(?!mallorn_)')
 
 
 def read_model(path: str) -> Any:
-    """Read an ONNX file, with large weights as references. Raises Refused if it is none."""
+    """Read an ONNX file, leaving large weights on disk. Raises Refused if it is invalid."""
     try:
         return onnx_file.read(path)
     except (DecodeError, OSError, ValueError) as error:
@@ -61,7 +61,7 @@ def read_model(path: str) -> Any:
 
 
 def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
-    """Return name, type and shape of the inputs in calling order, with `shapes` bound."""
+    """Return the inputs' specs in calling order; `shapes` replaces declared shapes."""
     constants = {tensor.name for tensor in model.graph.initializer}
     specs: list[InputSpec] = []
     for value in model.graph.input:
@@ -74,7 +74,11 @@ def input_specs(model: Any, shapes: Shapes) -> list[InputSpec]:
 
 
 def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[str, Any]:
-    """Return Relax modules after the recipe's first half, by label of point (or empty)."""
+    """Import the model and run the passes that precede schedules; return Relax modules.
+
+    With a range of shapes there is one module per tuned size (point), by `point_suffix`.
+    Otherwise there is one module with an empty key.
+    """
     dynamic = manifest["dynamic"]
     steps, constants = manifest["recipe"]["before"], share_equal_constants.Constants()
     if dynamic:
@@ -88,7 +92,7 @@ def import_models(model: Any, manifest: Mapping[str, Any], target: Any) -> dict[
 
 
 def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int], target: Any) -> Any:
-    """Return the model as a Relax module at a point of a range; growing sizes stay variable."""
+    """Import the model at one tuned size (point); dimensions that grow stay variable."""
     samples = dispatch_by_shape.sample_sizes(dynamic["ranges"], point)
     graphs = [
         read_graph(model, dispatch_by_shape.shapes_at(dynamic["inputs"], sizes), target) for sizes in samples
@@ -99,12 +103,12 @@ def read_point(model: Any, dynamic: Mapping[str, Any], point: Mapping[str, int],
 
 
 def read_graph(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Return the model as a Relax module."""
+    """Simplify an ONNX model with these input shapes and convert it to a Relax module."""
     return convert(simplify(model, shapes), shapes, target)
 
 
 def simplify(model: Any, shapes: Shapes) -> Any:
-    """Inline functions, fold shapes and branches, unroll loops, expand unknown operators."""
+    """Inline functions, fold shapes, unroll loops, expand operators that TVM lacks."""
     current = fold_shapes.fold(inline_functions.inline(model), shapes)
     while True:  # expanded operators may need expansion, too
         expanded = inline_functions.expand(rewrite_unsupported_forms.rewrite(current), operators())
@@ -121,7 +125,7 @@ def operators() -> frozenset[str]:
 
 
 def convert(model: Any, shapes: Shapes, target: Any) -> Any:
-    """Convert a simplified model to a Relax module; our converters may depend on the target."""
+    """Convert a simplified model to Relax; except for GPUs, 16-bit floats are widened."""
     computes_wide = target is None or target.kind.name == "llvm"
     register_converters.patch_importer()
     onnx_file.patch_importer(widen_16bit_floats.array if computes_wide else onnx_file.array)
@@ -132,7 +136,7 @@ def convert(model: Any, shapes: Shapes, target: Any) -> Any:
 
 
 def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[list[str], list[str]]:
-    """Return the names of tasks with a schedule, and of tasks without (naive loops)."""
+    """Return the names of tasks with a schedule in `work_dir`, and of those without."""
     records = Path(work_dir, "database_tuning_record.json")
     if records.exists() and _TVMS_INTRINSIC.search(records.read_text()):
         importlib.import_module("tvm.s_tir.tensor_intrin")  # slow, so only if needed
@@ -145,7 +149,7 @@ def count_hits(mods: Mapping[str, Any], work_dir: str, target: Any) -> tuple[lis
 
 
 def tasks_of(mod: Any, target: Any) -> list[Any]:
-    """Return the tasks with loops of known sizes to schedule; a sort, for example, has none."""
+    """Return the tasks with loops of known sizes; a sort, for one, cannot be scheduled."""
     tasks = []
     for task in extract_tasks(mod, target):
         function = task.dispatched[0]["main"]
@@ -156,12 +160,11 @@ def tasks_of(mod: Any, target: Any) -> list[Any]:
 
 
 def build(mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str) -> Any:
-    """Apply the schedules in `work_dir`, run the recipe's second half and compile."""
+    """Apply the schedules in `work_dir`, run the passes that follow them, and compile."""
     # Named explicitly: TVM's default for GPUs would fuse and schedule again.
     pipeline = relax.get_pipeline("default_build")
     mod = scheduled(mods, dynamic, late_steps, target, work_dir)
-    # On CUDA, one graph launch replaces hundreds of kernel launches, except those with inputs
-    # or outputs.
+    # On CUDA, one graph launch replaces hundreds of kernel launches inside the network.
     with compiling(target, **{"relax.backend.use_cuda_graph": target.kind.name == "cuda"}):
         return relax.build(mod, generating(target), relax_pipeline=pipeline)
 
@@ -169,10 +172,10 @@ def build(mods: dict[str, Any], dynamic: Any, late_steps: Sequence[Step], target
 def scheduled(
     mods: dict[str, object], dynamic: Any, late_steps: Sequence[Step], target: Any, work_dir: str
 ) -> Any:
-    """Return the module to compile: with its schedules applied, after the whole recipe.
+    """Apply schedules, run the passes that follow them, and return the module to compile.
 
-    The modules of a range's points become one, with a `main` for all sizes. `mods` is emptied,
-    because each module holds all weights, as does the result.
+    Modules for several tuned sizes become one, with a `main` that dispatches by size. `mods`
+    is emptied to free memory, because each module holds all weights.
     """
     constants = share_equal_constants.Constants()
     with target, tvm.transform.PassContext(opt_level=3):
@@ -185,7 +188,7 @@ def scheduled(
 
 
 def export(executable: Any, library: str, target: Any) -> None:
-    """Write the library; on CPUs with its own thread pool (see `thread_pool.c`)."""
+    """Write the library to a file; on CPUs with its own thread pool (`thread_pool.c`)."""
     with thread_pool() as source:
         own = {"addons": [str(source)], "options": pool_options(target), **embed_weights.embedding()}
         executable.export_library(library, **(own if is_cpu(target) else {}))
@@ -197,7 +200,7 @@ def thread_pool() -> AbstractContextManager[Path]:
 
 
 def is_cpu(target: Any) -> bool:
-    """Return whether the target is a CPU, whose loops run on threads."""
+    """Return whether the target is a CPU."""
     return bool(target.kind.name == "llvm")
 
 
@@ -208,7 +211,7 @@ def pool_options(target: Any) -> list[str]:
 
 
 def random_inputs(model: Any, shapes: Shapes, ranges: Shapes, seed: int = 0) -> Arrays:
-    """Return random inputs by name; integers respect `ranges`, no mask hides everything."""
+    """Return random inputs by name. Integers respect `ranges`, and no mask is all zeros."""
     rng, values = np.random.default_rng(seed), {}
     for spec in input_specs(model, shapes):
         name, shape, dtype = spec["name"], spec["shape"], np.dtype(spec["dtype"])
@@ -234,7 +237,7 @@ def run(library: str, inputs: list[Any], device: Any) -> tuple[list[Any], float]
 def errors_between(
     model: Any, path: str, manifest: Mapping[str, Any], library: str, device: Any
 ) -> list[tuple[float, float | None]]:
-    """Return errors at a range's least sizes and between points; empty without a range."""
+    """Return errors against onnxruntime at some sizes of a range; empty without a range."""
     dynamic = manifest["dynamic"]
     errors = []
     for sizes in dispatch_by_shape.sizes_to_check(dynamic) if dynamic else []:
@@ -263,7 +266,7 @@ PROCESSORS = Path("/proc/cpuinfo")
 
 
 def read_target(attrs: dict[str, Any]) -> Any:
-    """Return the TVM target; a tag overrides other attributes. Raises Refused."""
+    """Return the TVM target. Raises Refused if this machine's LLVM does not know its CPU."""
     mcpu = attrs.get("mcpu")
     if mcpu and not llvm_is_valid_cpu(mcpu, attrs.get("mtriple", llvm_get_system_triple())):
         raise export_checks.Refused(

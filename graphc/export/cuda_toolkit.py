@@ -13,7 +13,7 @@ CUDART: Final = "libcudart.so.13"  # TVM's wheel links to this version
 
 
 def cuda_folders() -> Iterator[Path]:
-    """Yield folders of CUDA's compiler or runtime: wheels, CUDA_HOME, system toolkits."""
+    """Yield folders with CUDA's compiler or runtime: wheels, CUDA_HOME, system toolkits."""
     wheels = (Path(entry, "nvidia", "cu13") for entry in sys.path)
     environment = (Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name))
     # Only folders with ptxas or cudart count: nvcc may be a mere script.
@@ -34,9 +34,9 @@ def find_nvcc() -> str | None:
 
 
 def load_cudart() -> str | None:
-    """Load CUDA's runtime for TVM's; return its name or path, or None if there is none.
+    """Load CUDA's runtime, which TVM's wheel links to; return its name or path, or None.
 
-    The loader's own path takes precedence over toolkits.
+    The dynamic loader's search path takes precedence over toolkits.
     """
     for place in (CUDART, find_in_toolkits(f"lib*/{CUDART}")):
         with suppress(OSError):

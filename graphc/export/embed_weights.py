@@ -1,7 +1,6 @@
 """Embed a model's weights in its library as raw data, in a section for large data.
 
-TVM would make LLVM constants of them: four more copies in memory, and at most 2 GB can be
-linked.
+TVM would make LLVM constants of them, which needs four more copies and is limited to 2 GB.
 """
 
 import platform
@@ -20,12 +19,12 @@ ALIGNMENT = 64
 
 
 def embedding() -> dict[str, Any]:
-    """Return arguments for `export_library`; empty without an assembler, for TVM's default."""
+    """Return `export_library` arguments; empty, TVM's default, if there is no assembler."""
     return {"fpack_imports": _pack} if sys.platform == "linux" and _assembler() else {}
 
 
 def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
-    """Write an object file with everything that TVM stores with a library's code."""
+    """Write an object file with all data that TVM stores in a library; return its path."""
     content, source = Path(folder, f"{prefix}imports.bin"), Path(folder, f"{prefix}imports.s")
     content.write_bytes(memoryview(tvm.get_global_func("runtime.ModulePackImportsToTensor")(module).numpy()))
     name = prefix + tvm.get_global_func("runtime.ModuleImportsBlobName")()
@@ -44,6 +43,6 @@ def _pack(module: Any, _is_system: bool, prefix: str, folder: str) -> str:
 
 
 def _assembler() -> list[str]:
-    """Return the command of an assembler; empty if none is found."""
+    """Return the command of an assembler; empty if there is none on PATH."""
     commands = ([path, *options] for name, *options in ASSEMBLERS if (path := shutil.which(name)))
     return next(commands, [])

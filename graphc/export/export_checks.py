@@ -1,4 +1,4 @@
-"""Checks before and after a compilation, each with a clear error. Imports nothing heavy."""
+"""Checks before and after a compilation, each with a clear error. Does not import TVM."""
 
 import argparse
 import importlib.metadata
@@ -24,9 +24,8 @@ COMPILERS = ("g++", "gcc", "clang++", "clang", "c++", "cc")  # compilers that TV
 # A wrong schedule causes far larger errors; products in bfloat16 stay below the second limit.
 LARGEST_ERROR = 1e-3
 LARGEST_ERROR_BF16 = 5e-2
-# In a quantised model, a number near the border between two steps may be rounded to either,
-# and the results differ accordingly: as often as with onnxruntime's fused operators, and by
-# one step if those happen to round alike.
+# In a quantised model, numbers near the border between two steps are rounded either way. So
+# the error may be twice that of onnxruntime's fused operators, plus one step.
 LARGEST_SHARE_INT8 = 2.0
 STEP_INT8 = 1 / 64  # for results that span at least half of their range
 LARGEST_ERROR_INT8 = 0.15  # limit if onnxruntime is not available
@@ -62,7 +61,7 @@ class Refused(Exception):
 
 
 def read_manifest(directory: Path) -> Any:
-    """Read the manifest of the schedules. Raises Refused if it is missing or damaged."""
+    """Read the schedules' manifest.json. Raises Refused if it is missing or damaged."""
     try:
         manifest = json.loads((directory / "manifest.json").read_text())
         return {
@@ -79,7 +78,7 @@ def read_manifest(directory: Path) -> Any:
 
 
 def check_before_loading_tvm(manifest: ManifestFile, args: argparse.Namespace) -> None:
-    """Check files, packages and the C compiler. Raises Refused."""
+    """Check files, package versions and the C compiler. Raises Refused."""
     if not Path(args.model).is_file():
         raise Refused(f"there is no file {args.model}", "give the path of the ONNX file that was tuned")
     if args.output and not Path(args.output).absolute().parent.is_dir():
@@ -146,7 +145,7 @@ def _describe(specs: Sequence[Spec]) -> str:
 def check_schedules(
     manifest: ManifestFile, scheduled: list[str], unscheduled: list[str], args: argparse.Namespace
 ) -> None:
-    """Raise Refused if tasks lack a schedule, since TVM would silently compile slow loops."""
+    """Raise Refused if tasks unexpectedly lack a schedule: TVM would compile slow loops."""
     unexpected = [name for name in unscheduled if name not in manifest.get("without_schedule", [])]
     count, names = len(scheduled) + len(unscheduled), ", ".join(unscheduled)
     text = f"{len(unscheduled)} of {count} workloads have no schedule: {names}"
@@ -165,9 +164,9 @@ def check_schedules(
 
 
 def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
-    """Return the largest error to allow for a model's rounding operators.
+    """Return the error to allow for quantised operators or 16-bit results, else 0.
 
-    The file is scanned, not parsed. `own_error`: onnxruntime's error for quantised models.
+    `own_error` is the error of onnxruntime's fused operators, known for quantised models.
     """
     with _mapped(model) as view:
         operators = _operators(view)
@@ -184,7 +183,7 @@ def largest_allowed_error(model: Path, own_error: float | None = None) -> float:
 
 
 def is_quantised(model: Path) -> bool:
-    """Return whether a file contains quantised operators."""
+    """Return whether an ONNX file contains quantised operators."""
     with _mapped(model) as view:
         return _has_any(_operators(view), _QUANTISED)
 
@@ -207,7 +206,7 @@ def _has_any(operators: Set[bytes], words: Sequence[bytes]) -> bool:
 
 
 def _operators(view: memoryview) -> set[bytes]:
-    """Return the operators of nodes, branches and functions; empty if it is no model."""
+    """Return the operators of nodes, branches and functions; empty for an invalid file."""
     operators: set[bytes] = set()
     try:
         nodes: tuple[int, ...]
@@ -221,7 +220,7 @@ def _operators(view: memoryview) -> set[bytes]:
 
 
 def check_error(manifest: ManifestFile, error: float, model: str, own_error: float | None) -> None:
-    """Raise Refused if the outputs' error is too large."""
+    """Raise Refused if the error exceeds what the model's operators and recipe allow."""
     uses_bf16 = any(step.get("pass") == "mallorn.bf16" for step in manifest["recipe"]["before"])
     limit = max(
         LARGEST_ERROR_BF16 if uses_bf16 else LARGEST_ERROR, largest_allowed_error(Path(model), own_error)

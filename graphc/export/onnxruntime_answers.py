@@ -1,6 +1,6 @@
 """Run onnxruntime and measure the error of outputs against it.
 
-For quantised files the reference is onnxruntime without fused operators, which round, too.
+For quantised models the reference runs without fused operators, because those round as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from graphc.export.export_checks import is_quantised
 def errors_against_onnxruntime(
     path: str, inputs: Mapping[str, object], outputs: list[Any]
 ) -> tuple[float, float | None]:
-    """Return the outputs' error and, for quantised files, that of fused onnxruntime."""
+    """Return the outputs' error and, if quantised, that of onnxruntime's fused operators."""
     expected_outputs = run_onnxruntime(path, inputs)
     if not is_quantised(Path(path)):
         return worst_error(outputs, expected_outputs), None
@@ -24,7 +24,7 @@ def errors_against_onnxruntime(
 
 
 def run_onnxruntime(path: str, inputs: Mapping[str, object], *, fused: bool = True) -> list[Any]:
-    """Return onnxruntime's outputs, either optimised or operator by operator."""
+    """Return onnxruntime's outputs, optimised if `fused`, else operator by operator."""
     return list(make_session(path, fused=fused).run(None, dict(inputs)))
 
 
@@ -41,12 +41,12 @@ def make_session(path: str, threads: int = 0, *, fused: bool = True) -> Any:
 
 
 def worst_error(outputs: Sequence[Any], references: Sequence[Any]) -> float:
-    """Return the relative error of the worst output."""
+    """Return the largest relative error of any output."""
     return max(relative_error(*pair) for pair in zip(outputs, references, strict=True))
 
 
 def relative_error(output: Any, reference: Any) -> float:
-    """Return largest difference over largest value; infinite if shapes or the places of NaN differ."""
+    """Return max difference / max value; infinite if shapes or the places of NaN differ."""
     left, right = np.asarray(output, "float64"), np.asarray(reference, "float64")
     finite = np.isfinite(right)
     if left.shape != right.shape or not np.array_equal(np.isfinite(left), finite):

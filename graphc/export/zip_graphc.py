@@ -1,4 +1,4 @@
-"""Write this package as an archive for exports; equal sources give equal bytes."""
+"""Write this package as a zip archive for exports; equal sources give equal bytes."""
 
 from functools import cache
 from hashlib import sha256
@@ -14,7 +14,7 @@ KEPT: Final = (".py", ".c")
 
 
 def write_archive(directory: Path) -> list[Path]:
-    """Write `graphc.zip` and the script that uses it; return their paths."""
+    """Write `graphc.zip`, and `apply.py`, which uses it; return their paths."""
     archive, script = directory / ARCHIVE, directory / SCRIPT
     with ZipFile(archive, "w") as archive_file:
         for name, content in _sources(files("graphc"), "graphc"):
@@ -25,7 +25,7 @@ def write_archive(directory: Path) -> list[Path]:
 
 @cache
 def digest(package: str = "graphc") -> str:
-    """Return a hash of a package's sources and subpackages, as on disk at the first call."""
+    """Return a hash of a package's source files, which are read at the first call only."""
     hash_ = sha256()
     for path, content in _sources(files(package), package):
         hash_.update(f"{path} {len(content)}\n".encode())

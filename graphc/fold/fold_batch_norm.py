@@ -1,7 +1,7 @@
 """Reduce batch norms with constant statistics to scale and shift, or fold them into weights.
 
-The importer writes a batch norm as four operators; constant folding alone leaves a division of
-every number by a standard deviation.
+TVM's importer writes a batch norm as four operators. Constant folding alone leaves a
+division by the standard deviation for every number.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _OUTPUTS = {
 
 @dataclass(frozen=True)
 class AffineOfLinear:
-    """A chain's function and input, and the linear operator that takes its scale, if any."""
+    """A chain's combined function and input, and the matmul or convolution to scale."""
 
     affine: ChannelAffine
     value: Any
@@ -34,7 +34,7 @@ class AffineOfLinear:
 
 
 class FoldBatchNorm(Pass[AffineOfLinear]):
-    """Reduces chains of constant operators to a scale and a shift per channel, or folds them into weights."""
+    """Merges operators with channel constants into a scale and shift, or into weights."""
 
     name, match = "fold.batch_norm", OPERATORS
 
@@ -47,8 +47,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
             raise Leave
         if not affine.channels():
             raise Leave("its constants are single numbers")
-        # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay the
-        # same.
+        # Such chains cost nothing: TVM fuses them with their producers, whose tasks stay.
         kinds = {link.name in ("add", "subtract") for link in links}
         if len(links) == len(kinds) and all(link.name != "divide" for link in links):
             raise Leave("it is a factor and a summand at most")
@@ -78,7 +77,7 @@ class FoldBatchNorm(Pass[AffineOfLinear]):
 
 
 def _output_axes(call: Any) -> tuple[int, int] | None:
-    """Return the axes of outputs in the result and in the weights; None if it is not linear."""
+    """Return the output channel axis of result and weights; None for other operators."""
     name = operator_name(call)
     if name == "relax.matmul" and call.args[1].ty.ndim == 2:
         return call.ty.ndim - 1, 1

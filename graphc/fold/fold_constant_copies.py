@@ -1,4 +1,4 @@
-"""Re-lay constant weights in NumPy; TVM's FoldConstant compiles a library for each call."""
+"""Reorder constant weights in NumPy; TVM's FoldConstant compiles a library for each call."""
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _BINARY: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def run_copies(function: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs, the function's last buffers. Raises Leave if it not only copies."""
+    """Run a function that only copies; return its outputs. Raises Leave if it does more."""
     arrays = dict(zip(function.params, inputs, strict=False))
     outputs = {
         param: np.zeros([int(extent) for extent in param.ty.shape], str(param.ty.dtype))
@@ -71,7 +71,7 @@ def _run(nest: Any, arrays: Mapping[Any, Any], outputs: Mapping[Any, Any]) -> No
 
 
 def _value(expr: Any, values: Values, arrays: Mapping[Any, Any]) -> Any:
-    """Evaluate an expression over all iterations at once. Raises Leave if unsupported."""
+    """Evaluate an expression for all iterations at once. Raises Leave if unsupported."""
     if isinstance(expr, tirx.Var) and expr in values:
         return values[expr]
     if isinstance(expr, tirx.IntImm | tirx.FloatImm):
@@ -92,7 +92,7 @@ MOST_NUMBERS: Final = 1 << 21
 
 
 class FoldConstantCopies(Pass[list[Any]]):
-    """Computes calls of tensor functions that copy constants from one order into another."""
+    """Runs, at compile time and in NumPy, tensor functions that only copy constants."""
 
     name, match = "fold.constant_copies", ("relax.call_tir",)
     dtype, any_size = "", True

@@ -1,4 +1,4 @@
-"""Compute operators of constants: with NumPy where possible, with TVM otherwise."""
+"""Compute operators on constants at compile time: in NumPy if possible, else in TVM."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -37,7 +37,7 @@ _TYPES: Mapping[str, Sequence[str]] = {
 
 
 class FoldConstantOperators(Pass[list[Any]]):
-    """Computes operators of constants in NumPy; TVM's FoldConstant compiles a library for each."""
+    """Computes operators on constants in NumPy, since TVM compiles a library for each."""
 
     name = "fold.constant_operators"
     match = tuple(f"relax.{name}" for name in (*_ELEMENTWISE, *_MOVES))
@@ -68,10 +68,10 @@ def _name(call: Any) -> str:
 
 
 class FoldRemainingConstants(ReportingPass):
-    """Lets TVM compute what is made of constants and left by numpy, if there is any.
+    """Runs TVM's FoldConstant on what `fold.constant_operators` left, if there is anything.
 
-    TVM's FoldConstant makes a tensor function of every operator, which takes a third of an import, so the
-    pass runs it only on a network where some expression has constant operands.
+    FoldConstant makes a tensor function of every operator, which takes a third of an import.
+    So it runs only if an expression has only constant operands, or if there are branches.
     """
 
     name = "fold.remaining_constants"

@@ -1,4 +1,4 @@
-"""Share equal constants: every point of a range is imported with a copy of the weights."""
+"""Share equal constants between modules, since each tuned size is imported separately."""
 
 import hashlib
 from typing import Any
