@@ -1,6 +1,6 @@
-"""Replace Fourier transforms, and resizes that TVM lacks, by matrix products.
+"""Replace Fourier transforms, and resizes that TVM lacks, by products with matrices.
 
-The matrices come from ONNX's reference evaluator.
+ONNX's reference evaluator computes each matrix by transforming an identity matrix.
 """
 
 from collections.abc import Sequence
@@ -77,7 +77,7 @@ _PLACED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "t
 
 
 def resize(form: NodeRewriter) -> None:
-    """Replace a Resize unlike TVM's by products. Raises ValueError for crops, varying sizes."""
+    """Replace a Resize unlike TVM's by products. Raises ValueError if it crops or varies."""
     sizes = form.sizes(0)
     if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
@@ -102,7 +102,7 @@ def resize(form: NodeRewriter) -> None:
 
 
 def _multiply_axis(form: NodeRewriter, data: str, axis: int, ndim: int, matrix: Any) -> str:
-    """Write the product of a matrix with the data along an axis."""
+    """Append nodes that multiply the data by a matrix along an axis; return their result."""
     weights = form.constant(np.ascontiguousarray(matrix.T if axis != ndim - 2 else matrix))
     if axis == ndim - 2:
         return form.write("MatMul", weights, data)

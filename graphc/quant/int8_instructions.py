@@ -28,7 +28,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 
 def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
-    """Multiply a lane's even and odd bytes as 16-bit numbers, within the lane."""
+    """Return an LLVM function that multiplies even and odd bytes of a lane in 16 bits."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
     return f"""
@@ -70,7 +70,7 @@ for _feature, (_lanes, _text) in FEATURES.items():
 
 
 def best_instruction() -> DotInstruction | None:
-    """Return the target's best instruction, or None."""
+    """Return the target's best instruction for products of bytes, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None

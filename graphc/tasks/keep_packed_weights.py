@@ -1,4 +1,4 @@
-"""Keep weights in the order in which their instruction or their row reads them."""
+"""Stop schedules from re-laying weights that are packed in the order of their use."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ FREE = "layout_free_buffers"  # function attribute: arguments that schedules may
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps weights in blocks or tiles, and parts of concatenations, from being re-laid by schedules."""
+    """Keeps schedules from re-laying packed weights and parts of concatenations."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 

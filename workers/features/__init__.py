@@ -1,1 +1,1 @@
-"""Feature extractors of candidates, one module per view, and the parsers that they share."""
+"""Feature extractors for candidate schedules, a module per view, and parsers for them."""
