@@ -1,4 +1,4 @@
-"""Replace a chain of transposes and reshapes that leaves memory unchanged by one reshape.
+"""Replace a chain of transposes and reshapes that keeps the memory order by one reshape.
 
 A vision transformer, for example, transposes tokens to a channels-first image, and a layout
 change then transposes the image back to channels-last. A reshape alone costs nothing.
@@ -18,14 +18,14 @@ Axes = list[list[Piece]]  # each axis as a list of its parts
 
 
 class CancelTransposes(Pass[Any]):
-    """Replaces transposes and reshapes that together leave memory unchanged by a reshape."""
+    """Replaces transposes and reshapes that together keep the memory order by a reshape."""
 
     name, match = "layout.cancel_transposes", (_TRANSPOSE,)
     dtype = ""
     after = ("layout.fold_channel_shuffles",)
 
     def check(self, call: Any, g: Graph) -> Any:
-        """Return the earliest value in the chain of which the result is only a reshape."""
+        """Return the earliest value in the chain that one reshape turns into the result."""
         chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]

@@ -40,7 +40,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Return the concatenation that `call` scales, shifts or bounds, with these, or None."""
+    """Match `call` as a concatenation followed by scale, shift and bounds; None if not."""
     limits: list[str] = []
     while call is not None and (kind := LIMITS.get(operator_name(call))) is not None:
         bound = "0"  # of a ReLU
@@ -76,7 +76,7 @@ def joins_rows(call: Any) -> bool:
 
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
-    """Return a concatenation's parts; nested ones are flattened if MOST_PARTS suffices."""
+    """Return a concatenation's parts, with nested ones flattened up to MOST_PARTS parts."""
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -195,7 +195,7 @@ class Copies:
 
 
 class ConcatToCopies(Pass[Copies]):
-    """Concatenates along the last axis by copies, fused with constant operators after it."""
+    """Concatenates along the last axis by copies, fused with scales and bounds after it."""
 
     name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
     after = ("fold.batch_norm", "conv.keep_joined_groups_apart")

@@ -27,7 +27,7 @@ _RESHAPE, _TRANSPOSE = "relax.reshape", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Origins:
-    """The tensor and channel that each channel of a value comes from; whether shuffled."""
+    """Source tensor and channel of each channel of a value; whether it has been shuffled."""
 
     channels: list[Origin]
     is_shuffled: bool = False

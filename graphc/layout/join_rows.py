@@ -36,7 +36,7 @@ class RowPart:
 
 
 def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
-    """Return a call of a function that joins the parts row by row, in this outer shape."""
+    """Return a call that joins the parts row by row; `outer` are the sizes of row axes."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
         tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
@@ -137,7 +137,7 @@ FEW = 2  # fewest look-ups worth fusing with a concatenation
 
 
 class FuseLookups(Pass[list[RowPart]]):
-    """Fuses the handling of negative indices, look-ups and their concatenation."""
+    """Fuses table look-ups, their handling of negative indices and their concatenation."""
 
     name, match = "layout.fuse_lookups", (_TAKE, _CONCAT)
 

@@ -23,7 +23,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
     after = ("conv.split_transpose_by_phase",)
 
     def check(self, call: Any, g: Graph) -> tuple[Any, list[Any]]:
-        """Return the value that is reshaped, and the other operands as needed before it."""
+        """Return the reshape's input, and the other operands as they must be before it."""
         view = g.producer(call.args[0], RESHAPE)
         if view is None or not has_known_sizes(view):
             raise Leave("no reshape of known sizes is before it")
@@ -44,7 +44,7 @@ class MoveElementwiseBeforeReshape(Pass[tuple[Any, list[Any]]]):
 
 
 def _is_from_function(g: Graph, value: Any) -> bool:
-    """Return whether the value is a tensor function's result, or element-wise ones of it."""
+    """Return whether a tensor function, then only element-wise operators, give the value."""
     if g.producer(value, FUNCTION) is not None:
         return True
     call = g.producer(value, *_ELEMENTWISE)
@@ -52,7 +52,7 @@ def _is_from_function(g: Graph, value: Any) -> bool:
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
-    """Return an operand as needed before the reshape; a constant vector becomes an array."""
+    """Return an operand as needed before the reshape, vectors as arrays. Raises Leave."""
     operand_view = g.producer(operand, RESHAPE)
     if operand_view is not None and has_known_sizes(operand_view):
         reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))

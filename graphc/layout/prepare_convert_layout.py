@@ -21,7 +21,7 @@ BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.min
 
 
 class ClipToMaxMin(Pass[Bound]):
-    """Replaces tensor functions that TVM's importer generates for Clip by max or min."""
+    """Replaces tensor functions that TVM's importer makes of one-sided Clip by operators."""
 
     name, match = "layout.clip_to_max_min", ("relax.call_tir",)
     dtype, any_size = "", True
@@ -40,7 +40,7 @@ class ClipToMaxMin(Pass[Bound]):
 
 
 def zero_margins(function: Any) -> tuple[list[int], list[int]] | None:
-    """Return the zeros that a function pads before and after each axis; None for others."""
+    """Return the zeros a function adds before and after each axis; None if it does more."""
     # The function must consist of loops around one block.
     inner = function.body.block.body
     while isinstance(inner, For):

@@ -27,7 +27,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class PermutedProduct:
-    """A product that reads its factors without their transposes, and these factors."""
+    """A product rewritten to read untransposed factors, and these factors."""
 
     product: Product
     arguments: list[Any]
@@ -36,7 +36,7 @@ class PermutedProduct:
 class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
     """Fuses transposes with matrix products of two computed factors.
 
-    If `lanes`, the numbers in a vector, is not 0, it also pads them to sizes that can be
+    If `lanes` (numbers per vector) is not 0, it also pads products to sizes that can be
     tiled.
     """
 

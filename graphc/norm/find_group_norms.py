@@ -19,7 +19,7 @@ NO_NORM = "it is no norm: no mean and deviation are before it"
 
 @dataclass(frozen=True)
 class GroupNorm:
-    """A norm's input, groups and epsilon; operators of their own apply gain and offset."""
+    """A norm's input, group count and epsilon; separate operators apply gain and offset."""
 
     data: Any
     groups: int

@@ -83,7 +83,10 @@ class NormedImage:
 
 
 def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
-    """Build the function that sums each part: values less the first pixel, and squares."""
+    """Build the function that computes two sums per part of the image and channel.
+
+    They are over the pixels' differences from the first pixel, and over their squares.
+    """
     return _function(_PARTS.format(n=image), {"x": rows}, sums)
 
 
@@ -144,7 +147,7 @@ PART = 64  # most pixels in a part, which one core sums up
 
 
 class GroupNormToPartialSums(Pass[NormedImage | None]):
-    """Sums channels-last group norms in parts; writes others as separate operators."""
+    """Computes channels-last group norms from partial sums, others by separate operators."""
 
     name, match = "norm.group_norm_to_partial_sums", ("relax.nn.group_norm",)
     after = ("norm.find_groups",)

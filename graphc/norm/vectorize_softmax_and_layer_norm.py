@@ -95,7 +95,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """Elements of a row that are computed at once, and those after the last full step."""
+    """Vector width for a row, and the number of elements after its last whole vector."""
 
     width: int
     rest: int

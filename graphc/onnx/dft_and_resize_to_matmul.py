@@ -77,7 +77,10 @@ _PLACED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "t
 
 
 def resize(form: NodeRewriter) -> None:
-    """Replace a Resize unlike TVM's by products. Raises ValueError if it crops or varies."""
+    """Replace a Resize that TVM computes unlike ONNX by a matrix product per resized axis.
+
+    Raises ValueError if it crops, keeps the aspect ratio, or has unknown target sizes.
+    """
     sizes = form.sizes(0)
     if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return

@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """Walks over a graph, with values and types known so far, and nodes left to run."""
+    """Walks a graph; keeps values and types known so far, and nodes left for run time."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model

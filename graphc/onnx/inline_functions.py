@@ -31,7 +31,7 @@ def inline(model: ModelProto) -> ModelProto:
 
 
 def expand(model: ModelProto, supported: Container[str]) -> ModelProto:
-    """Return the model with standard operators that are not `supported` expanded by ONNX."""
+    """Return the model with unsupported standard operators expanded as ONNX defines them."""
     if not any(_needs_expansion(node, supported) for node in model.graph.node):
         return model
     result = ModelProto()

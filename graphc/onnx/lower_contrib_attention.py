@@ -136,7 +136,7 @@ def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
 
 
 def _mask_later_positions(form: NodeRewriter, keys: str, positions: str) -> str:
-    """Append a mask to add to scores: lowest for later positions and before the window."""
+    """Append a mask to add to scores, hiding later positions and those before the window."""
     count = form.size(keys, 2)
     columns = form.counted(count)
     rows = form.write("Unsqueeze", positions, form.integers(1, 3))

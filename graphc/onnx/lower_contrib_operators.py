@@ -11,7 +11,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """Lower SimplifiedLayerNormalization. Raises ValueError for other axes, in training."""
+    """Lower SimplifiedLayerNormalization of last axes. Raises ValueError for other forms."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):
@@ -20,7 +20,7 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """Lower SkipSimplifiedLayerNormalization: add, norm. Raises ValueError in training."""
+    """Lower SkipSimplifiedLayerNormalization. Raises ValueError for its training outputs."""
     data, skip, scale, *bias = form.node.input
     if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
@@ -31,7 +31,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """Lower SkipLayerNormalization: add, norm. Raises ValueError in training."""
+    """Lower SkipLayerNormalization. Raises ValueError for its training outputs."""
     data, skip = form.node.input[:2]
     if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")

@@ -78,10 +78,9 @@ def array(tensor: TensorProto) -> Any:
 
 
 def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
-    """Split a file into fields beside the graph, a graph without large weights, and these.
+    """Split a model file into fields outside the graph, the graph, and its large weights.
 
-    A large weight consists of its message without data, the data's offset, and its size in
-    bytes.
+    A weight is given as its message without data, the data's offset, and its size in bytes.
     """
     other_fields, graph, weights = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):

@@ -105,7 +105,7 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Return the model with such forms rewritten. Raises ValueError for unsupported ones."""
+    """Return the model in forms that TVM supports. Raises ValueError if a node has none."""
     values, rewriters = KnownValues(model), {}
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
@@ -251,7 +251,7 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod as fmod=1, which handles infinities, and give it the right sign."""
+    """Rewrite float Mod as fmod=1, which handles infinities, but with the divisor's sign."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return

@@ -12,7 +12,7 @@ from onnx import NodeProto, helper
 
 
 def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
-    """Process a sequence operator; return False if it is none or its effect is unknown."""
+    """Replace a sequence operator by ones on its tensors; return False if impossible."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 

@@ -22,7 +22,7 @@ RULE = "mallorn_blocks"
 
 @dataclass(frozen=True)
 class BlockQuantizedMatmul:
-    """Rows times weights of `bits` bits, with a zero point and a scale per block."""
+    """Describes rows times `bits`-bit weights with a zero point and a scale per block."""
 
     instruction: Any  # the instruction
     rows: tuple[int, ...]

@@ -36,7 +36,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a builder of a quantize to unsigned bytes. Raises Leave.
+    """Return a builder that quantizes to unsigned bytes. Raises Leave if it does not apply.
 
     Bytes that were dequantized with the same scale and zero point are returned unchanged.
     """
@@ -75,7 +75,7 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """Return a builder of a dequantize that reads bytes before `signed`. Raises Leave."""
+    """Return a builder that dequantizes bytes as they were before `signed`. Raises Leave."""
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
@@ -107,7 +107,7 @@ MOVES = frozenset(
 
 
 def move(call: Any, g: Graph) -> Build:
-    """Return a builder that moves bytes, as a reshape does, then decodes. Raises Leave."""
+    """Return a builder that reshapes, slices or pools bytes, then decodes. Raises Leave."""
     value = call.args[0]
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
@@ -181,7 +181,7 @@ class IntegerProduct:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
     def sums(self) -> Any:
-        """Build the sums of integers and convert them to floats."""
+        """Build the integer sums and their conversion to scaled floats."""
         data = self.data.data
         if self.data.zero:
             wide = relax.op.astype(data, "int16")

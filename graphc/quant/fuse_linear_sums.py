@@ -24,7 +24,7 @@ _INTEGERS = ("int32", "int16", *BYTES)
 
 @dataclass(frozen=True)
 class Linear:
-    """Values times factors, plus a constant; these are scalars or last-axis vectors."""
+    """Values times factors, plus a constant; factors are scalars or last-axis vectors."""
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
@@ -153,7 +153,7 @@ class Rounded:
 
 
 class FuseRequantize(Pass[Rounded]):
-    """Computes all that is rounded to bytes in one function, with scales as arguments."""
+    """Computes scaling, sums and rounding to bytes in one function with scale arguments."""
 
     name, match = "quant.fuse_requantize", ("relax.astype",)
     dtype = "uint8"
@@ -193,7 +193,7 @@ class FuseRequantize(Pass[Rounded]):
 
 
 def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
-    """Return the value and scalar limits of the clamp that computes the sum's only value."""
+    """Return input and limits of the clamp that computes the sum's only value, or None."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms
@@ -214,7 +214,7 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 
 
 class FuseDequantize(Pass[Linear]):
-    """Converts integer sums to floats in one function, with scales as arguments."""
+    """Converts integer sums to floats in one function with scale arguments."""
 
     name, match = "quant.fuse_dequantize", ARITHMETIC
     after = ("quant.fuse_requantize",)

@@ -17,7 +17,7 @@ NARROWEST = 4  # fewest lanes that are worth a vector
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """The bytes before conversion, their zero point, and a width that divides channels."""
+    """The bytes before conversion, their zero point, and the vector width for channels."""
 
     data: Any
     zero: Any

@@ -18,7 +18,7 @@ _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 @dataclass(frozen=True)
 class Instruction:
-    """An x86 instruction, or three, to add four products of bytes to each lane."""
+    """An x86 instruction, or three of them, to add four products of bytes to each lane."""
 
     features: str
     lanes: int
@@ -64,7 +64,7 @@ class Function:
 
 
 def split(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that splits a block's inputs in bytes, with their scale and sum."""
+    """Build the function that splits a block's inputs into bytes, with scale and sum."""
     low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (

@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """Integers for (data - zero) * scale; scale and zero point are for all or per `axis`."""
+    """Integers that stand for (data - zero) * scale, with one scale in all or per `axis`."""
 
     data: Any
     scale: Any

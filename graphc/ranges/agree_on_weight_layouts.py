@@ -113,7 +113,7 @@ def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
 
 
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
-    """Yield position and layout of each parameter that is re-laid by digits as a whole."""
+    """Yield position and layout of each parameter whose re-laid indices are digits."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect(function, SBlock)
     # Skip parameters of tensor intrinsics, which expect fixed distances between numbers.

@@ -67,7 +67,7 @@ def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
 
 
 def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """Return the sizes at which to import the model for a point: two if one is growing."""
+    """Return the sizes at which to import a point's model: two if a dimension grows."""
     if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
@@ -88,7 +88,7 @@ def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
 
 
 def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """Express a tensor's axes by dimensions, given its shapes at some sizes, or by None."""
+    """Express axes by dimensions that explain a tensor's shapes at some sizes, else None."""
     names = list(sizes[0])
     dims: Dims = []
     for lengths in zip(*shapes, strict=True):
@@ -176,7 +176,8 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add a function that pads inputs to a point; dimension `first` is cut in parts."""
+        """Add a function that pads inputs to a point's sizes, or cuts parts along `first`.
+        """
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
@@ -288,7 +289,7 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
 
 
 def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
-    """Return nested branches that compare `place` and evaluate the run of that index."""
+    """Return nested branches (a binary search) that evaluate `runs` at index `place`."""
     if len(runs) == 1:
         return runs[0]
     middle = first + len(runs) // 2

@@ -134,8 +134,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _line(first: int, second: int) -> tuple[int, int]:
-    """Return a number's growth with the length and its value at length 0. Raises ValueError.
-    """
+    """Return a number's growth with the length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
         raise ValueError("it has sizes that do not grow evenly with the length of its caches")
@@ -192,8 +191,7 @@ def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
 
 
 def _two_values(first: Any, second: Any, length: Any) -> Any:
-    """Return a function for masks: one value up to an index, then another; None for others.
-    """
+    """Return a function for a mask (one value up to an index, then another), or None."""
     if not first.shape:
         return None
     front = first.flat[0]

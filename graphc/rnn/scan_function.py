@@ -1,8 +1,8 @@
 """Build LSTM, GRU and RNN layers as one function: blocks step through sequences.
 
-A product over all steps computes the inputs' contribution before. Weights of the state are
-packed so that a step reads them once in order: some vectors of hidden units at a time, with
-all their gates. The state stays in cache.
+A product over all steps computes the inputs' contribution beforehand. Weights of the state
+are packed so that a step reads them once in order: some vectors of hidden units at a time,
+with all their gates. The state stays in cache.
 """
 
 from collections.abc import Iterable
@@ -202,8 +202,7 @@ def _rnn(scan: Any) -> list[str]:
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
-    """Return lines that add up, for some gates, inputs' contribution and state by weights.
-    """
+    """Return lines that sum, for some gates, input contributions and state times weights."""
     gate_set = set(gates)
     pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes

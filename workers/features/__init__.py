@@ -1,1 +1,1 @@
-"""Feature extractors for candidate schedules, a module per view, and parsers for them."""
+"""Feature extractors for candidate schedules, one module per view (set of features)."""

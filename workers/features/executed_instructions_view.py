@@ -83,7 +83,7 @@ def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
 
 
 def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
-    """Return (end - start) / step of the loop's counter; UNKNOWN if they cannot be read."""
+    """Return a loop's trip count, read from its counter; UNKNOWN if that cannot be read."""
     if not counting.again.match(texts[end]):
         return 1.0
     for text in reversed(texts[max(start, end - NEAR) : end]):

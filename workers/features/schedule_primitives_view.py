@@ -40,7 +40,7 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Extracts the workload's descriptors (line 0) and one line per step but look-ups."""
+    """Extracts the workload's descriptors (line 0), then all steps that are no look-ups."""
 
     view = PRIMITIVES
 
