@@ -88,7 +88,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return the readers that need `value` in memory; None stands for a graph output."""
+    """Return the readers that need `value` in memory; None means one that is no call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader

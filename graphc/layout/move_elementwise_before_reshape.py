@@ -52,7 +52,10 @@ def _is_from_function(g: Graph, value: Any) -> bool:
 
 
 def _operand(g: Graph, operand: Any, view: Any, channels: tuple[int, ...]) -> Any:
-    """Return an operand as needed before the reshape, vectors as arrays. Raises Leave."""
+    """Return an operand in its form before the reshape, an array if it is a vector.
+
+    Raises Leave if the operand is neither reshaped alike nor a constant for the last axis.
+    """
     operand_view = g.producer(operand, RESHAPE)
     if operand_view is not None and has_known_sizes(operand_view):
         reshapes = ((operand_view, view), (operand_view.args[0], view.args[0]))

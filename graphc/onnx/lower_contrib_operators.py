@@ -11,7 +11,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """Lower SimplifiedLayerNormalization of last axes. Raises ValueError for other forms."""
+    """Lower an RMS norm of the last axis. Raises ValueError for other axes or training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):

@@ -48,7 +48,7 @@ class RoundedProduct:
 
 
 class Bf16DotProducts(Pass[RoundedProduct]):
-    """Multiplies by constant weights in bfloat16, with two products per vector lane."""
+    """Multiplies by constant weights in bfloat16, two products per lane where possible."""
 
     name, match = "quant.multiply_bf16", ("relax.matmul", "relax.nn.conv2d")
     after = ("conv.winograd",)

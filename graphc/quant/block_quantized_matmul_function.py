@@ -24,7 +24,7 @@ RULE = "mallorn_blocks"
 class BlockQuantizedMatmul:
     """Describes rows times `bits`-bit weights with a zero point and a scale per block."""
 
-    instruction: Any  # the instruction
+    instruction: Any  # an `Instruction` of `llvm_byte_dot_products`
     rows: tuple[int, ...]
     outputs: int
     blocks: int

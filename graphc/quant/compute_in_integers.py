@@ -36,7 +36,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a builder that quantizes to unsigned bytes. Raises Leave if it does not apply.
+    """Return a builder that quantizes to unsigned bytes. Raises Leave for unfit calls.
 
     Bytes that were dequantized with the same scale and zero point are returned unchanged.
     """
@@ -237,7 +237,6 @@ def multiply(call: Any, g: Graph) -> Build:
 
 
 def _fills_vectors(outputs: int) -> bool:
-    """Return whether the outputs fill the instruction's vectors with little padding."""
     return is_worth_padding(outputs, required_instruction().lanes)
 
 

@@ -62,7 +62,7 @@ FEATURES = {
 
 INSTRUCTIONS: dict[str, DotInstruction] = {}
 for _feature, (_lanes, _text) in FEATURES.items():
-    # VNNI's schedule rules are named by their lanes.
+    # Schedule rules for VNNI are named by lanes only; others have a suffix.
     _pairs = "" if _feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
     _rule = f"{FUNCTION}_{_lanes}{_pairs}"
     INSTRUCTIONS[_feature] = DotInstruction(_rule, _lanes, QUAD, "uint8", "int8", "int32")

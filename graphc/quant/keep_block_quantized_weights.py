@@ -192,7 +192,6 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
 
 
 def _decoded_rows(quantized: BlockQuantizedWeights, places: Any) -> Any:
-    """Look up rows of a table, then decode them."""
     op, columns, sizes = relax.op, quantized.data.shape[1], sizes_of(places)
     scale, zero = map(relax.const, (quantized.scale, quantized.zero))
     if quantized.axis:

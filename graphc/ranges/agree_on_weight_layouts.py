@@ -20,7 +20,7 @@ Place = tuple[int, str, int]  # index of a module, name of a function, index of 
 
 
 class Digit(NamedTuple):
-    """One digit, `index % high // low`, of an index along the weights' axis `axis`."""
+    """A digit, `index % high // low`, of an index along the weights' axis number `axis`."""
 
     axis: int
     low: int
@@ -31,7 +31,7 @@ Layout = tuple[Digit, ...]  # from the slowest to the fastest axis
 
 
 class Relaid(NamedTuple):
-    """How a function re-lays a parameter, and the block that does it."""
+    """A parameter's new layout in a function, and the block that re-lays it."""
 
     block: str
     digits: Layout  # one per axis of the re-laid weights

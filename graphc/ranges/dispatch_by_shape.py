@@ -113,7 +113,7 @@ def point_suffix(sizes: Sizes) -> str:
 
 
 def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
-    """Join the modules of all points into one, with a `main` that accepts all sizes."""
+    """Join the modules of all points into one, with a `main` for every size in the range."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
     open_ = growing_dimensions(dynamic["ranges"])
     parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
@@ -176,8 +176,7 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add a function that pads inputs to a point's sizes, or cuts parts along `first`.
-        """
+        """Add a function that pads inputs to a point, or computes parts along `first`."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]

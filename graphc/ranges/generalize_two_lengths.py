@@ -149,7 +149,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Return integers as steps along axes, growth with length and first value; else None."""
+    """Fit integers by steps along axes, growth with length and a first value, else None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first

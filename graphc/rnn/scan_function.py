@@ -54,12 +54,12 @@ class Scan:
 
     @property
     def packed(self) -> tuple[int, ...]:
-        """The packed shape of one number per gate and hidden unit."""
+        """Shape in which one number per direction, gate and hidden unit is packed."""
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
     def pack(self, values: Any) -> Any:
-        """Pack numbers of directions x (gates x hidden) x rest as rest x packed shape."""
+        """Pack an array [directions, gates * units, rest] as [rest, *packed]."""
         count, _, inner = values.shape
         padding = self.vectors * self.lanes - self.units
         gated = values.reshape(count, self.gates, self.units, inner)

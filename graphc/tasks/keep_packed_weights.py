@@ -8,7 +8,7 @@ from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import OPERATOR, RULE, collect
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
-# The operator of blocks that read several parts of a vector; TVM would lay it out for one.
+# Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
 BY_PART = "concatenate"
 FREE = "layout_free_buffers"  # function attribute: arguments that schedules may re-lay
 

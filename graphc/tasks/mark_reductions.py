@@ -45,7 +45,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
         values = [store.value for block in reducing for store in collect(block.body, BufferStore)]
         if any(isinstance(value, tvm.tirx.Add) and isinstance(value.b, Mul) for value in values):
             raise Leave("it sums products")
-        # That axis must split into half vectors; TVM is better at prime lengths.
+        # The contiguous axis must split into half vectors; TVM is better at prime lengths.
         widths = range(max(2, self.lanes // 2), VECTORS * self.lanes + 1)
         sizes = [int(block.iter_vars[contiguous_axis(block)].dom.extent) for block in reducing]
         fitting = [

@@ -39,7 +39,7 @@ _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p
 class Counting:
     """Patterns that find loop counters in assembly; groups: `n` number, `r` register."""
 
-    again: re.Pattern[str]  # backward jumps that end counted loops, not relocated code
+    again: re.Pattern[str]  # backward jumps that end counted loops, not moved code
     compare: re.Pattern[str]
     flag: re.Pattern[str]
     step: re.Pattern[str]
