@@ -36,7 +36,7 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a builder that quantizes to unsigned bytes. Raises Leave for unfit calls.
+    """Return a builder that quantizes to unsigned bytes. Raises Leave for other calls.
 
     Bytes that were dequantized with the same scale and zero point are returned unchanged.
     """
