@@ -1,1 +1,1 @@
-"""Passes that change layouts, let layout changes through, and remove leftover copies."""
+"""Passes that change memory layouts, move layout changes, and remove leftover copies."""

@@ -1,7 +1,7 @@
-"""Replace transposes that cancel each other, with reshapes between them, by one reshape.
+"""Replace a chain of transposes and reshapes that keeps the memory order by one reshape.
 
-Tokens that become channels-first images, which a layout change turns channels-last again, pass
-two transposes and a reshape without moving a number. One reshape is free.
+A vision transformer, for example, transposes tokens to a channels-first image, and a layout
+change then transposes the image back to channels-last. A reshape alone costs nothing.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ Axes = list[list[Piece]]  # each axis as a list of its parts
 
 
 class CancelTransposes(Pass[Any]):
-    """Replaces transposes and reshapes that together move no number by one reshape."""
+    """Replaces transposes and reshapes that together keep the memory order by a reshape."""
 
     name, match = "layout.cancel_transposes", (_TRANSPOSE,)
     dtype = ""
     after = ("layout.fold_channel_shuffles",)
 
     def check(self, call: Any, g: Graph) -> Any:
-        """Return the value of which the chain of calls is a reshape."""
+        """Return the earliest value in the chain that one reshape turns into the result."""
         chain, transposes, reshaped = [call], 1, None
         while True:
             source = chain[-1].args[0]
@@ -45,7 +45,7 @@ class CancelTransposes(Pass[Any]):
 
 
 def _keeps_order(source: Any, chain: Sequence[Any]) -> bool:
-    """Return whether the calls, last first, leave the source's numbers in order."""
+    """Return whether `chain` (last call first) keeps the source's numbers in their order."""
     axes: Axes = [[((number,), size)] for number, size in enumerate(sizes_of(source))]
     for call in reversed(chain):
         if operator_name(call) == _TRANSPOSE:

@@ -1,8 +1,8 @@
-"""Compute concatenations along the last axis as copies, fused with what follows.
+"""Compute concatenations along the last axis as copies, fused with the operators after them.
 
-TVM's own form selects the part for every number, which prevents vectors. Here each part has
-its own loop in a row of the result. Parts of nested concatenations, as in dense blocks, are
-read at their origin, so identity is copied twice.
+TVM's own function chooses the source tensor for every element, which prevents vector code.
+Here each part of a row has its own copy loop. Nested concatenations, as in dense blocks, are
+flattened, so that no element is copied twice.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ MOST_PARTS = 64  # most arguments of a function
 
 @dataclass(frozen=True)
 class FollowedConcat:
-    """A concatenation, and the scale, shift and limits that calls apply to its result."""
+    """A concatenation, and the scale, shift and bounds that operators after it apply."""
 
     concat: Any
     affine: ChannelAffine
@@ -40,7 +40,7 @@ class FollowedConcat:
 
 
 def followed_concat(call: Any, g: Graph) -> FollowedConcat | None:
-    """Return the chain from a concatenation to this call; None if others read in between."""
+    """Match `call` as a concatenation followed by scale, shift and bounds; None if not."""
     limits: list[str] = []
     while call is not None and (kind := LIMITS.get(operator_name(call))) is not None:
         bound = "0"  # of a ReLU
@@ -76,7 +76,7 @@ def joins_rows(call: Any) -> bool:
 
 
 def parts_of(concat: Any, g: Graph) -> list[Any]:
-    """Return a concatenation's parts, nested ones flattened up to MOST_PARTS in all."""
+    """Return a concatenation's parts, with nested ones flattened up to MOST_PARTS parts."""
     parts = list(g.tuple_fields(concat.args[0]))
     for part in list(parts):
         inner = g.producer(part, CONCAT)
@@ -88,7 +88,7 @@ def parts_of(concat: Any, g: Graph) -> list[Any]:
 
 
 def readers_of_result(value: Any, g: Graph) -> list[Any]:
-    """Return readers that need the call's stored result; None for a reader that is no call."""
+    """Return the readers that need `value` in memory; None means one that is no call."""
     readers = g.readers(value) if isinstance(value, relax.DataflowVar) else [*g.readers(value), None]
     return [
         reader
@@ -106,7 +106,7 @@ REDUCTION = 3  # TVM's pattern kind: fused with producers, not with consumers
 
 @dataclass(frozen=True)
 class ConcatShape:
-    """Everything that determines the generated function."""
+    """Parameters from which `concat_function` generates code."""
 
     rows: tuple[int, ...]
     parts: tuple[int, ...]  # columns of each part
@@ -121,9 +121,9 @@ class ConcatShape:
 
 
 def concat_function(shape: ConcatShape) -> Any:
-    """Build the function of the parts, the row's scale and shift if any, and the result.
+    """Build the tensor function; it reads the parts and any scale and shift per column.
 
-    The last loop runs once, so that MetaSchedule does not vectorise the rows.
+    A dummy last loop of one iteration keeps MetaSchedule from vectorising over the rows.
     """
     axes = [f"v{axis}" for axis in range(len(shape.rows))]
     loops = [f"a{axis}" for axis in range(len(shape.rows))]
@@ -168,7 +168,7 @@ def _buffer(name: str, sizes: tuple[int, ...]) -> str:
 
 
 def _copy(shape: ConcatShape, part: int, start: int, column: str) -> str:
-    """Return the statement that copies a part's column, scaled, shifted and limited."""
+    """Return the TVMScript statement that copies, scales, shifts and bounds one element."""
     row = ", ".join(f"v{axis}" for axis in range(len(shape.rows)))
     target = f"{column} + T.int64({start})"
     value = f"x{part}[{row}, {column}]"
@@ -187,7 +187,7 @@ _FUSED = (*OPERATORS, *LIMITS)
 
 @dataclass(frozen=True)
 class Copies:
-    """The tensors to copy, the scale and shift to apply, and the shape of the function."""
+    """Tensors to copy, scale and shift vectors to apply, and the function's parameters."""
 
     parts: tuple[Any, ...]
     vectors: tuple[Any, ...]
@@ -195,7 +195,7 @@ class Copies:
 
 
 class ConcatToCopies(Pass[Copies]):
-    """Concatenates along the last axis by copies, and applies constant operators that follow."""
+    """Concatenates along the last axis by copies, fused with scales and bounds after it."""
 
     name, match = "layout.concat_to_copies", (CONCAT, *_FUSED)
     after = ("fold.batch_norm", "conv.keep_joined_groups_apart")
@@ -238,10 +238,10 @@ class ConcatToCopies(Pass[Copies]):
 
 
 def _source(part: Any, g: Graph) -> tuple[Any, ChannelAffine]:
-    """Return a part's source and the scale and shift to apply while copying it.
+    """Return the tensor to copy for a part, and the scale and shift to apply while copying.
 
-    That is the part itself if TVM can fuse the scale and shift with the part's producer, or if
-    other operators read the part.
+    A part's own scale and shift move into the copy, unless TVM can fuse them with the part's
+    producer or another operator reads the part. Then the part is copied as it is.
     """
     producer, same = g.producer(part), identity(part.ty.ndim)
     affine, links = affine_chain(producer, g) if producer is not None else (same, [])

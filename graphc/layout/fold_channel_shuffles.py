@@ -1,8 +1,8 @@
 """Fold channel shuffles into the weights of the operators that read them.
 
 A channel shuffle, or a half of one, only permutes channels. A convolution sums over all
-channels, so permuting its weights instead moves no data. An operator that keeps channels
-apart, such as a depthwise convolution, works in memory order, and its readers permute.
+channels, so permuting its weights instead moves no data. An operator that treats channels
+separately, such as a depthwise convolution, runs in memory order; its result is permuted.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _RESHAPE, _TRANSPOSE = "relax.reshape", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Origins:
-    """The origin of each channel of a value, and whether a shuffle was applied on the way."""
+    """Source tensor and channel of each channel of a value; whether it has been shuffled."""
 
     channels: list[Origin]
     is_shuffled: bool = False
@@ -59,7 +59,7 @@ def origins(value: Any, g: Graph) -> Origins:
 
 
 def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
-    """Merge contiguous channels of one variable into (source, first, end)."""
+    """Merge consecutive channels of one tensor into ranges (tensor, first channel, end)."""
     result: list[tuple[Any, int, int]] = []
     for source, channel in channels:
         last = result[-1] if result else None
@@ -71,7 +71,7 @@ def runs(channels: Sequence[Origin]) -> list[tuple[Any, int, int]]:
 
 
 def concat_runs(channels: Sequence[Origin]) -> Any:
-    """Concatenate the runs of channels into one value."""
+    """Return the concatenation of these channels, sliced in runs of consecutive channels."""
     parts = []
     for source, first, end in runs(channels):
         is_all = (first, end) == (0, sizes_of(source)[CHANNELS])
@@ -84,7 +84,7 @@ def _own(value: Any) -> Origins:
 
 
 def _source_places(call: Any, g: Graph) -> Places:
-    """Return the tensor and the channels that a slice, a take or a shuffle reads."""
+    """Return the tensor and channels that a slice, take or shuffle reads, or (None, ())."""
     name = operator_name(call)
     if name == _SLICE:
         source, axes, *limits = call.args
@@ -116,7 +116,7 @@ def _source_places(call: Any, g: Graph) -> Places:
 
 
 def _leading_axes(sizes: Sequence[int], numbers: int) -> int | None:
-    """Return how many leading axes hold exactly `numbers` numbers; None if no count does."""
+    """Return how many leading sizes have the product `numbers`; None if no count does."""
     products = list(accumulate(sizes, mul, initial=1))
     return products.index(numbers) if numbers in products else None
 
@@ -131,7 +131,7 @@ MOST_RUNS = 32  # to copy: more runs need long code that moves little data each
 
 @dataclass(frozen=True)
 class Shuffled:
-    """A call's input channels in memory order, and their places in the call's order."""
+    """Input channels of a call in memory order, and the permutation that sorts them so."""
 
     channels: list[Origin]
     order: list[int]  # the call's channels, sorted in memory order
@@ -139,7 +139,7 @@ class Shuffled:
 
 
 class FoldChannelShuffles(Pass[Shuffled]):
-    """Lets convolutions read channels in memory order, with weights permuted to match."""
+    """Removes channel shuffles by permuting the weights of convolutions that read them."""
 
     name, match = "layout.fold_channel_shuffles", (*_CONVOLUTIONS, *_BY_CHANNEL)
     after, forward = ("layout.prepare_convert_layout",), True

@@ -1,11 +1,11 @@
-"""Concatenate slices of channels, or rows looked up in tables, by vector copies in one function.
+"""Concatenate slices of channels, or rows looked up in tables, by vector copies.
 
-TVM's own form selects the source tensor for every number. If channels are last, a slice of a
-tensor's channels is contiguous in source and result.
+TVM's own function chooses the source tensor for every element. If channels are last, a slice
+of a tensor's channels is contiguous in source and result.
 
-ONNX lets indices of look-ups count from the end. The importer handles this in a separate
-function, which costs as much as the look-up; concatenating the rows of many tables copies them
-again. One function computes both.
+ONNX allows negative indices in look-ups. TVM's importer handles them in a separate function,
+which costs as much as the look-up, and concatenating the rows of several tables copies them
+again. Here one function computes all of this.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ SMALL = 1 << 14  # numbers that one core copies before a second core could start
 
 @dataclass(frozen=True)
 class RowPart:
-    """Columns of the result, copied from the same row of a tensor or from a looked-up row."""
+    """Columns of the result, copied from the same row of a tensor or from one looked up."""
 
     source: Any
     columns: int
@@ -36,7 +36,7 @@ class RowPart:
 
 
 def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Graph) -> Any:
-    """Return the call of a function that joins the parts for all indices of the outer axes."""
+    """Return a call that joins the parts row by row; `outer` are the sizes of row axes."""
     tables = {part.source for part in parts if part.numbers is not None}
     read = dict.fromkeys(
         tensor for part in parts for tensor in (part.source, part.numbers) if tensor is not None
@@ -54,7 +54,7 @@ def join_rows(name: str, parts: Sequence[RowPart], outer: tuple[int, ...], g: Gr
 
 
 def _function(parts: Sequence[RowPart], arguments: Arguments, result: tuple[int, ...], lanes: int) -> Any:
-    """Build a function with a block per row, or one block if small, and a dummy last loop."""
+    """Build a tensor function with one block per row, or a single one for small results."""
     *outer, columns = result
     block_sizes = outer if prod(result) <= SMALL else [1 for _ in outer]
     extents = [size // count for size, count in zip(outer, block_sizes, strict=True)]
@@ -78,7 +78,7 @@ def main({", ".join(buffers)}, y: T.Buffer({result}, "float32")) -> None:
 
 
 def _copies(parts: Sequence[RowPart], arguments: Arguments, row: str, lanes: int) -> str:
-    """Return statements that copy whole vectors of each part, then its remainder."""
+    """Return statements that copy each part in whole vectors, then its last elements."""
     text, column = "", 0
     for part in parts:
         source_row = row
@@ -137,7 +137,7 @@ FEW = 2  # fewest look-ups worth fusing with a concatenation
 
 
 class FuseLookups(Pass[list[RowPart]]):
-    """Looks up rows by indices from either end, for all tables of a concatenation in one function."""
+    """Fuses table look-ups, their handling of negative indices and their concatenation."""
 
     name, match = "layout.fuse_lookups", (_TAKE, _CONCAT)
 
@@ -169,13 +169,13 @@ class FuseLookups(Pass[list[RowPart]]):
 
 
 def _rows(call: Any) -> int:
-    """Return the number of rows that the result is made of."""
+    """Return the number of rows in the result; a concatenation joins parts row by row."""
     axis = int(call.attrs.axis) % call.ty.ndim if operator_name(call) == _CONCAT else -1
     return prod(sizes_of(call)[:axis])
 
 
 def _lookup(call: Any, g: Graph) -> RowPart:
-    """Return what a `take` looks up. Raises Leave if it does not take rows of a table."""
+    """Describe a `take` of table rows by indices that may be negative, else raise Leave."""
     table, index = call.args
     if call.attrs.axis != 0 or table.ty.ndim != 2 or index.ty.ndim == 0:
         raise Leave("it takes no rows of a table")
@@ -195,7 +195,7 @@ def _lookup(call: Any, g: Graph) -> RowPart:
 
 
 def _column(numbers: Any, g: Graph) -> tuple[Any, int]:
-    """Return the tensor whose rows contain the indices, and the column of the indices."""
+    """Return the tensor from whose rows the indices come, and their column in it."""
     call = g.producer(numbers, *_VIEWS, _TAKE)
     if call is None or not has_known_sizes(call):
         return numbers, 0

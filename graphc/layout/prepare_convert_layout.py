@@ -1,7 +1,7 @@
-"""Rewrite operators that block TVM's ConvertLayout, to avoid transposes around them.
+"""Rewrite operators that block TVM's ConvertLayout pass, to avoid transposes around them.
 
-It stops at leaky ReLUs, at padding and at constants with fewer axes than the other operand,
-and it breaks the tensor functions that TVM's importer makes of Clip.
+ConvertLayout stops at leaky ReLUs, at padding and at constants with fewer axes than the
+other operand. It also breaks the tensor functions that TVM's importer generates for Clip.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ BOUNDS: dict[str, Bound] = {"maximum": relax.op.maximum, "minimum": relax.op.min
 
 
 class ClipToMaxMin(Pass[Bound]):
-    """Replaces the one-sided bounds that TVM's importer makes of Clip by operators."""
+    """Replaces tensor functions that TVM's importer makes of one-sided Clip by operators."""
 
     name, match = "layout.clip_to_max_min", ("relax.call_tir",)
     dtype, any_size = "", True
@@ -71,7 +71,7 @@ IMAGE_AXES = 4
 
 
 class PrepareConvertLayout(Pass[Build]):
-    """Writes leaky ReLUs as maxima, folds pads into convolutions, and gives constants all axes."""
+    """Writes leaky ReLUs as maxima, folds pads into convolutions, adds axes to constants."""
 
     name = "layout.prepare_convert_layout"
     match = (LEAKY, *CONVOLUTIONS, *(f"relax.{name}" for name in _BINARY))

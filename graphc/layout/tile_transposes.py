@@ -1,7 +1,7 @@
 """Transpose the last axis tile by tile.
 
-In a transpose by columns every element costs a cache line, and the lines of a column share few
-cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
+Reading column by column loads one cache line per element, and the lines of a column compete
+for few cache sets. A tile of 16 x 16 elements reads 16 lines and uses each completely.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ TILE = 16  # float32 elements in a cache line
 
 @dataclass(frozen=True)
 class Permutation:
-    """The order of the source's axes, and which axis of the result is the source's last."""
+    """Order of the source's axes, and the axis of the result that was the source's last."""
 
     axes: tuple[int, ...]
     across: int
 
 
 class TileTransposes(Pass[Permutation]):
-    """Transposes the last axis tile by tile, if both axes consist of whole tiles."""
+    """Transposes the last axis in tiles of 16 x 16, if the sizes are multiples of 16."""
 
     name, match = "layout.tile_transposes", ("relax.permute_dims",)
     after = ("matmul.fuse_transposes",)

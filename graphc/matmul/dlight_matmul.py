@@ -1,4 +1,4 @@
-"""DLight's schedule rule for products on a GPU, changed so that TVM can lower int8 products."""
+"""DLight's schedule rule for matrix products on GPUs, changed so that TVM lowers int8."""
 
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ class LowerableMatmul(Matmul):  # type: ignore[misc]
     """
 
     def apply(self, func: Any, target: Any, tunable: bool) -> Any | None:
-        """Return the schedule, or None if the function is no product."""
+        """Return the schedule, or None if the function is no matrix product."""
         schedule = super().apply(func, target, tunable)
         if schedule is not None and INT8 in str(schedule.trace):
             for step in schedule.trace.insts:

@@ -1,4 +1,4 @@
-"""Fuse batched products with the transposes around them, as in attention.
+"""Fuse batched matrix products with the transposes around them, as in attention.
 
 A transpose that keeps the last axis costs nothing inside a product, because rows stay
 contiguous; as a separate operator it copies everything.
@@ -19,7 +19,7 @@ PRODUCT, TRANSPOSE = "relax.matmul", "relax.permute_dims"
 
 @dataclass(frozen=True)
 class Factor:
-    """A factor before its transpose, and the transpose's permutation."""
+    """A product's factor as it was before its transpose, and the transpose's permutation."""
 
     value: Any
     axes: list[int]
@@ -27,17 +27,17 @@ class Factor:
 
 @dataclass(frozen=True)
 class PermutedProduct:
-    """A product over the factors before their transposes, and its arguments."""
+    """A product rewritten to read untransposed factors, and these factors."""
 
     product: Product
     arguments: list[Any]
 
 
 class FuseTransposesIntoBatchedMatmul(Pass[PermutedProduct]):
-    """Fuses transposes with products of two computed factors.
+    """Fuses transposes with matrix products of two computed factors.
 
-    With `lanes`, these products also get sizes that can be tiled for vectors of so many
-    numbers.
+    If `lanes` (numbers per vector) is not 0, it also pads products to sizes that can be
+    tiled.
     """
 
     name, match = "matmul.fuse_transposes", (TRANSPOSE, PRODUCT)
@@ -98,7 +98,7 @@ def _factor(value: Any, g: Graph) -> Factor:
 
 
 def _permuted(product: Any, factors: Sequence[Factor], axes: Sequence[int], lanes: int) -> PermutedProduct:
-    """Return the product of the untransposed factors with a permuted result."""
+    """Return the product that reads untransposed factors and writes axes in order `axes`."""
     *stack, rows, inputs = sizes_of(product.args[0])
     stack_axes = [f"a{axis}" for axis in range(len(stack))]
     sizes = dict(zip([*stack_axes, *"ijk"], [*stack, rows, sizes_of(product)[-1], inputs], strict=True))

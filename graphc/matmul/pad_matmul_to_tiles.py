@@ -1,7 +1,7 @@
-"""Build matrix products whose sizes can be tiled, and pad products with constant factors to them.
+"""Pad matrix products to sizes that can be tiled.
 
-101 rows have no factor that fits the registers, and 101 columns fill no vectors. A few more in
-local buffers cost less than bad tiles. Only the requested part is copied out.
+101 rows, for example, have no factor that suits the registers, and 101 columns do not fill
+whole vectors. A few more rows and columns, kept in local buffers, cost less than bad tiles.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ def tileable(product: Product, lanes: int) -> Product:
 
 
 def matmul_function(product: Product) -> Any:
-    """Return the tensor function; TVM can fuse element-wise operators after it."""
+    """Build the product's tensor function; TVM can fuse element-wise operators after it."""
     body, factors = [], []
     for name, axes in (("x", product.x), ("w", product.w)):
         if not _grows(product, axes) or (name == "w" and product.has_padded_w):
@@ -114,7 +114,7 @@ def _element(name: str, axes: Sequence[str]) -> str:
 
 
 class PadMatmulToTiles(Pass[Product]):
-    """Pads rows and columns of products with weights, so that their sizes can be tiled."""
+    """Pads rows and columns of products with constant weights to sizes that can be tiled."""
 
     name, match = "matmul.pad_to_tiles", ("relax.matmul",)
 

@@ -1,7 +1,7 @@
 """Replace group and instance norms of images by one operator before layouts change.
 
-The importer writes them as mean, variance and reshapes to groups. Later passes would see rows
-of single channels with transposes around them.
+TVM's importer writes these norms as mean, variance and reshapes to groups. After a layout
+change, transposes around the reshapes would hide the norms from later passes.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ NO_NORM = "it is no norm: no mean and deviation are before it"
 
 @dataclass(frozen=True)
 class GroupNorm:
-    """The input of a norm without gains and offsets over all but the first two axes."""
+    """A norm's input, group count and epsilon; separate operators apply gain and offset."""
 
     data: Any
     groups: int
@@ -27,7 +27,7 @@ class GroupNorm:
 
 
 class FindGroupNorms(Pass[GroupNorm]):
-    """Replaces norms that the importer writes as several operators by one, if channels fill vectors."""
+    """Replaces group norms written as several operators by one, if channels fill vectors."""
 
     name, match = "norm.find_groups", (RESHAPE, "relax.divide")
     forward = True  # skip a norm's reshaped data, which looks like another norm's
@@ -64,7 +64,7 @@ class FindGroupNorms(Pass[GroupNorm]):
 
 
 def _normed(g: Graph, quotient: Any | None) -> GroupNorm:
-    """Return the norm that a division computes, with one group per channel. Raises Leave."""
+    """Return the norm that ends in this division, with a group per channel. Raises Leave."""
     if quotient is None:
         raise Leave(NO_NORM)
     difference = g.producer(quotient.args[0], "relax.subtract")

@@ -68,7 +68,7 @@ for g in range({n.groups}):
 
 @dataclass(frozen=True)
 class NormedImage:
-    """The channels-last image of a group norm, and how it is split among cores and vectors."""
+    """A group norm's channels-last image, and how it is split into parts and vectors."""
 
     sizes: Shape
     pixels: int
@@ -83,19 +83,22 @@ class NormedImage:
 
 
 def sums_function(image: NormedImage, rows: Shape, sums: Shape) -> Any:
-    """Build the function that sums values and squares of each part, per channel."""
+    """Build the function that computes two sums per part of the image and channel.
+
+    They are over the pixels' differences from the first pixel, and over their squares.
+    """
     return _function(_PARTS.format(n=image), {"x": rows}, sums)
 
 
 def scales_function(image: NormedImage, rows: Shape, sums: Shape, scales: Shape) -> Any:
-    """Build the function that computes each channel's scale and shift."""
+    """Build the function that computes scale and shift per channel from the parts' sums."""
     channels = (image.channels,)
     inputs = {"x": rows, "s": sums, "gamma": channels, "beta": channels}
     return _function(_SCALES.format(n=image), inputs, scales)
 
 
 def _function(body: str, inputs: dict[str, Shape], result: Shape) -> Any:
-    """Build a function with one block per index of the result's leading axes."""
+    """Build a function with one block per image, or per part of an image for sums."""
     shapes = {**inputs, "y": result}
     leading_loops = ["n", "p"][: len(result) - 2]
     buffers = ", ".join(f'{key}: T.Buffer({shape}, "float32")' for key, shape in shapes.items())
@@ -114,7 +117,7 @@ def main({buffers}) -> None:
 
 
 def _region(name: str, shape: Shape, own: int) -> str:
-    """Return the region of a whole buffer, except for leading axes that the blocks split."""
+    """Return a buffer's region: one index on its first `own` axes, all of the other axes."""
     places = [f"0:{size}" for size in shape]
     if len(shape) > 1:
         places[:own] = ["vn", "vp"][:own]
@@ -144,7 +147,7 @@ PART = 64  # most pixels in a part, which one core sums up
 
 
 class GroupNormToPartialSums(Pass[NormedImage | None]):
-    """Sums up channels-last group norms in parts; writes others as separate operators."""
+    """Computes channels-last group norms from partial sums, others by separate operators."""
 
     name, match = "norm.group_norm_to_partial_sums", ("relax.nn.group_norm",)
     after = ("norm.find_groups",)

@@ -1,7 +1,7 @@
 """Compute softmax, log-softmax and layer norm row by row in vectors, with the row in cache.
 
-TVM makes each a chain of blocks with scalar sums along a row, and computes softmax's
-exponentials twice, because their fast form is inlined wherever it is read.
+TVM computes each in several blocks with scalar sums along a row. It computes the
+exponentials of softmax twice, because their fast form is inlined wherever it is read.
 """
 
 import re
@@ -95,7 +95,7 @@ _SOFTMAXES = {"relax.nn.softmax": _SHARES, "relax.nn.log_softmax": _LOGARITHMS}
 
 @dataclass(frozen=True)
 class Row:
-    """Numbers of a row computed per step, and the rest after the last whole step."""
+    """Vector width for a row, and the number of elements after its last whole vector."""
 
     width: int
     rest: int
@@ -146,7 +146,7 @@ class VectorizeSoftmaxAndLayerNorm(Pass[Row]):
 
 
 def _with_rest(text: str) -> str:
-    """Extend the code so that every loop is repeated once for the remainder of a row."""
+    """Repeat every loop in the code once more, for the elements after the last vector."""
 
     def repeat(loop: re.Match[str]) -> str:
         statements = dedent(loop[1]).replace("x[{row}, c * {lanes} + i]", "z[i]")
@@ -157,7 +157,7 @@ def _with_rest(text: str) -> str:
 
 
 def _across(name: str, combine: str, width: int) -> str:
-    """Return code that reduces a vector into its first lane by halves."""
+    """Return code that reduces a vector to its first lane, halving it in each step."""
     lines, half = [], width // 2
     while half > 1:
         pair = combine.format(f"{name}[i]", f"{name}[i + {half}]")
@@ -167,7 +167,7 @@ def _across(name: str, combine: str, width: int) -> str:
 
 
 def _function(shapes: dict[str, tuple[int, ...]], body: str, width: int, terms: dict[str, str]) -> Any:
-    """Build a function with a block per row, and a dummy last loop for MetaSchedule."""
+    """Build a function with one block per row; its dummy last loop is for MetaSchedule."""
     *sizes, size = shapes["y"]
     loops = ", ".join(f"a{axis}" for axis in range(len(sizes)))
     row = ", ".join(f"v{axis}" for axis in range(len(sizes)))

@@ -1,6 +1,6 @@
-"""Replace Fourier transforms, and resizes that TVM lacks, by matrix products.
+"""Replace Fourier transforms, and resizes that TVM lacks, by products with matrices.
 
-The matrices come from ONNX's reference evaluator.
+ONNX's reference evaluator computes each matrix by transforming an identity matrix.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def transform(form: NodeRewriter) -> None:
 
 
 def short_transforms(form: NodeRewriter) -> None:
-    """Replace an STFT by a convolution. Raises ValueError for complex or unknown frames."""
+    """Replace STFT by a convolution. Raises ValueError for unknown, long or complex data."""
     sizes, step, window, length = form.sizes(0), *(form.value(index) for index in (1, 2, 3))
     if length is None and window is not None:
         length = len(window)
@@ -77,7 +77,10 @@ _PLACED = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "t
 
 
 def resize(form: NodeRewriter) -> None:
-    """Replace a Resize unlike TVM's by products. Raises ValueError for crops, varying sizes."""
+    """Replace a Resize that TVM computes unlike ONNX by a matrix product per resized axis.
+
+    Raises ValueError if it crops, keeps the aspect ratio, or has unknown target sizes.
+    """
     sizes = form.sizes(0)
     if sizes is None or form.kind(0) != TensorProto.FLOAT or _is_plain_resize(form, sizes):
         return
@@ -102,7 +105,7 @@ def resize(form: NodeRewriter) -> None:
 
 
 def _multiply_axis(form: NodeRewriter, data: str, axis: int, ndim: int, matrix: Any) -> str:
-    """Write the product of a matrix with the data along an axis."""
+    """Append nodes that multiply the data by a matrix along an axis; return their result."""
     weights = form.constant(np.ascontiguousarray(matrix.T if axis != ndim - 2 else matrix))
     if axis == ndim - 2:
         return form.write("MatMul", weights, data)

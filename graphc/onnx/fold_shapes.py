@@ -45,9 +45,9 @@ _COUNTED = frozenset(("NonZero", "Unique", "Compress"))
 
 
 def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
-    """Return the model without dead nodes and without nodes of known results.
+    """Return the model without unused nodes; nodes of known results become constants.
 
-    Inputs and outputs keep their order. `shapes` bind free dimensions of inputs.
+    Inputs and outputs keep their order. `shapes` binds free dimensions of inputs to sizes.
     """
     walk = Folding(model, shapes)
     walk.nodes(model.graph.node)
@@ -55,7 +55,7 @@ def fold(model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> ModelProto:
 
 
 class Folding:
-    """A walk over a graph: the values and types known so far, and the nodes that remain."""
+    """Walks a graph; keeps values and types known so far, and nodes left for run time."""
 
     def __init__(self, model: ModelProto, shapes: Mapping[str, Sequence[int]]) -> None:
         self._model = model
@@ -89,12 +89,12 @@ class Folding:
             self._types[tensor.name] = helper.make_tensor_type_proto(tensor.data_type, tensor.dims)
 
     def nodes(self, nodes: Iterable[NodeProto]) -> None:
-        """Walk the nodes in order."""
+        """Process the nodes in order."""
         for node in nodes:
             self.node(node)
 
     def node(self, node: NodeProto) -> None:
-        """Add the node's results to the known values, or keep the node."""
+        """Compute the node's results if its inputs are known, else keep it for run time."""
         if node.op_type in unroll_loops.KINDS and unroll_loops.unroll(self, node):
             return
         if sequences_to_tensors.process_sequence_operator(self, node):
@@ -110,7 +110,7 @@ class Folding:
                 self.set_value(name, value)
 
     def _construct(self, names: Iterable[str]) -> None:
-        """Add nodes that construct these sequences, for readers that need a whole sequence."""
+        """Add nodes that construct these sequences, for readers of a sequence as a whole."""
         for name in [name for name in names if name in self.sequences]:
             self._kept.append(sequences_to_tensors.construct_sequence(name, self.sequences.pop(name)))
 
@@ -133,11 +133,11 @@ class Folding:
         return sizes[axis] if sizes is not None and -len(sizes) <= axis < len(sizes) else None
 
     def kept_count(self) -> int:
-        """Return the number of kept nodes, to which `drop_kept` can return."""
+        """Return the number of nodes kept so far, as a mark for `drop_kept`."""
         return len(self._kept)
 
     def drop_kept(self, mark: int) -> None:
-        """Drop the nodes kept since the mark."""
+        """Drop the nodes kept since `kept_count` returned this mark."""
         del self._kept[mark:]
 
     def model(self) -> ModelProto:
@@ -200,7 +200,7 @@ class Folding:
         }
 
     def _compute(self, node: NodeProto, types: Mapping[str, TypeProto]) -> list[Any] | None:
-        """Evaluate a node of constants, or a Shape or Size; None if it should not be folded."""
+        """Evaluate a node of known inputs, or a Shape or Size; None if it is not folded."""
         if (
             node.domain not in inline_functions.DOMAINS
             or node.op_type in _KEPT
@@ -256,7 +256,7 @@ def _bytes_of(kind: TypeProto | None) -> float:
 
 
 def _without(message: Any, *names: str) -> Any:
-    """Copy a message without some fields, and without ever copying their content."""
+    """Copy a protobuf message without some fields, never reading their large content."""
     result = type(message)()
     for field, value in message.ListFields():
         if field.name in names:

@@ -11,7 +11,7 @@ Given = Sequence[Typed | None]
 
 
 def types(node: NodeProto, input_types: Given) -> dict[str, TypeProto]:
-    """Return the types of a node's results by name; `input_types` has its inputs' types or None."""
+    """Return the types of a node's results by name, where those of its inputs suffice."""
     rule = _RULES.get(node.op_type) if node.domain == "com.microsoft" else None
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     results = () if rule is None else rule(attributes, input_types)
@@ -30,7 +30,7 @@ def _matmul_nbits(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer GatherBlockQuantized: scales give type and sizes, except along blocks."""
+    """Infer GatherBlockQuantized: rows of the decoded table, in the type of its scales."""
     table_type, index_type, scale_type = (*inputs, None, None, None)[:3]
     if not (table_type and index_type and scale_type):
         return ()
@@ -42,12 +42,12 @@ def _gather(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _alike(_: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer results like the first input: the first, and the optional sum (the fourth)."""
+    """Give the first result, and the optional fourth (a sum), the first input's type."""
     return [inputs[0], None, None, inputs[0]]
 
 
 def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer MultiHeadAttention: rows of queries with all heads' values; grown caches."""
+    """Infer MultiHeadAttention: one row per query, and caches extended by the new rows."""
     heads, (query, keys, values) = int(attrs.get("num_heads", 0)), (*inputs, None, None, None)[:3]
     if not (query and keys and values and heads):
         return ()
@@ -63,7 +63,7 @@ def _attention(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer Attention, with one input for queries, keys and values, and one cache for both."""
+    """Infer Attention, with one input for queries, keys and values, and one joint cache."""
     data, weights, past = inputs[0], inputs[1], (*inputs, *[None] * 5)[4]
     if not (data and weights):
         return ()
@@ -75,7 +75,7 @@ def _packed(attrs: Mapping[str, Any], inputs: Given) -> Given:
 
 
 def _embedding(_: Mapping[str, Any], inputs: Given) -> Given:
-    """Infer EmbedLayerNormalization: table rows, a count per sequence, and the sum."""
+    """Infer EmbedLayerNormalization: normed rows, mask counts, and rows before the norm."""
     places, table = inputs[0], inputs[2]
     if not (places and table):
         return ()

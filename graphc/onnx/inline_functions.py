@@ -1,4 +1,4 @@
-"""Inline a file's functions, and expand operators that TVM lacks by ONNX's own definitions."""
+"""Inline a file's functions, and expand operators that TVM lacks as ONNX defines them."""
 
 from collections.abc import Container, Mapping
 from typing import Any
@@ -26,12 +26,12 @@ DOMAINS = ("", "ai.onnx")
 
 
 def inline(model: ModelProto) -> ModelProto:
-    """Return the model with its functions inlined."""
+    """Return the model with calls of its own functions replaced by the functions' nodes."""
     return inliner.inline_local_functions(model, convert_version=True) if model.functions else model
 
 
 def expand(model: ModelProto, supported: Container[str]) -> ModelProto:
-    """Return the model with unknown standard operators expanded by ONNX's definitions."""
+    """Return the model with unsupported standard operators expanded as ONNX defines them."""
     if not any(_needs_expansion(node, supported) for node in model.graph.node):
         return model
     result = ModelProto()
@@ -60,7 +60,7 @@ def expand(model: ModelProto, supported: Container[str]) -> ModelProto:
 
 
 def opset_of(model: ModelProto) -> int:
-    """Return the version of ONNX's operators that the model imports."""
+    """Return the version of ONNX's standard operators that the model imports, else 1."""
     return max((entry.version for entry in model.opset_import if entry.domain in DOMAINS), default=1)
 
 
@@ -111,7 +111,7 @@ def _definition(node: NodeProto, opset: int, types: Mapping[str, TypeProto]) -> 
 
 
 def types_of(model: ModelProto) -> Mapping[str, TypeProto]:
-    """Return the types of a model's values by name, as far as inference finds them."""
+    """Return the types of a model's values by name, as far as shape inference finds them."""
     graph = shape_inference.infer_shapes(model).graph
     types = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
     constants = {

@@ -13,7 +13,7 @@ END = 1 << 30  # beyond the end of every axis
 
 
 def grouped_query_attention(form: NodeRewriter) -> None:
-    """Lower GroupQueryAttention. Raises ValueError for unsupported forms, such as sinks."""
+    """Lower GroupQueryAttention. Raises ValueError for forms such as attention sinks."""
     heads, groups = form.attribute("num_heads", 0), form.attribute("kv_num_heads", 0)
     unsupported = {
         "a bias of its scores": form.has_input(10),
@@ -69,7 +69,7 @@ def grouped_query_attention(form: NodeRewriter) -> None:
 
 
 def _write_scores(form: NodeRewriter, query: str, keys: str) -> str:
-    """Write the scaled dot products of queries and keys."""
+    """Append nodes for the scaled dot products of queries and keys."""
     transposed_keys = form.write("Transpose", keys, perm=[0, 1, 3, 2])
     products, scale = form.write("MatMul", query, transposed_keys), form.attribute("scale", 0.0)
     if scale:
@@ -80,7 +80,7 @@ def _write_scores(form: NodeRewriter, query: str, keys: str) -> str:
 
 
 def _repeat_heads(form: NodeRewriter, cache: str, heads: int, groups: int) -> str:
-    """Write the cache with each head repeated for the query heads that share it."""
+    """Append nodes that repeat each head of a cache for the query heads that share it."""
     expanded = form.write("Unsqueeze", cache, form.integers(2))
     expanded = form.write("Expand", expanded, form.integers(1, 1, heads // groups, 1, 1))
     sizes = form.write("Shape", cache)
@@ -95,14 +95,14 @@ def _repeat_heads(form: NodeRewriter, cache: str, heads: int, groups: int) -> st
 
 
 def _write_result(form: NodeRewriter, scores: str, values: str) -> None:
-    """Write the node's result: values weighted by softmax of the scores, heads joined."""
+    """Append the last nodes: values are weighted by softmax of scores and heads joined."""
     weights = form.write("Softmax", scores, axis=-1)
     result = form.write("Transpose", form.write("MatMul", weights, values), perm=[0, 2, 1, 3])
     form.write("Reshape", result, form.integers(0, 0, -1), name=form.node.output[0])
 
 
 def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
-    """Write the rotary embedding: rotate pairs of each head's first numbers by position."""
+    """Append a rotary embedding: nodes that rotate pairs in each head by their position."""
     angles, (cos, sin) = form.sizes(7), form.node.input[7:9]
     if angles is None:
         raise ValueError("the angles of its GroupQueryAttention are not constant")
@@ -136,7 +136,7 @@ def _rotate(form: NodeRewriter, data: str, positions: str) -> str:
 
 
 def _mask_later_positions(form: NodeRewriter, keys: str, positions: str) -> str:
-    """Write what is added to scores: it hides later positions, and those before the window."""
+    """Append a mask to add to scores, hiding later positions and those before the window."""
     count = form.size(keys, 2)
     columns = form.counted(count)
     rows = form.write("Unsqueeze", positions, form.integers(1, 3))
@@ -219,7 +219,7 @@ def packed_attention(form: NodeRewriter) -> None:
 
 
 def _attend(form: NodeRewriter, query: str, keys: str, values: str, mask_at: int) -> None:
-    """Write the node's result. The sixth input of either operator is added to the scores."""
+    """Append nodes for attention itself; input 5 of both operators is added to scores."""
     scores = _write_scores(form, query, keys)
     if form.has_input(5):
         scores = form.write("Add", scores, form.node.input[5])
@@ -254,7 +254,7 @@ def _split_heads(form: NodeRewriter, data: str) -> str:
 
 
 def _mask(form: NodeRewriter, keys: str, mask_index: int) -> str:
-    """Write what a mask adds to scores; the mask holds lengths, keys, or keys for each row."""
+    """Append what input `mask_index` (lengths, or a mask of keys) adds to the scores."""
     mask, sizes = form.node.input[mask_index], form.sizes(mask_index) or ()
     if len(sizes) == 1:
         lengths = form.write("Cast", mask, to=TensorProto.INT64)

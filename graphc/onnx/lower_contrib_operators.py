@@ -1,4 +1,4 @@
-"""Lower onnxruntime's own operators, which optimisers and LLM tools write, to standard ones."""
+"""Lower onnxruntime's own operators, which optimisers and LLM tools write, to ONNX's."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
@@ -11,7 +11,7 @@ from graphc.onnx.node_rewriter import NodeRewriter
 
 
 def rms_norm(form: NodeRewriter) -> None:
-    """Lower SimplifiedLayerNormalization. Raises ValueError for other axes and in training."""
+    """Lower an RMS norm of the last axis. Raises ValueError for other axes or training."""
     if form.attribute("axis", -1) not in (-1, (len(form.sizes(0) or ()) or 1) - 1):
         raise ValueError("its SimplifiedLayerNormalization is not over the last axis")
     if form.has_output(1):
@@ -20,7 +20,7 @@ def rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_rms_norm(form: NodeRewriter) -> None:
-    """Lower SkipSimplifiedLayerNormalization, of a sum. Raises ValueError in training."""
+    """Lower SkipSimplifiedLayerNormalization. Raises ValueError for its training outputs."""
     data, skip, scale, *bias = form.node.input
     if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipSimplifiedLayerNormalization gives what training needs")
@@ -31,7 +31,7 @@ def skip_rms_norm(form: NodeRewriter) -> None:
 
 
 def skip_norm(form: NodeRewriter) -> None:
-    """Lower SkipLayerNormalization, of a sum. Raises ValueError in training."""
+    """Lower SkipLayerNormalization. Raises ValueError for its training outputs."""
     data, skip = form.node.input[:2]
     if form.has_output(1) or form.has_output(2):
         raise ValueError("its SkipLayerNormalization gives what training needs")
@@ -65,7 +65,7 @@ def embedding(form: NodeRewriter) -> None:
 
 
 def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
-    """Write the node's result, the layer norm of `data` with scale and optional offset."""
+    """Append a layer norm of `data`; inputs from `scale_at` on are scale and offset."""
     scale, has_offset = form.node.input[scale_at], form.has_input(scale_at + 1)
     centred = form.write("Sub", data, _mean(form, data))
     root = _root(form, _mean(form, form.write("Mul", centred, centred)), 1e-12, scale_at)
@@ -77,7 +77,7 @@ def _norm(form: NodeRewriter, data: str, scale_at: int) -> None:
 
 
 def write_rms_norm(form: NodeRewriter, data: str, scale: str, axes: Sequence[int] = (-1,)) -> None:
-    """Write the node's result, the RMS norm of `data` along some axes, times a scale."""
+    """Append nodes that compute the node's result, the RMS norm of `data` times a scale."""
     root = _root(form, _mean(form, form.write("Mul", data, data), axes), 1e-5)
     form.write("Mul", form.write("Div", data, root), scale, name=form.node.output[0])
 
@@ -89,7 +89,7 @@ def _mean(form: NodeRewriter, data: str, axes: Sequence[int] = (-1,)) -> str:
 
 
 def _root(form: NodeRewriter, mean: str, epsilon: float, index: int = 0) -> str:
-    """Write sqrt(mean + epsilon); epsilon has the type of input `index`."""
+    """Append nodes for sqrt(mean + epsilon); epsilon has the type of input `index`."""
     least = form.number(form.attribute("epsilon", epsilon), index)
     return form.write("Sqrt", form.write("Add", mean, least))
 
@@ -99,7 +99,6 @@ HOMELESS = frozenset(("SimplifiedLayerNormalization",))  # written under ONNX's 
 
 
 def _gelu(form: NodeRewriter) -> None:
-    """Lower Gelu and BiasGelu by the error function."""
     data, *bias = form.node.input
     if bias:
         data = form.write("Add", data, bias[0])
@@ -109,7 +108,6 @@ def _gelu(form: NodeRewriter) -> None:
 
 
 def _fast_gelu(form: NodeRewriter) -> None:
-    """Lower FastGelu by the hyperbolic tangent."""
     data, *bias = form.node.input
     if bias and bias[0]:
         data = form.write("Add", data, bias[0])

@@ -1,4 +1,4 @@
-"""Write replacements of an ONNX node, with access to what is known about its inputs."""
+"""Collect the nodes that replace an ONNX node, knowing its inputs' types and constants."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -19,7 +19,7 @@ class KnownValues:
 
     @cached_property
     def types(self) -> Mapping[str, TypeProto]:
-        """The types of the model's values by name."""
+        """The types of the model's values by name, as far as they are known."""
         return inline_functions.types_of(self._model)
 
     @cached_property
@@ -29,12 +29,12 @@ class KnownValues:
 
     @property
     def opset(self) -> int:
-        """The version of ONNX's operators."""
+        """The version of ONNX's standard operators that the model imports."""
         return inline_functions.opset_of(self._model)
 
 
 class NodeRewriter:
-    """A node, and the nodes and constants that replace it."""
+    """Collects nodes and constants to replace a node; `index` selects one of its inputs."""
 
     def __init__(self, node: NodeProto, values: KnownValues) -> None:
         self.node, self._values = node, values
@@ -81,11 +81,11 @@ class NodeRewriter:
         return self.constant(np.array(numbers, "int64"))
 
     def size(self, name: str, axis: int) -> str:
-        """Write the size of a value along an axis."""
+        """Append nodes that compute a value's size along an axis; return their result."""
         return self.write("Gather", self.write("Shape", name), self.constant(np.int64(axis)))
 
     def counted(self, count: str) -> str:
-        """Write the numbers 0, 1, ..., count - 1."""
+        """Append a node that gives 0, 1, ..., count - 1 as a vector; return its result."""
         return self.write("Range", self.constant(np.int64(0)), count, self.constant(np.int64(1)))
 
     def number(self, value: float, index: int = 0) -> str:
@@ -94,13 +94,13 @@ class NodeRewriter:
         return self.constant(np.array(value, helper.tensor_dtype_to_np_dtype(kind)))
 
     def write(self, operator: str, *inputs: str, name: str = "", **attributes: Any) -> str:
-        """Add a node and return the name of its result."""
+        """Append a node and return the name of its result."""
         result = name or f"{self._name}/step_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [result], **attributes))
         return result
 
     def copy(self, inputs: Sequence[str] = (), outputs: Sequence[str] = (), **attributes: Any) -> None:
-        """Add a copy of the node with changes; an attribute of None is removed."""
+        """Append a copy of the node with these changes; None removes an attribute."""
         copy = NodeProto()
         copy.CopyFrom(self.node)
         copy.input[:] = inputs or self.node.input
@@ -113,7 +113,7 @@ class NodeRewriter:
         self.nodes.append(copy)
 
     def reference(self, *inputs: Any, excluded_attribute: str) -> Any:
-        """Return the node's result in ONNX's reference evaluator, without an attribute."""
+        """Evaluate the node for these inputs by ONNX's reference, without one attribute."""
         names = [name if value is not None else "" for name, value in zip("abcdefgh", inputs, strict=False)]
         copy = NodeProto()
         copy.CopyFrom(self.node)

@@ -30,7 +30,7 @@ class Missing(ValueError):
 
 
 def read(path: str | Path) -> ModelProto:
-    """Read a model, with large weights as references. Raises DecodeError, OSError, Missing."""
+    """Read a model; large weights stay in the file. Raises DecodeError, OSError, Missing."""
     file, model = Path(path).absolute(), ModelProto()
     with (
         file.open("rb") as stream,
@@ -60,7 +60,7 @@ def patch_importer(read_array: Callable[[TensorProto], Any]) -> None:
 
 
 def array(tensor: TensorProto) -> Any:
-    """Return a tensor's elements; a large tensor is memory-mapped."""
+    """Return a tensor's elements, 4-bit ones as bytes; data on disk is memory-mapped."""
     wide = _WIDE.get(tensor.data_type)
     if tensor.data_location != TensorProto.EXTERNAL:
         numbers = numpy_helper.to_array(tensor)
@@ -78,9 +78,9 @@ def array(tensor: TensorProto) -> Any:
 
 
 def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]]:
-    """Split a model into other fields, a graph without large weights, and these.
+    """Split a model file into fields outside the graph, the graph, and its large weights.
 
-    A large weight is a tensor without its data, the data's offset and its size.
+    A weight is given as its message without data, the data's offset, and its size in bytes.
     """
     other_fields, graph, weights = bytearray(), bytearray(), []
     for number, begin, start, end in protobuf_fields.fields(view, 0, len(view)):
@@ -98,7 +98,7 @@ def _split(view: memoryview) -> tuple[bytes, bytes, list[tuple[bytes, int, int]]
 
 
 def _header(view: memoryview, start: int, end: int) -> tuple[bytes, int, int]:
-    """Return a tensor without its data, the data's offset and size; empty if they are small."""
+    """Return a tensor's message without data, the data's offset and size; empty if small."""
     header, offset, size = bytearray(), 0, 0
     for number, begin, content, last in protobuf_fields.fields(view, start, end):
         if number == RAW_DATA:

@@ -32,7 +32,7 @@ def batch_first(form: NodeRewriter) -> None:
 
 
 def space_to_depth(form: NodeRewriter) -> None:
-    """Rewrite SpaceToDepth in column-row-depth order. Raises ValueError for unknown sizes."""
+    """Rewrite SpaceToDepth in mode CRD by reshapes. Raises ValueError for unknown sizes."""
     sizes, block = form.sizes(0), form.attribute("blocksize", 1)
     if form.attribute("mode", b"DCR") == b"DCR":
         return
@@ -105,7 +105,7 @@ _UNSORTED = (TensorProto.INT16, TensorProto.UINT16, TensorProto.UINT32)
 
 
 def rewrite(model: ModelProto) -> ModelProto:
-    """Rewrite such forms of a model, if it has any. Raises ValueError for unsupported ones."""
+    """Return the model in forms that TVM supports. Raises ValueError if a node has none."""
     values, rewriters = KnownValues(model), {}
     for index, node in enumerate(model.graph.node):
         rule = _RULES.get(node.op_type) if node.domain in inline_functions.DOMAINS else None
@@ -251,9 +251,7 @@ def _identity(form: NodeRewriter) -> None:
 
 
 def _remainder(form: NodeRewriter) -> None:
-    """Rewrite float Mod with the divisor's sign (fmod=0) as fmod=1 plus a correction; fmod=1
-    handles infinities.
-    """
+    """Rewrite float Mod as fmod=1, which handles infinities, but with the divisor's sign."""
     kind = form.kind(0)
     if form.attribute("fmod", 0) or not kind or kind in _WHOLE or kind in _UNSIGNED:
         return

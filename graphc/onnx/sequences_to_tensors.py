@@ -12,7 +12,7 @@ from onnx import NodeProto, helper
 
 
 def process_sequence_operator(walk: Any, node: NodeProto) -> bool:
-    """Process a sequence operator; return False if its effect depends on the data."""
+    """Replace a sequence operator by ones on its tensors; return False if impossible."""
     rule = _RULES.get(node.op_type)
     return rule is not None and not node.domain and rule(walk, node)
 
@@ -23,7 +23,7 @@ def construct_sequence(name: str, tensors: Sequence[str]) -> NodeProto:
 
 
 def unsqueeze(walk: Any, tensor: str, axis: int, result: str) -> None:
-    """Walk a node that adds an axis; the axis is an attribute up to opset 12."""
+    """Add an axis to a tensor by an Unsqueeze node in the form that the opset requires."""
     if walk.opset < 13:
         walk.node(helper.make_node("Unsqueeze", [tensor], [result], axes=[axis]))
         return
@@ -37,7 +37,7 @@ def _known_sequence(walk: Any, node: NodeProto) -> list[str] | None:
 
 
 def _place(walk: Any, node: NodeProto, index: int, default: int) -> int | None:
-    """Return an index given as an input; None if it is unknown."""
+    """Return the position given by input `index`, or the default; None if it is unknown."""
     if len(node.input) <= index or not node.input[index]:
         return default
     value = walk.value(node.input[index])
@@ -106,7 +106,7 @@ def _concatenate(walk: Any, node: NodeProto) -> bool:
 
 
 def _split(walk: Any, node: NodeProto) -> bool:
-    """Process SplitToSequence into pieces of known sizes."""
+    """Process SplitToSequence by gathering each piece; return False for unknown sizes."""
     attributes, has_lengths = _attributes(node), len(node.input) > 1
     axis, size = attributes.get("axis", 0), walk.size(node.input[0], attributes.get("axis", 0))
     lengths = walk.value(node.input[1]) if has_lengths else np.array(1)

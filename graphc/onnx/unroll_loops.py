@@ -18,7 +18,7 @@ class Unknown(Exception):
 
 
 def unroll(walk: Any, node: NodeProto) -> bool:
-    """Walk the nodes that the node would run; return False if they are unknown or too many."""
+    """Unroll an If, Loop or Scan; return False if its steps are unknown or too many."""
     mark = walk.kept_count()
     try:
         {"If": _branch, "Loop": _loop, "Scan": _scan}[node.op_type](walk, node)
@@ -118,7 +118,7 @@ def _constant(walk: Any, node: NodeProto, name: str, value: Any) -> str:
 
 
 def _run(walk: Any, graph: GraphProto, prefix: str, inputs: Sequence[str]) -> list[str]:
-    """Walk a graph's nodes once; return the names of its results. Raises Unknown."""
+    """Process a graph's nodes with prefixed names; return its results. Raises Unknown."""
     walk.unrolled += 1 + len(graph.node)
     if walk.unrolled > UNROLLED:
         raise Unknown
@@ -157,14 +157,14 @@ def _own(graph: GraphProto) -> set[str]:
 
 
 def _name(walk: Any, outputs: Sequence[str], results: Sequence[str]) -> None:
-    """Give results the names by which the outer graph reads them."""
+    """Copy results to the names by which the outer graph reads them."""
     for name, result in zip(outputs, results, strict=False):
         if name:
             walk.node(helper.make_node("Identity", [result], [name]))
 
 
 def _stack(walk: Any, outputs: Sequence[str], steps: Sequence[Sequence[str]], axes: Sequence[int]) -> None:
-    """Concatenate the results of all steps along new axes. Raises Unknown if there are none."""
+    """Stack the results of all steps along a new axis. Raises Unknown if no step was run."""
     if outputs and not steps:
         raise Unknown
     for index, name in enumerate(outputs):

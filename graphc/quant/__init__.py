@@ -1,1 +1,1 @@
-"""Passes that compute with numbers of few bits, by the instructions made for them."""
+"""Passes for int8, int4 and bfloat16 arithmetic, by the instructions made for it."""

@@ -41,14 +41,14 @@ dot_product_function.register(INSTRUCTION, DOT, LLVM)
 
 @dataclass(frozen=True)
 class RoundedProduct:
-    """The data to round, and how the instruction reads it."""
+    """The data of a product to round to bfloat16, and the layout in which it is read."""
 
     data: Any
     layout: Layout | None  # None if the instruction cannot compute its sums
 
 
 class Bf16DotProducts(Pass[RoundedProduct]):
-    """Rounds the factors of products with constant weights to bfloat16, two products per lane."""
+    """Multiplies by constant weights in bfloat16, two products per lane where possible."""
 
     name, match = "quant.multiply_bf16", ("relax.matmul", "relax.nn.conv2d")
     after = ("conv.winograd",)

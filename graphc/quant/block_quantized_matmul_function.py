@@ -1,9 +1,9 @@
-"""Build products with 8- or 4-bit weights that have a scale per block.
+"""Build matrix products with 8- or 4-bit weights that have a scale per block of inputs.
 
-A decoder step reads every weight once, so weights keep their width and are stored in the order
-in which they are read: for each vector of columns, block after block. The instruction
-multiplies unsigned bytes (weights) by signed bytes; `llvm_byte_dot_products` splits a float
-input into two of them, with little loss of precision. Sums within a block are integers.
+A decoder step reads every weight once, so weights keep their width and are stored in the
+order in which they are read: for each vector of columns, block after block. The instruction
+multiplies unsigned bytes (weights) by signed bytes (inputs). `llvm_byte_dot_products` splits
+a float input into two signed bytes, with little loss. Sums within a block are integers.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ RULE = "mallorn_blocks"
 
 @dataclass(frozen=True)
 class BlockQuantizedMatmul:
-    """Rows times weights of `bits` bits, with a zero point and a scale per block."""
+    """Describes rows times `bits`-bit weights with a zero point and a scale per block."""
 
-    instruction: Any  # the instruction
+    instruction: Any  # an `Instruction` of `llvm_byte_dot_products`
     rows: tuple[int, ...]
     outputs: int
     blocks: int
@@ -73,9 +73,7 @@ def _filled(product: BlockQuantizedMatmul, numbers: Any) -> Any:
 
 
 def build_function(product: BlockQuantizedMatmul) -> Any:
-    """Build the tensor function, which quantises inputs to bytes; TVM can fuse operators after
-    it.
-    """
+    """Build the tensor function, which first quantises inputs; TVM can fuse what follows."""
     lanes, block, outputs = product.instruction.lanes, product.block, product.outputs
     rows = [f"i{axis}" for axis in range(len(product.rows))]
     row = ", ".join(f"v{axis}" for axis in rows)
@@ -167,7 +165,7 @@ SHARED = 1 << 10  # blocks of inputs from which on cores share their quantisatio
 
 
 def schedule_blocks(schedule: Any, block: Any) -> list[Any]:
-    """Schedule parts of columns, tiles of rows, vectors of columns, blocks, rows."""
+    """Schedule, from the outside: column parts, row tiles, column vectors, blocks, rows."""
     (split,) = (producer for producer in schedule.get_producers(block))
     schedule = inline_all_but(schedule, [split, block])
     loops = schedule.get_loops(split)

@@ -20,7 +20,7 @@ from graphc.quant.quantized_value import BYTES, LIMITS, QuantizedValue, quantize
 
 
 def signed(value: Any) -> Any:
-    """Shift unsigned bytes down to signed ones."""
+    """Return an expression that shifts unsigned bytes down by 128 to signed ones."""
     wide = relax.op.subtract(relax.op.astype(value, "int16"), relax.const(OFFSET, "int16"))
     return relax.op.astype(wide, "int8")
 
@@ -36,9 +36,9 @@ def unsigned(value: Any, g: Graph) -> Any | None:
 
 
 def encode(call: Any, g: Graph) -> Build:
-    """Return a build of an encoding as unsigned bytes. Raises Leave.
+    """Return a builder that quantizes to unsigned bytes. Raises Leave for other calls.
 
-    Bytes that were decoded by the same scale and zero point are returned unchanged.
+    Bytes that were dequantized with the same scale and zero point are returned unchanged.
     """
     data, scale, zero = call.args
     if all(map(g.is_constant, call.args)):  # encode float weights at compile time
@@ -75,7 +75,7 @@ def _encoded_weights(call: Any, g: Graph) -> Any:
 
 
 def decode(call: Any, g: Graph) -> Build:
-    """Return a build that decodes the unsigned bytes which were shifted down. Raises Leave."""
+    """Return a builder that dequantizes bytes as they were before `signed`. Raises Leave."""
     value, scale, zero = call.args
     bytes_ = unsigned(value, g)
     if bytes_ is None:
@@ -107,7 +107,7 @@ MOVES = frozenset(
 
 
 def move(call: Any, g: Graph) -> Build:
-    """Return a build that moves the bytes and decodes the result. Raises Leave."""
+    """Return a builder that reshapes, slices or pools bytes, then decodes. Raises Leave."""
     value = call.args[0]
     bytes_ = unsigned(value, g)
     if bytes_ is not None:
@@ -128,7 +128,7 @@ def move(call: Any, g: Graph) -> Build:
 
 
 def limit(call: Any, g: Graph) -> Build:
-    """Return a build that applies ReLU to the bytes, with unchanged scale. Raises Leave."""
+    """Return a builder that applies ReLU to the bytes, with the same scale. Raises Leave."""
     quantized = quantized_value(call.args[0], g)
     if quantized is None:
         raise Leave
@@ -145,7 +145,7 @@ def limit(call: Any, g: Graph) -> Build:
 
 
 def join(call: Any, g: Graph) -> Build:
-    """Return a build that concatenates the bytes and decodes the result. Raises Leave."""
+    """Return a builder that concatenates the bytes, then decodes. Raises Leave."""
     parts = getattr(call.args[0], "fields", ())
     decoded = [value for part in parts if (value := quantized_value(part, g)) is not None]
     if not decoded:
@@ -161,7 +161,6 @@ def join(call: Any, g: Graph) -> Build:
 
 
 def _with(call: Any, data: Any) -> Any:
-    """Return the same call with other data."""
     return relax.Call(call.op, [data, *call.args[1:]], call.attrs, call.ty_args)
 
 
@@ -170,7 +169,7 @@ _EXACT = 2**24 // (255 * OFFSET)  # products of bytes whose sum is exact in floa
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A multiplication, its decoded data, its weights as bytes, and the scale of its sums."""
+    """A product or convolution: its quantized data, weights as bytes, and scale of sums."""
 
     call: Any
     data: QuantizedValue
@@ -182,7 +181,7 @@ class IntegerProduct:
         return bool(self.call.op.name == "relax.nn.conv2d")
 
     def sums(self) -> Any:
-        """Build the sums of integers and convert them to floats."""
+        """Build the integer sums and their conversion to scaled floats."""
         data = self.data.data
         if self.data.zero:
             wide = relax.op.astype(data, "int16")
@@ -200,7 +199,7 @@ class IntegerProduct:
 
 
 def multiply(call: Any, g: Graph) -> Build:
-    """Return a build of a byte product that the target computes well. Raises Leave."""
+    """Return a builder of a byte product that the target computes well. Raises Leave."""
     data, weights = (quantized_value(arg, g) for arg in call.args)
     if data is None or weights is None:
         raise Leave("one of its factors is no decoded bytes")
@@ -238,7 +237,6 @@ def multiply(call: Any, g: Graph) -> Build:
 
 
 def _fills_vectors(outputs: int) -> bool:
-    """Return whether the outputs fill the instruction's vectors with little padding."""
     return is_worth_padding(outputs, required_instruction().lanes)
 
 
@@ -254,7 +252,7 @@ _RULES: Final[Mapping[str, Callable[[Any, Graph], Build]]] = {
 
 
 class ComputeInIntegers(Pass[Build]):
-    """Multiplies, moves, clamps and joins the bytes directly, between dequantize and quantize."""
+    """Multiplies, moves, clamps and joins bytes directly between dequantize and quantize."""
 
     name, match = "quant.compute_in_integers", tuple(_RULES)
     dtype, any_size, forward = "", True, True

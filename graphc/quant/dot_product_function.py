@@ -1,7 +1,7 @@
-"""Build products with constant weights by an instruction that adds several products per lane.
+"""Build products with constant weights by instructions that add several products per lane.
 
-One instruction broadcasts consecutive inputs to all lanes and adds one product for each to
-every lane. Weights are packed so that the factors of a lane are contiguous.
+Such an instruction broadcasts a few consecutive inputs to all lanes. Each lane multiplies
+them by weights of its own and adds up. Weights are packed so that a lane's are contiguous.
 """
 
 from dataclasses import dataclass
@@ -81,12 +81,13 @@ def main(
 
 @dataclass(frozen=True)
 class Sums:
-    """A product: which data and weights each element of the result sums over.
+    """A product: the data and weights that each element of the result sums over.
 
-    The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` holds the numbers of
-    weight matrices: one for each place `vr0`, `vr1`, ... of a window, all summed, or one for
-    each `vi0` of a stack. `strides` count data elements between rows of the result, and
-    between rows of the window if all of a window's row is contiguous; otherwise None.
+    The result's axes are `vi0`, `vi1`, ... with outputs last. `kernel` is the shape in which
+    weight matrices are arranged: the places `vr0`, `vr1`, ... of a window, which are all
+    summed, or a stack with one matrix per `vi0`. `strides` count data elements between rows
+    of the result, and between rows of the window if each of these is contiguous; otherwise
+    it is None.
     """
 
     data: tuple[int, ...]
@@ -103,7 +104,7 @@ class Sums:
 
 
 def pack_weights(instruction: DotInstruction, weights: Any) -> Any:
-    """Pack [..., inputs, outputs] as [outputs / lanes, ..., inputs / each, lanes, each]."""
+    """Pack [..., inputs, outputs] as [outputs/lanes, ..., inputs/terms, lanes, terms]."""
     *kernel, inputs, outputs = weights.shape
     padding = graph_rewriting.round_up_to_vectors(outputs, instruction.lanes) - outputs
     padded_weights = np.pad(weights, [(0, 0)] * (len(kernel) + 1) + [(0, padding)])

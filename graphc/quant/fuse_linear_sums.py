@@ -1,9 +1,9 @@
-"""Fuse the arithmetic between products of bytes, and their rounding to 8 bits, in one function.
+"""Fuse the arithmetic between products of bytes, and rounding to 8 bits, in one function.
 
 A product is followed by its scale, a bias, the next scale and zero points, as separate
 operators. They reduce to a sum of values with one factor each, plus a constant. One function
 from bytes to bytes (or floats) avoids storing floats between two products. It takes the
-factors as arguments, so that layers with different scales share a task.
+factors as arguments, so that layers with different scales are tuned as one task.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _INTEGERS = ("int32", "int16", *BYTES)
 
 @dataclass(frozen=True)
 class Linear:
-    """Values times factors, plus a constant: scalars or vectors along the last axis."""
+    """Values times factors, plus a constant; factors are scalars or last-axis vectors."""
 
     terms: tuple[tuple[Any, Any], ...] = ()
     constant: Any = field(default_factory=lambda: np.float64(0))
@@ -44,17 +44,17 @@ class Linear:
 
 
 class LinearSums:
-    """Finds the sums in a graph; each stops at values with other readers or other sizes."""
+    """Finds linear sums in a graph; they end at values with other readers or sizes."""
 
     def __init__(self, g: Graph) -> None:
         self._g = g
 
     def of(self, call: Any) -> Linear | None:
-        """Return the sum that a call computes; None if it multiplies two computed values."""
+        """Return the linear sum that a call computes; None if it computes something else."""
         return self._expand(call, sizes_of(call))
 
     def ending_in(self, value: Any, sizes: tuple[int, ...]) -> Linear:
-        """Return a value as a sum of values of these sizes, or else of itself."""
+        """Return a value as a linear sum of values of these sizes, or else as itself."""
         constant = numbers_along_last(value)
         if constant is not None:
             return Linear((), constant)
@@ -65,7 +65,7 @@ class LinearSums:
         return Linear(linear.terms, linear.constant, linear.inner_values | {value})
 
     def inner(self, value: Any, *operators: str) -> Any | None:
-        """Return the call of these operators that computes a value with one reader."""
+        """Return the call that computes a value with one reader, if it is of `operators`."""
         return self._g.producer(value, *operators) if self._g.has_one_reader(value) else None
 
     def _expand(self, call: Any, sizes: tuple[int, ...]) -> Linear | None:
@@ -107,7 +107,7 @@ def numbers_along_last(value: Any) -> Any | None:
 
 
 def call_linear(name: str, sum_: Linear, template: str, result: Any, g: Graph) -> Any:
-    """Return the call of a function that computes a sum; `template` formats it to the result.
+    """Return a call of a function that computes a sum; `template` turns it into the result.
 
     Its arguments are the values, their factors, and the constant, as vectors along the last
     axis. TVM detects that it is element-wise and fuses it after products.
@@ -145,7 +145,7 @@ _ENCODING = ("relax.add", "relax.maximum", "relax.minimum", "relax.astype")
 
 @dataclass(frozen=True)
 class Rounded:
-    """A sum that is rounded and clamped."""
+    """A linear sum that is rounded to integers, and the limits to which it is clamped."""
 
     sum: Linear
     low: float
@@ -153,7 +153,7 @@ class Rounded:
 
 
 class FuseRequantize(Pass[Rounded]):
-    """Computes everything that is rounded to bytes in one function; its arguments include the scales."""
+    """Computes scaling, sums and rounding to bytes in one function with scale arguments."""
 
     name, match = "quant.fuse_requantize", ("relax.astype",)
     dtype = "uint8"
@@ -193,7 +193,7 @@ class FuseRequantize(Pass[Rounded]):
 
 
 def _clamp(linear: Linear, sums: LinearSums) -> tuple[Any, float, float] | None:
-    """Return the value and scalar limits of the clamp that computes the sum's only value."""
+    """Return input and limits of the clamp that computes the sum's only value, or None."""
     if len(linear.terms) != 1 or np.ndim(linear.constant):
         return None
     ((value, factor),) = linear.terms
@@ -214,7 +214,7 @@ _PRODUCTS = ("relax.call_tir", "relax.nn.conv2d", "relax.matmul")
 
 
 class FuseDequantize(Pass[Linear]):
-    """Converts bytes and sums of byte products to floats in one function with scales as arguments."""
+    """Converts integer sums to floats in one function with scale arguments."""
 
     name, match = "quant.fuse_dequantize", ARITHMETIC
     after = ("quant.fuse_requantize",)

@@ -1,4 +1,4 @@
-"""Compute depthwise convolutions of bytes in float32, strip by strip, reading the bytes directly."""
+"""Compute depthwise convolutions of bytes in float32, converting one strip at a time."""
 
 from dataclasses import dataclass
 from math import gcd
@@ -17,7 +17,7 @@ NARROWEST = 4  # fewest lanes that are worth a vector
 
 @dataclass(frozen=True)
 class DepthwiseBytes:
-    """The bytes before conversion, their zero point, and the vectors that channels fill."""
+    """The bytes before conversion, their zero point, and the vector width for channels."""
 
     data: Any
     zero: Any
@@ -25,7 +25,7 @@ class DepthwiseBytes:
 
 
 class Int8DepthwiseConv(Pass[DepthwiseBytes]):
-    """Computes depthwise convolutions from bytes if their channels fill vectors, at least narrow ones."""
+    """Computes depthwise convolutions from bytes if channels fill vectors of 4 or more."""
 
     name, match = "quant.vectorize_int8_depthwise", ("relax.nn.conv2d",)
     rules = (fuse_pointwise_into_depthwise.STRIPS,)

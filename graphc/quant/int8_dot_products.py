@@ -1,7 +1,7 @@
 """Multiply bytes by constant weights: four products per lane, summed in 32 bits.
 
 The instruction reads unsigned data and signed weights, so signed data is shifted up by 128.
-The data's zero point is subtracted from the sums: times the sum of each column of weights.
+The data's zero point, times each column's sum of weights, is subtracted from the sums.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ _WIDER = {"int8": ("int16", "int32"), "uint8": ("int16", "int32"), "int16": ("in
 
 @dataclass(frozen=True)
 class ByteProduct:
-    """The instruction, the bytes with their zero point, and the weights of a product."""
+    """A product of bytes: its instruction, data with a zero point, and constant weights."""
 
     instruction: DotInstruction
     data: Any
@@ -42,7 +42,7 @@ class ByteProduct:
         return 0 if self.zero is None else int(self.zero)
 
     def ordered(self, layout: Layout) -> Any:
-        """Return the data in the order in which the layout multiplies it."""
+        """Return the data with its axes in the order in which the layout multiplies."""
         as_it_is = self.axes is None or layout is padded_sums.of_planes
         return self.data if as_it_is else relax.op.permute_dims(self.data, self.axes)
 
@@ -56,7 +56,7 @@ class ByteProduct:
 
 
 class Int8DotProducts(Pass[ByteProduct]):
-    """Multiplies bytes by constant weights with an instruction that adds four products to a sum."""
+    """Multiplies bytes by constant weights; the instruction adds four products per lane."""
 
     name, match = "quant.multiply_int8", ("relax.matmul", "relax.nn.conv2d")
     dtype = "int32"

@@ -28,7 +28,7 @@ define linkonce_odr {vector} @{FUNCTION}({vector} %sums, {vector} %x, {vector} %
 
 
 def _by_pairs(lanes: int, features: str, intrinsic: str) -> str:
-    """Multiply a lane's even and odd bytes as 16-bit numbers, within the lane."""
+    """Return an LLVM function that multiplies even and odd bytes of a lane in 16 bits."""
     vector, pairs = f"<{lanes} x i32>", f"<{2 * lanes} x i16>"
     eight, low = (f"<{', '.join([f'i16 {number}'] * 2 * lanes)}>" for number in (8, 255))
     return f"""
@@ -62,7 +62,7 @@ FEATURES = {
 
 INSTRUCTIONS: dict[str, DotInstruction] = {}
 for _feature, (_lanes, _text) in FEATURES.items():
-    # VNNI's schedule rules are named by their lanes.
+    # Schedule rules for VNNI are named by lanes only; others have a suffix.
     _pairs = "" if _feature.endswith("vnni") else f"_{dot_product_function.PAIRS}"
     _rule = f"{FUNCTION}_{_lanes}{_pairs}"
     INSTRUCTIONS[_feature] = DotInstruction(_rule, _lanes, QUAD, "uint8", "int8", "int32")
@@ -70,7 +70,7 @@ for _feature, (_lanes, _text) in FEATURES.items():
 
 
 def best_instruction() -> DotInstruction | None:
-    """Return the target's best instruction, or None."""
+    """Return the target's best instruction for products of bytes, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None

@@ -1,6 +1,6 @@
 """Let products read constant 8- or 4-bit weights as stored, with their scales.
 
-Look-ups of rows in such a table decode only the rows that they read.
+Look-ups of rows in such weights decode only the rows that they read.
 """
 
 from dataclasses import dataclass, replace
@@ -64,7 +64,7 @@ def block_quantized_weights(matrix: Any, g: Graph) -> BlockQuantizedWeights:
 
 
 def _decoded(value: Any, ndim: int, g: Graph) -> BlockQuantizedWeights:
-    """Match (bytes - zero) * scale with `ndim` axes. Raises Leave."""
+    """Match a decoding (bytes - zero) * scale with `ndim` axes. Raises Leave for others."""
     if (coded := g.producer(value, "relax.dequantize")) is not None:
         data, scale, zero = (_array(argument, g) for argument in coded.args)
         axis = int(coded.attrs.axis) % data.ndim
@@ -158,7 +158,7 @@ class KeepBlockQuantizedWeights(Pass[KeptWeights]):
 
 
 def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Graph) -> KeptWeights:
-    """Return the product of a matmul, with inputs padded to whole blocks. Raises Leave."""
+    """Return the stored weights and block-wise product of a matmul. Raises Leave."""
     data, matrix = call.args
     if not data.ty.dtype == matrix.ty.dtype == "float32":
         raise Leave("its factors are no float32 numbers")
@@ -192,7 +192,6 @@ def _product(call: Any, instruction: llvm_byte_dot_products.Instruction, g: Grap
 
 
 def _decoded_rows(quantized: BlockQuantizedWeights, places: Any) -> Any:
-    """Look up rows of a table, then decode them."""
     op, columns, sizes = relax.op, quantized.data.shape[1], sizes_of(places)
     scale, zero = map(relax.const, (quantized.scale, quantized.zero))
     if quantized.axis:

@@ -1,6 +1,6 @@
 """Sum products of unsigned weight bytes and signed input bytes per block, in LLVM.
 
-A float input becomes two signed bytes: an integer of 13 to 15 bits, scaled by its block.
+Each float input becomes an integer of 13 to 15 bits in two bytes, with a scale per block.
 """
 
 import struct
@@ -18,14 +18,14 @@ _LEAST = 1e-30  # a block whose largest input is smaller counts as zeros
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction that adds four products of bytes per lane, in one or three steps."""
+    """An x86 instruction, or three of them, to add four products of bytes to each lane."""
 
     features: str
     lanes: int
     steps: tuple[str, ...]
 
     def high(self, bits: int) -> int:
-        """Return the largest upper byte of an input whose sums of pairs fit in 16 bits."""
+        """Return the largest upper byte of inputs; pairs of products must fit in 16 bits."""
         return 64 if bits == BYTES and len(self.steps) > 1 else 127
 
     def low_bits(self, bits: int) -> int:
@@ -48,7 +48,7 @@ INSTRUCTIONS = {
 
 
 def best_instruction() -> Instruction | None:
-    """Return the target's best instruction, or None."""
+    """Return the target's best instruction for products of bytes, or None."""
     target = tvm.target.Target.current()
     if target is None or target.kind.name != "llvm":
         return None
@@ -64,7 +64,7 @@ class Function:
 
 
 def split(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that splits inputs into two bytes, and stores their scale and sum."""
+    """Build the function that splits a block's inputs into bytes, with scale and sum."""
     low = instruction.low_bits(bits)
     name = f"mallorn_split_{block}_{low}"
     reals, wholes, largest_integer = (
@@ -113,7 +113,7 @@ define linkonce_odr void @{name}(ptr %x, ptr %bytes, ptr %worth, ptr %total)
 
 
 def total(instruction: Instruction, block: int, bits: int) -> Function:
-    """Build the function that sums up a block: its weights times the bytes of its inputs."""
+    """Build the function that sums a block's weights times its input bytes, per lane."""
     lanes, low = instruction.lanes, instruction.low_bits(bits)
     name, vector = f"mallorn_block_{bits}_{block}_{lanes}_{low}", f"<{lanes} x i32>"
     body = _Body(instruction)
@@ -143,7 +143,7 @@ define linkonce_odr {vector} @{name}({vector} %start, ptr %w, ptr %x)
 
 
 class _Body:
-    """The lines of an LLVM function, with loads and chains of sums."""
+    """Collects the lines of an LLVM function, with several independent chains of sums."""
 
     def __init__(self, instruction: Instruction) -> None:
         self.lines: list[str] = []
@@ -157,12 +157,12 @@ class _Body:
         return name
 
     def load(self, place: int) -> str:
-        """Load weights; they are invariant, so LLVM reuses the load for several rows."""
+        """Append a load of weights, marked as invariant: LLVM reuses it for several rows."""
         pointer = self.put(f"getelementptr i8, ptr %w, i64 {place}")
         return self.put(f"load {self._vector}, ptr {pointer}, align 16, !invariant.load !0")
 
     def nibbles(self, weight_bytes: str) -> list[str]:
-        """Split bytes into their lower and upper 4-bit numbers."""
+        """Append code that splits bytes into their lower and upper 4-bit numbers."""
         mask = _all("i32", self._instruction.lanes, 0x0F0F0F0F)
         upper = self.put(
             f"lshr {self._vector} {weight_bytes}, {_all('i32', self._instruction.lanes, NIBBLES)}"
@@ -170,7 +170,7 @@ class _Body:
         return [self.put(f"and {self._vector} {value}, {mask}") for value in (weight_bytes, upper)]
 
     def add(self, chain: tuple[int, int], weights: str, place: int) -> None:
-        """Add the products of weights and four inputs to a chain of sums."""
+        """Append code that adds weights times four inputs to a chain of sums."""
         pointer = self.put(f"getelementptr i8, ptr %x, i64 {place}")
         quad = self.put(f"load i32, ptr {pointer}, align 4")
         first = self.put(f"insertelement {self._vector} poison, i32 {quad}, i32 0")
@@ -181,7 +181,7 @@ class _Body:
         self._chains[chain] = self.put(f"call {vector} @{_QUADS}_{self._instruction.lanes}({arguments})")
 
     def sum(self, part: int) -> str:
-        """Add up all chains of the upper (0) or lower (1) bytes."""
+        """Append code that adds up all chains of the upper (0) or lower (1) bytes."""
         result, *chains = (chain for (chain_part, _), chain in self._chains.items() if chain_part == part)
         for chain in chains:
             result = self.put(f"add {self._vector} {result}, {chain}")
@@ -189,7 +189,7 @@ class _Body:
 
 
 def _multiply(instruction: Instruction) -> str:
-    """Return the instruction as a function; three steps sum pairs in 16 bits first."""
+    """Return the instruction as an LLVM function; without VNNI, it sums pairs first."""
     lanes = instruction.lanes
     vector, pairs, singles = f"<{lanes} x i32>", f"<{2 * lanes} x i16>", f"<{4 * lanes} x i8>"
     head = f"""

@@ -14,7 +14,7 @@ LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16":
 
 @dataclass(frozen=True)
 class QuantizedValue:
-    """value = (data - zero) * scale; scale and zero point per index of `axis`, or for all."""
+    """Integers that stand for (data - zero) * scale, with one scale in all or per `axis`."""
 
     data: Any
     scale: Any
@@ -46,7 +46,7 @@ class QuantizedValue:
 
 
 def quantized_value(value: Any, g: Graph) -> QuantizedValue | None:
-    """Return what a value is decoded from, if scale and zero point are constants, else None."""
+    """Return the integers that a value is decoded from with constant scales, else None."""
     call = g.producer(value, "relax.dequantize")
     if call is None or call.ty.dtype != "float32":
         return None

@@ -62,7 +62,7 @@ class TiledSums:
 
     @property
     def run(self) -> int:
-        """Numbers that are read contiguously."""
+        """Number of data elements that are read contiguously."""
         across = 1 if self.sums.stacked or not self.sums.kernel else self.sums.kernel[-1]
         return across * self.sums.inputs
 
@@ -73,7 +73,7 @@ class TiledSums:
 
     @property
     def step(self) -> int:
-        """Numbers of a run that are multiplied at once; 0 if they would be too few."""
+        """Elements of a run that are multiplied at once; 0 if they would be too few."""
         size, terms = self.size, self.instruction.numbers.terms
         fits = [count for count in range(terms, BYTES // size + 1, terms) if self.run % count == 0]
         numbers = max(fits, default=0)
@@ -81,12 +81,12 @@ class TiledSums:
 
     @property
     def size(self) -> int:
-        """Bytes of a number."""
+        """Bytes per data element."""
         return BYTES // COLUMNS // self.instruction.numbers.terms
 
     @property
     def summed(self) -> tuple[int, ...]:
-        """Sizes of what is computed, including unused rows and columns."""
+        """Shape of the computed result, including unused rows and columns."""
         *outer, rows, columns = self.sums.result
         if self.is_paired:
             outer[-1] = round_up_to_vectors(outer[-1], FACTORS)
@@ -116,7 +116,7 @@ class TiledSums:
 
 
 def divide_into_tiles(sums: Sums, dot: DotInstruction) -> TiledSums | None:
-    """Return the sums as tiles, or None if the target lacks them or they are too empty."""
+    """Divide the sums into tiles; None if the target has none or they would be too empty."""
     instruction = tile_instructions.BY_TYPE.get(dot.data)
     if instruction is None or sums.strides is None or not tile_instructions.has_tiles(instruction):
         return None
@@ -134,7 +134,7 @@ def pack_weights(tiled: TiledSums, weights: Any) -> Any:
 
 
 def call_tiles(tiled: TiledSums, weights: Any, name: str, data: Any, g: Graph) -> Any:
-    """Return the call of the product's function with packed weights."""
+    """Return a call of the product's tensor function with packed weights."""
     packed_weights = relax.const(pack_weights(tiled, weights))
     result = relax.TensorType(tiled.sums.result, tiled.instruction.numbers.sums)
     return g.call_function(

@@ -1,10 +1,10 @@
-"""Multiply tiles by x86 instructions (AMX), as LLVM functions: 16 rows of 64 bytes each.
+"""Multiply tiles of 16 rows with 64 bytes by x86's AMX instructions, as LLVM functions.
 
-The kernel grants tile registers to a process only on request. The code requests them once,
+Linux grants tile registers to a process only on request. The code requests them once,
 wherever it is loaded; if they are refused, callers compute without tiles.
 
-The schedule rule shares columns of weights among the cores, with rows that read them in turn.
-Consumers run on each 2 x 2 tiles of sums while these are in cache.
+The schedule rule divides columns of weights among the cores. A core computes the rows that
+read the same columns in succession. Consumers run on 2 x 2 tiles of sums still in cache.
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ _GIVEN = (
 
 @dataclass(frozen=True)
 class TileInstruction:
-    """The required feature, LLVM's intrinsic for a product of tiles, and the numbers' types."""
+    """The required CPU feature, LLVM's intrinsic for products of tiles, and data types."""
 
     feature: str
     intrinsic: str

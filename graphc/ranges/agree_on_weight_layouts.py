@@ -1,9 +1,9 @@
 """Choose one layout for weights that several functions read, so that they are stored once.
 
-Every schedule re-lays weights for its own loops, and a range's points have different
-schedules. Mostly they differ only in the shape of one order of numbers, and in how many
-columns are read at a time. A function that reads few columns can read them from a wider group,
-because a group's columns are contiguous.
+Every schedule re-lays weights for its own loops, and a library for a range of shapes has
+other schedules for each tuned size. Mostly their layouts keep one order of numbers, and
+differ in the shape and in how many columns are read at a time. A function that reads few
+columns can read them from a wider group, because a group's columns are contiguous.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ Place = tuple[int, str, int]  # index of a module, name of a function, index of 
 
 
 class Digit(NamedTuple):
-    """A digit of an index into weights: `index % high // low`."""
+    """A digit, `index % high // low`, of an index along the weights' axis number `axis`."""
 
     axis: int
     low: int
@@ -31,7 +31,7 @@ Layout = tuple[Digit, ...]  # from the slowest to the fastest axis
 
 
 class Relaid(NamedTuple):
-    """A parameter that a function re-lays, and how."""
+    """A parameter's new layout in a function, and the block that re-lays it."""
 
     block: str
     digits: Layout  # one per axis of the re-laid weights
@@ -39,7 +39,7 @@ class Relaid(NamedTuple):
 
 
 def agree_on_layouts(mods: Sequence[Any]) -> list[Any]:
-    """Return the modules with as few layouts per weight as keep vector reads contiguous."""
+    """Return the modules with fewer layouts per weight; vector reads stay contiguous."""
     relaid_by_place = {
         (place, var.name_hint, param): relaid
         for place, mod in enumerate(mods)
@@ -87,7 +87,7 @@ def _transform_layout(function: Any, relaid: Relaid, layout: Layout) -> Any:
 
 
 def _value(target: Digit, digits: Layout, values: Sequence[Any]) -> Any:
-    """Return a digit of the index whose digits have these values."""
+    """Return digit `target` of an index, computed from the values of its `digits`."""
     parts = zip(digits, values, strict=True)
     index = sum(value * digit.low for digit, value in parts if digit.axis == target.axis)
     return index % target.high // target.low
@@ -113,7 +113,7 @@ def keeps_runs_contiguous(own: Layout, layout: Layout) -> bool:
 
 
 def _relaid(function: Any) -> Iterator[tuple[int, Relaid]]:
-    """Yield the parameters that a function re-lays by digits and reads number by number."""
+    """Yield position and layout of each parameter whose re-laid indices are digits."""
     params = {hash(param): number for number, param in enumerate(function.params)}
     blocks = collect(function, SBlock)
     # Skip parameters of tensor intrinsics, which expect fixed distances between numbers.
@@ -169,7 +169,7 @@ def _digit(index: Any, axes: Sequence[Any], shape: Sequence[Any]) -> Digit | Non
 
 
 def _sharing(mods: Sequence[Any], relaid_by_place: Mapping[Place, Relaid]) -> list[list[Place]]:
-    """Group the parameters that receive the same weights, directly or through other groups."""
+    """Group parameters that receive the same weights; groups with common members merge."""
     groups: dict[Any, list[Place]] = {}
     for index, mod in enumerate(mods):
         graphs = [graph for graph in mod.functions.values() if isinstance(graph, relax.Function)]

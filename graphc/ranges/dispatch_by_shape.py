@@ -1,9 +1,9 @@
-"""Build one library for a range of shapes: functions for some sizes (points), and a `main`.
+"""Build one library for a range of input shapes: functions tuned for some sizes, and `main`.
 
-`main` follows the first rule that covers its inputs' sizes. The rule's point computes them:
-inputs are padded with zeros to the point's sizes, and results are cropped. Alternatively the
-point computes the first part of a dimension, as much as it can, and `main` is called again for
-the rest. Larger sizes are an error.
+The sizes tuned for are called points. `main` applies the first rule that covers its inputs'
+sizes, which names a point: inputs are padded with zeros to the point's sizes, and results
+are cropped. Alternatively the point computes the first part of a dimension, as much as it
+can, and `main` is called again for the rest. Larger sizes are an error.
 
 A dimension whose range begins at 0 grows, as a cache does: points leave its size open.
 """
@@ -25,7 +25,7 @@ Dims = list[Any]  # per axis: a number, the name of a dimension, or a sum of nam
 
 
 class Rule(TypedDict):
-    """The point that computes inputs whose dimensions are at most `upto`, and its method."""
+    """Rule for inputs up to sizes `upto`: a point computes them, at once or in parts."""
 
     upto: Sizes
     point: int
@@ -33,7 +33,7 @@ class Rule(TypedDict):
 
 
 class Range(TypedDict):
-    """A manifest's description of a range of shapes."""
+    """A range of input shapes as a library's manifest describes it."""
 
     ranges: Mapping[str, Sequence[int]]
     inputs: Mapping[str, Dims]
@@ -42,7 +42,7 @@ class Range(TypedDict):
 
 
 def named_dims(model: Any, shapes: Shapes) -> dict[str, Dims]:
-    """Return the inputs' axes in calling order: sizes, or names of unbound dimensions."""
+    """Return the inputs' axes in calling order: sizes, or names of free dimensions."""
     weights = {tensor.name for tensor in model.graph.initializer}
     declared = {v.name: v.type.tensor_type.shape.dim for v in model.graph.input if v.name not in weights}
     return {
@@ -57,24 +57,24 @@ def shapes_at(inputs: Mapping[str, Dims], sizes: Sizes) -> dict[str, list[int]]:
 
 
 def names_of(dim: Any) -> list[str]:
-    """Return the names of the dimensions whose sum is an axis's length."""
+    """Return the names of the dimensions whose sum is an axis's size, if it is not fixed."""
     return [name for name in dim.split(PLUS) if not name.isdigit()] if isinstance(dim, str) else []
 
 
 def growing_dimensions(ranges: Mapping[str, Sequence[int]]) -> list[str]:
-    """Return the dimensions whose sizes points leave open."""
+    """Return the dimensions that grow from 0, whose sizes points leave open."""
     return [name for name, (low, _) in ranges.items() if low == 0]
 
 
 def sample_sizes(ranges: Mapping[str, Sequence[int]], point: Sizes) -> list[dict[str, int]]:
-    """Return the sizes at which a point is imported: two if it leaves a length open."""
+    """Return the sizes at which to import a point's model: two if a dimension grows."""
     if not (open_ := growing_dimensions(ranges)):
         return [dict(point)]
     return [{**point, open_[0]: length} for length in generalize_two_lengths.LENGTHS]
 
 
 def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
-    """Return sizes to check: the least ones, and those just above half of each point's."""
+    """Return sizes at which to check results: the least, and just above half each point."""
     bounds = dynamic["ranges"]
     least = {name: low for name, (low, _) in bounds.items()}
     long = {name: bounds[name][1] // 2 + 1 for name in growing_dimensions(bounds)}
@@ -88,7 +88,7 @@ def sizes_to_check(dynamic: Range) -> list[dict[str, int]]:
 
 
 def express_by_dimensions(shapes: Sequence[Sequence[int]], sizes: Sequence[Sizes]) -> Dims:
-    """Express a tensor's axes by dimensions, given shapes at some sizes; None if impossible."""
+    """Express axes by dimensions that explain a tensor's shapes at some sizes, else None."""
     names = list(sizes[0])
     dims: Dims = []
     for lengths in zip(*shapes, strict=True):
@@ -113,7 +113,7 @@ def point_suffix(sizes: Sizes) -> str:
 
 
 def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
-    """Return the modules of a range's points as one, with a `main` for all sizes."""
+    """Join the modules of all points into one, with a `main` for every size in the range."""
     points, inputs = dynamic["points"], list(dynamic["inputs"].values())
     open_ = growing_dimensions(dynamic["ranges"])
     parts = [_renamed(mod, point_suffix(point)) for mod, point in zip(mods, points, strict=True)]
@@ -130,7 +130,7 @@ def join_points(mods: Sequence[Any], dynamic: Range) -> Any:
 
 
 class _Dispatcher:
-    """Writes `main`, and a function for each action that its rules may take."""
+    """Generates `main`, and one function for each way in which its rules use a point."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class _Dispatcher:
         relax.expr._update_type(self._main, relax.FuncType([p.ty for p in params], self._type(sizes)))
 
     def emit(self, rules: Sequence[Rule]) -> None:
-        """Add the functions to the builder's module."""
+        """Add `main`, which applies the rules, and the functions it calls to the module."""
         sizes, params = self._params()
         runners = {key: self._run(*key) for key in dict.fromkeys((r["point"], r["first"]) for r in rules)}
         fits = {rule["point"]: self._fits(rule["point"]) for rule in rules if not rule["first"]}
@@ -176,7 +176,7 @@ class _Dispatcher:
         self._builder.update_func(self._main, function)
 
     def _run(self, point: int, first: str) -> Any:
-        """Add the function that pads inputs to a point; with `first`, in parts."""
+        """Add a function that pads inputs to a point, or computes parts along `first`."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         shapes = [_sizes_at(dims, self._opened(point_sizes, sizes)) for dims in self._inputs]
@@ -205,7 +205,7 @@ class _Dispatcher:
             return builder.emit_func_output(relax.Tuple(results) if self._many else results[0])
 
     def _fits(self, point: int) -> Any:
-        """Add the function for exactly a point's sizes, without copies."""
+        """Add a function for inputs of exactly a point's sizes, which makes no copies."""
         sizes, params = self._params()
         builder, point_sizes = self._builder, self._points[point]
         with builder.function(f"fits{point_suffix(point_sizes)}", params, private=True):
@@ -227,7 +227,7 @@ class _Dispatcher:
         return [self._builder.emit(relax.TupleGetItem(result, n)) for n in range(len(self._results))]
 
     def _opened(self, point_sizes: Sizes, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a point's sizes with the open ones from `sizes`."""
+        """Return a point's sizes; those of growing dimensions come from `sizes`."""
         return {**point_sizes, **{name: sizes[name] for name in self._open}}
 
     def _params(self) -> tuple[dict[str, Any], list[Any]]:
@@ -275,7 +275,7 @@ def _renamed(mod: Any, ending: str) -> dict[Any, Any]:
 
 
 def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Sizes, list[list[int]]]]:
-    """Yield a point's sizes and its results' shapes, at two samples if a size is open."""
+    """Yield a point's sizes and its results' shapes; two samples if a dimension grows."""
     result = mod["main"].ret_ty
     fields = result.fields if isinstance(result, relax.TupleType) else [result]
     if not open_:
@@ -288,7 +288,7 @@ def _results(mod: Any, point: Sizes, open_: Sequence[str]) -> Iterator[tuple[Siz
 
 
 def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
-    """Return nested branches that select the run at index `place`."""
+    """Return nested branches (a binary search) that evaluate `runs` at index `place`."""
     if len(runs) == 1:
         return runs[0]
     middle = first + len(runs) // 2
@@ -297,7 +297,7 @@ def _choose(place: Any, runs: Sequence[Any], first: int) -> Any:
 
 
 def _filled(tensor: Any, shape: Sequence[int]) -> Any:
-    """Compute the leading part of a tensor, padded with zeros."""
+    """Compute a tensor in this shape, padded with zeros."""
 
     def value(*indices: Any) -> Any:
         ends = zip(indices, tensor.shape, shape, strict=True)
@@ -320,7 +320,7 @@ def _after(tensor: Any, offsets: Sequence[int]) -> Any:
 
 
 def _merged(parts: Sequence[Any], shape: Sequence[Any], axis: int) -> Any:
-    """Compute the first part's leading results, followed by the second part along an axis."""
+    """Compute the first part's results and, along an axis, the second part's after them."""
     if len(parts) == 1 or axis < 0:
         return te.compute(shape, lambda *indices: parts[0](*indices), name="merged")
     first, second = parts

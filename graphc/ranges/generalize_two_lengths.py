@@ -1,8 +1,7 @@
 """Build one module for all lengths of a dimension that grows, such as a cache's.
 
-TVM's importer computes with known shapes. So the network is imported at two lengths, and what
-differs between the two modules is written as a function of the length: sizes, and constants
-that depend on it.
+TVM's importer needs known shapes. So the network is imported at two lengths, and sizes and
+constants that differ between the two modules become functions of the length.
 """
 
 from collections.abc import Sequence
@@ -22,9 +21,9 @@ MOST_PARTS = 8  # most columns of a constant that are generalised separately
 
 
 def generalize(first: Any, second: Any = None, name: str = "") -> Any:
-    """Return the module for every length, given those at two; a single one as it is.
+    """Return a module for every length from those at two, or `first` if it is the only one.
 
-    Raises ValueError if their differences do not follow evenly from the length.
+    Raises ValueError if they differ in a way that no function of the length explains.
     """
     if second is None:
         return first
@@ -37,7 +36,7 @@ def generalize(first: Any, second: Any = None, name: str = "") -> Any:
 
 
 def length_of(mod: Any) -> Any:
-    """Return the variable that is the module's length."""
+    """Return the variable that stands for the growing length in the module's inputs."""
     sizes = [size for param in mod["main"].params for size in param.ty.shape]
     return next(size for size in sizes if isinstance(size, tirx.Var))
 
@@ -135,7 +134,7 @@ def _bindings(function: Any) -> list[Any]:
 
 
 def _line(first: int, second: int) -> tuple[int, int]:
-    """Return by how much a number grows with the length, and its value at length 0."""
+    """Return a number's growth with the length, and its value at 0. Raises ValueError."""
     grows, remainder = divmod(second - first, LENGTHS[1] - LENGTHS[0])
     if remainder:
         raise ValueError("it has sizes that do not grow evenly with the length of its caches")
@@ -150,7 +149,7 @@ def _in_terms(length: Any, grows: int, least: int) -> Any:
 
 
 def _affine(first: Any, second: Any) -> tuple[list[int], int, int] | None:
-    """Return integers as steps along axes, growth with length and first value; or None."""
+    """Fit integers by steps along axes, growth with length and a first value, else None."""
     if first.dtype.kind not in "iu" or not first.size:
         return None
     long = second if second.size > first.size else first
@@ -192,7 +191,7 @@ def _rule_of_constant(first: Any, second: Any, length: Any) -> Any:
 
 
 def _two_values(first: Any, second: Any, length: Any) -> Any:
-    """Return the function if rows are one value up to an index, then another (masks)."""
+    """Return a function for a mask (one value up to an index, then another), or None."""
     if not first.shape:
         return None
     front = first.flat[0]

@@ -1,8 +1,8 @@
-"""Build recurrent layers as functions: blocks step through sequences with state in cache.
+"""Build LSTM, GRU and RNN layers as one function: blocks step through sequences.
 
-The inputs' contribution is computed before, as one product over all steps. Weights of the
-state are packed so that a step reads them once in order: some vectors of hidden units at a
-time, with all their gates.
+A product over all steps computes the inputs' contribution beforehand. Weights of the state
+are packed so that a step reads them once in order: some vectors of hidden units at a time,
+with all their gates. The state stays in cache.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 
 @dataclass(frozen=True)
 class Scan:
-    """The sizes and the form of a recurrent layer."""
+    """Sizes and variant of a recurrent layer."""
 
     kind: str
     steps: int
@@ -39,27 +39,27 @@ class Scan:
 
     @property
     def vectors(self) -> int:
-        """Vectors of hidden units."""
+        """Number of vectors that the hidden units fill."""
         return -(-self.units // self.lanes)
 
     @property
     def rows(self) -> int:
-        """Sequences that are computed together, so that they share reads of the weights."""
+        """Number of sequences computed together, which share reads of the weights."""
         return int(largest_factor(self.batch, REGISTERS.get(self.lanes, FEWER) // self.gates))
 
     @property
     def wide(self) -> int:
-        """Vectors of hidden units that are summed together."""
+        """Number of vectors of hidden units that are summed together."""
         return int(largest_factor(self.vectors, BUSY // (self.rows * self.gates)))
 
     @property
     def packed(self) -> tuple[int, ...]:
-        """The packed shape of one number per gate and hidden unit."""
+        """Shape in which one number per direction, gate and hidden unit is packed."""
         parts = self.vectors // self.wide
         return len(self.backwards), parts, self.wide * self.gates, self.lanes
 
     def pack(self, values: Any) -> Any:
-        """Pack numbers of directions x (gates x hidden) x rest as rest x packed shape."""
+        """Pack an array [directions, gates * units, rest] as [rest, *packed]."""
         count, _, inner = values.shape
         padding = self.vectors * self.lanes - self.units
         gated = values.reshape(count, self.gates, self.units, inner)
@@ -108,7 +108,7 @@ def main({buffers}) -> None:
 
 
 def _region(scan: Scan, name: str, shape: tuple[int, ...]) -> str:
-    """Return what a block accesses: its direction, its sequences, all other indices."""
+    """Return the part of a buffer that a block accesses: its direction and sequences."""
     direction, rows = "vd", f"vn * {scan.rows}:vn * {scan.rows} + {scan.rows}"
     places = [f"0:{size}" for size in shape]
     match name:
@@ -202,7 +202,7 @@ def _rnn(scan: Any) -> list[str]:
 
 
 def _sums(scan: Any, state: str, gates: Iterable[int]) -> list[str]:
-    """Return lines that add the inputs' contribution to some gates and the state's product."""
+    """Return lines that sum, for some gates, input contributions and state times weights."""
     gate_set = set(gates)
     pairs = [(m, q) for m in range(scan.rows) for q in range(scan.packed[2]) if q % scan.gates in gate_set]
     length = scan.vectors * scan.lanes

@@ -1,4 +1,4 @@
-"""Keep weights in the order in which their instruction or their row reads them."""
+"""Stop schedules from re-laying weights that are packed in the order of their use."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from graphc.core.graph_pass import Leave, TensorFunctionPass
 from graphc.core.graph_rewriting import OPERATOR, RULE, collect
 from graphc.quant import block_quantized_matmul_function, tile_instructions
 
-# The operator of blocks that read several parts of a vector; TVM would lay it out for one.
+# Operator of blocks that read a vector in several parts; TVM would re-lay it for one part.
 BY_PART = "concatenate"
 FREE = "layout_free_buffers"  # function attribute: arguments that schedules may re-lay
 
 
 class KeepPackedWeights(TensorFunctionPass[None]):
-    """Keeps weights in blocks or tiles, and parts of concatenations, from being re-laid by schedules."""
+    """Keeps schedules from re-laying packed weights and parts of concatenations."""
 
     name, rules = "tasks.keep_packed_weights", (block_quantized_matmul_function.RULE, tile_instructions.RULE)
 

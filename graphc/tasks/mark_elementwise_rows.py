@@ -1,8 +1,8 @@
 """Mark element-wise functions whose rows do not fill TVM's vectors.
 
 TVM fuses all axes and splits them into vectors of 64. If a vector extends beyond a row, each
-index is computed and each number is loaded separately. The schedule rule `schedule_line` makes vectors
-that end where a row does.
+index is computed and each number loaded separately. The schedule rule `schedule_line` makes
+vectors that end where a row does.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class MarkElementwiseRows(TensorFunctionPass[VectorRow]):
 
 
 def width(row: int, lanes: int) -> int:
-    """Return the largest divisor of a row, up to WIDEST, of whole or half vectors; else 0."""
+    """Return a row's largest divisor, up to WIDEST, of whole or half vectors; 0 if none."""
     parts = [part for part in range(1, min(row, WIDEST) + 1) if row % part == 0]
     for unit in (lanes, max(2, lanes // 2)):
         if fitting := [part for part in parts if part % unit == 0]:

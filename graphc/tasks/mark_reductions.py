@@ -1,8 +1,8 @@
 """Mark reductions along rows, over leading axes and of windows for vectorisation.
 
-TVM's rules only vectorise results, and only without an inner loop over terms. This rule
-vectorises what is contiguous: terms of a row, or neighbouring results. If results are few, it
-splits the terms among the cores.
+TVM's rules only vectorise results, and only without an inner loop over terms.
+`schedule_fold` vectorises what is contiguous: terms of a row, or neighbouring results. If
+results are few, it splits the terms among the cores.
 """
 
 from math import prod
@@ -31,7 +31,7 @@ VECTORS = 4  # vectors of a register tile: enough that sums do not wait for each
 
 
 class MarkReductions(TensorFunctionPass[list[Any]]):
-    """Selects a vectorising schedule rule for reductions that sum no products."""
+    """Selects a vectorising schedule rule for reductions other than sums of products."""
 
     name, rules = "tasks.mark_reductions", (FOLD,)
 
@@ -45,7 +45,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
         values = [store.value for block in reducing for store in collect(block.body, BufferStore)]
         if any(isinstance(value, tvm.tirx.Add) and isinstance(value.b, Mul) for value in values):
             raise Leave("it sums products")
-        # That axis must split into half vectors; TVM is better at prime lengths.
+        # The contiguous axis must split into half vectors; TVM is better at prime lengths.
         widths = range(max(2, self.lanes // 2), VECTORS * self.lanes + 1)
         sizes = [int(block.iter_vars[contiguous_axis(block)].dom.extent) for block in reducing]
         fitting = [
@@ -64,7 +64,7 @@ class MarkReductions(TensorFunctionPass[list[Any]]):
 
 
 def contiguous_axis(block: Any) -> int:
-    """Return the axis along which reads are contiguous, preferably one of results."""
+    """Return the index of an axis along which reads are contiguous; by default the last."""
     results = {hash(region.source) for region in block.writes}
     loads = [load for load in collect(block.body, TensorLoad) if hash(load.source) not in results]
     names = {hash(var) for load in loads[:1] for var in collect(load.indices[-1], Var)}

@@ -1,1 +1,1 @@
-"""Feature extractors of candidates, one module per view, and the parsers that they share."""
+"""Feature extractors for candidate schedules, one module per view (set of features)."""

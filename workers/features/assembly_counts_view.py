@@ -1,4 +1,4 @@
-"""The view `code` (Tuna): static instruction counts of a candidate's assembly.
+"""Compute the features `code` (as in Tuna): static instruction counts of assembly.
 
 Columns are log2(1 + count). Arithmetic and memory traffic are counted three times: once per
 instruction, in innermost loops only, and weighted by the estimated number of executions.

@@ -1,4 +1,4 @@
-"""Base class of extractors, which compute views from sketch and decisions, and the first."""
+"""Base class of extractors that need no compiler, and the extractor of the simplest view."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Extractor(ABC):
 
 
 class AlignedDecisions(Extractor):
-    """Extracts descriptors, sketch structure, tiles, listed choices and derived columns."""
+    """Extracts the view of decisions: descriptors, tile sizes, choices, derived columns."""
 
     view = DECISIONS
 

@@ -1,10 +1,10 @@
-"""The view `executed` (Tuna): a candidate's executed instructions and its cache-line traffic.
+"""Compute the features `executed` (as in Tuna): executed instructions, cache-line traffic.
 
-Instructions count once per iteration of their loops, as far as the loops' bounds are constants
-in the assembly. Those of parallel loops are not, for example, so all counts are scaled to match
-the program's number of operations. Traffic comes from the lowered program: for the accesses that touch most
-cache lines, the lines touched, the lines left after cache reuse, and the bytes between two
-uses.
+Instructions count once per iteration of their loops, as far as the loops' bounds are
+constants in the assembly. Those of parallel loops, for example, are not. So all counts are
+scaled to match the program's number of operations. Traffic comes from the lowered program:
+for the accesses that touch most cache lines, it has the lines touched, those left after
+reuse, the distinct lines, and the bytes between two uses.
 """
 
 import re
@@ -37,9 +37,9 @@ _X86_NAMES: Final = re.compile(r"^[re]?([abcd])x$|^([abcd])l$|^[re]?([sd]i|[sb]p
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """Patterns of loop counters; the groups `n` and `r` are number and register."""
+    """Patterns that find loop counters in assembly; groups: `n` number, `r` register."""
 
-    again: re.Pattern[str]  # backward jumps that end counted loops, not relocated code
+    again: re.Pattern[str]  # backward jumps that end counted loops, not moved code
     compare: re.Pattern[str]
     flag: re.Pattern[str]
     step: re.Pattern[str]
@@ -83,7 +83,7 @@ def runs_of(function: MachineFunction, counting: Counting) -> list[float]:
 
 
 def _trips(texts: Sequence[str], start: int, end: int, counting: Counting) -> float:
-    """Return (end - start) / step of the loop's counter; UNKNOWN if they cannot be read."""
+    """Return a loop's trip count, read from its counter; UNKNOWN if that cannot be read."""
     if not counting.again.match(texts[end]):
         return 1.0
     for text in reversed(texts[max(start, end - NEAR) : end]):

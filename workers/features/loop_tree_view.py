@@ -1,7 +1,7 @@
-"""The view `loops`: the loop tree of a candidate in preorder, as a padded table.
+"""Compute the features `loops`: a candidate's loop tree in preorder, as a padded table.
 
-Loops of one iteration are removed, as compilers do. Candidates of a sketch with equal compute
-locations have the same tree and differ in its numbers only.
+Loops of one iteration are removed, as compilers do. Candidates of a sketch with equal
+compute locations have the same tree and differ in its numbers only.
 """
 
 import dataclasses
@@ -291,7 +291,7 @@ def _append_below(node: _Node, parent: int, lines: list[Line]) -> None:
 
 
 class LoopsView(Extractor):
-    """Extracts one line per node: the root, the loops, and a leaf for each block."""
+    """Extracts the loop tree, one line per node: the root, each loop, and each block."""
 
     view = LOOPS
 

@@ -1,4 +1,4 @@
-"""The view `primitives` (TLP): a schedule's steps with their numbers, one step per line."""
+"""Compute the features `primitives` (as in TLP): a schedule's steps and their numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ SAYS_NOTHING: Final = frozenset({"GetSBlock", "GetLoops", "GetConsumers", "GetPr
 
 
 class Primitives(Extractor):
-    """Line 0 has the workload's descriptors, each other line a step that is not a look-up."""
+    """Extracts the workload's descriptors (line 0), then all steps that are no look-ups."""
 
     view = PRIMITIVES
 
