@@ -1,1 +1,1 @@
-"""All that needs TVM's compiler: spaces, traces, recipes, builds, RPC, in child processes."""
+"""Code that needs TVM, run in child processes: model import, sketches, builds, devices."""

@@ -43,7 +43,8 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
-    """Return, for each buffer whose values index another, the range that stays in bounds."""
+    """Return, by buffer, the range of values for buffers that index another, so that they
+    stay within it."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
@@ -55,7 +56,7 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
 
 
 def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    """Return the buffer and all buffers that the program computes it from."""
+    """Return a buffer's hash and those of all buffers from which the program computes it."""
     sources, pending = set(), {buffer}
     while pending:
         name = pending.pop()

@@ -28,7 +28,8 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the workload's fastest trials: the job's context, others, similar targets."""
+    """Proposes the workload's fastest trials: first from the job's own measuring context
+    (host, threads, versions), then from other contexts, then on similar targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
@@ -47,12 +48,13 @@ class SameWorkload(AnswerSource):
 def ranked(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield the fastest trials of a workload from every context except the question's own.
+    """Yield the fastest trials of a workload from every measuring context except the query's
+    own.
 
-    Times of two contexts are not comparable, so within a group the first of each context come
-    before the second of each. Groups with the question's host class, threads and TVM are
-    first, then its builder's, then those with fewer concurrent programs; imported trials come
-    last.
+    Times of two contexts are not comparable, so equally similar contexts take turns: the
+    best trial of each, then the second best. Contexts with the query's host class, threads
+    and TVM come first, then those with its builder, then those with fewer concurrent
+    programs. Imported trials come last.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
@@ -88,7 +90,7 @@ def _conditions(context: Context, imported: bool) -> str:
 
 
 def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
-    """Return other targets with the same vectors and cores to tile for, nearest first."""
+    """Return other targets with equal vectors and cores, so equal tiles, nearest first."""
     similar = []
     for row in Targets(session).list():
         target = Target(row.text)
@@ -99,7 +101,7 @@ def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple
 
 
 def describe_target(target: Target) -> str:
-    """Describe a target for an answer, by processor and number of cores."""
+    """Describe a target to users: its processor and, for a CPU, its number of cores."""
     processor = target.attrs.get("mcpu") or target.attrs.get("arch") or target.kind
     return f"{processor} with {target.num_cores} cores" if target.is_cpu else processor
 
@@ -107,10 +109,9 @@ def describe_target(target: Target) -> str:
 def _answer(
     session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
-    """Return an answer with the measured sketch: stock MetaSchedule's may not be in our space.
-
-    `is_timed_here` is False if the trial's time was taken on another target and predicts nothing here.
-    """
+    """Return an answer with the sketch that was measured: stock MetaSchedule's may not be in
+    our space. Unless `is_timed_here`, the trial's time is another target's and predicts
+    nothing."""
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if is_timed_here else None
@@ -118,7 +119,7 @@ def _answer(
 
 
 class SimilarWorkload(AnswerSource):
-    """Adapts trials of workloads with the same loops in other sizes, nearest first."""
+    """Adapts trials of workloads with the same loops in other sizes, nearest ones first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
@@ -148,6 +149,7 @@ class SimilarWorkload(AnswerSource):
 
 
 def doublings_between(left: Workload, right: Workload) -> float:
-    """Return the doublings of extents between two workloads with the same loops, summed."""
+    """Return the distance of two workloads with the same loops: the sum of their extents'
+    absolute log2 ratios."""
     pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)
