@@ -41,8 +41,8 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model and store its tasks. Return the job's id, or None if another
-    process holds the stage or it is not due."""
+    """Import a job's model and store its tasks. Return the job's id, or None if the job does
+    not wait for import or another process imports it."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
         if stage is None:
             return None
@@ -81,8 +81,8 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
 
 
 def _extract(stage: StageContext) -> Extraction:
-    """Import the model, or reuse an earlier import by the same code for the same target.
-    Graph passes that the job's previous import left out stay left out. Raises
+    """Import the model, or reuse an earlier import by the same code for the same target. If
+    the job itself was imported before, the graph passes left out then stay left out. Raises
     InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
@@ -194,9 +194,9 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
 
 
 def check_import(runtime: Runtime, job_id: str) -> None:
-    """Check that the code that this worker runs also imported the job's tasks. Raises
-    Unavailable if not. The job then waits for a live worker with that code, or is imported
-    again if there is none."""
+    """Check that the job was imported by the code that this worker runs. Raises Unavailable
+    if not: the job then waits for a live worker with that code or, if there is none, is
+    imported again."""
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)

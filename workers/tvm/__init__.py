@@ -1,1 +1,1 @@
-"""Code that needs TVM, run in child processes: model import, sketches, builds, devices."""
+"""Code that uses TVM, mostly in child processes: model import, sketches, builds and RPC."""

@@ -181,8 +181,7 @@ class _Graph:
             raise ValueError(f"it has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
     def check_function(self) -> None:
-        """Raise ValueError unless the graph is a module of one function with allowed
-        calls."""
+        """Raise ValueError unless this is a module of one function with allowed calls."""
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("it is no module of one function")
@@ -198,8 +197,7 @@ class _Graph:
                 raise ValueError(f"it has the name {name[:80]!r}")
 
     def check_nodes(self) -> None:
-        """Raise ValueError if a node is of a type that is not allowed or refers to a later
-        one."""
+        """Raise ValueError if a node is not of an allowed form or refers to a later node."""
         for index, node in enumerate(self._nodes):
             kind, data = node["type"], node.get("data")
             if kind not in self._allowed or node.keys() - {"type", "data"}:
@@ -294,8 +292,8 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return every LLVM IR text that our passes insert for dot products of this block
-    size."""
+    """Return each LLVM IR text that our passes insert: for tile instructions, and for dot
+    products in blocks of this size."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)

@@ -146,8 +146,7 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def refuse_unknown_operators(model: ModelProto, operators: Set[str]) -> None:
-    """Raise InvalidModel, naming them, if a simplified model has operators not in
-    `operators`."""
+    """Raise InvalidModel if a simplified model has operators that are not in `operators`."""
     unknown = sorted({node.op_type for node in _nodes(model)}.difference(operators))
     if unknown:
         raise _unknown(unknown)

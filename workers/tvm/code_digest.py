@@ -34,8 +34,7 @@ def code_digest() -> str:
 
 
 def builder() -> str:
-    """Return the name of the code that builds candidates: TVM's version and
-    `code_digest`."""
+    """Return the name of the code that builds candidates: TVM's version and a digest."""
     return f"{TVM_VERSION}+{code_digest()}"
 
 

@@ -181,8 +181,8 @@ def read_ahead(
 def networks(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, dynamic: Dynamic | None
 ) -> Networks:
-    """Import a model and run the recipe's passes that precede tuning, once per size to tune.
-    The latest result is cached, unless the model is large."""
+    """Import a model, at each size to tune if sizes are free, and run the recipe's passes
+    that precede tuning. The latest result is cached, unless the model is large."""
     options = json.dumps([recipe.model_dump(mode="json"), input_shapes, dynamic and dynamic.model_dump()])
     key = model_path, os.stat(model_path).st_mtime_ns, target, options
     if key not in _latest_networks:

@@ -29,8 +29,7 @@ Values = Mapping[int, int]  # by the hash of a variable
 
 
 def copies_left(mod: Any) -> list[CopyLeft]:
-    """Count the calls that only move data, by function and by operator that requires
-    them."""
+    """Count calls that only move data, by function and by operator that requires them."""
     functions = {var.name_hint: function for var, function in mod.functions.items()}
     kinds = {name: kind_of_copy(function) for name, function in functions.items()}
     operators = {}
@@ -137,7 +136,7 @@ def _elements(buffers: Iterable[Any]) -> int:
 
 
 def _reorders(store: Any, extents: Values) -> bool:
-    """Return whether a store moves elements to other row-major positions (by samples)."""
+    """Return whether a store changes elements' row-major positions, judged by samples."""
     for step in STEPS:
         point = {name: step * n % extent for n, (name, extent) in enumerate(extents.items(), start=1)}
         position = place(store.buffer, store.indices, point)

@@ -59,8 +59,8 @@ def dots(target: Any) -> Iterator[Dot]:
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
-    """Write the probe libraries into `folder` and return all probes: of peaks, by data type,
-    of bandwidths and of a parallel loop."""
+    """Write the probe libraries into `folder`. Return all probes: of peaks by data type, of
+    bandwidths, and of the cost of a parallel loop."""
     libraries = {
         "float32": list(_products(target)),
         "float64": [
@@ -103,7 +103,8 @@ def _cores(target: str) -> int:
 
 
 def _products(target: str) -> Iterator[Sourced]:
-    """Yield float32 probes: one core with counts of `ROWS`, all cores with `FEW_ROWS`."""
+    """Yield float32 multiply-add probes: for one core with each row count of `ROWS`, and for
+    all cores with each of `FEW_ROWS`."""
     widest = vector_lanes(target)
     for lanes in (count for count in (widest, widest // 2) if count >= LEAST_LANES):
         for rows in ROWS:
@@ -131,7 +132,8 @@ ATTRS
 
 
 def _dot_products(target: str, dot: Dot) -> Iterator[Sourced]:
-    """Yield probes of a dot-product instruction on all cores, with counts of `FEW_ROWS`."""
+    """Yield probes of a dot-product instruction on all cores, for each row count of
+    `FEW_ROWS`."""
     cores, lanes = _cores(target), dot.lanes
     vector = f"T.ramp(0, 1, {lanes})"
     for rows in FEW_ROWS:
@@ -163,7 +165,7 @@ def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_
 
 
 def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
-    """Return the tile instructions (AMX, a matrix product each) that a target has."""
+    """Return the AMX tile instructions (small matrix products) that a target has."""
     return [item for item in tiles.BY_TYPE.values() if target_has_features(item.feature, target)]
 
 

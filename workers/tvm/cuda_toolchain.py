@@ -69,8 +69,7 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, g++, cudart and CUDA's driver; load the latter two if they are
-    found."""
+    """Look for nvcc, g++, cudart and CUDA's driver. Load the latter two if found."""
     nvcc, cudart = find_nvcc(), load_cudart()
     try:
         ctypes.CDLL(DRIVER)

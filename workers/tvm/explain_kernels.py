@@ -79,7 +79,7 @@ def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
 
 @pass_instrument
 class _Loops:
-    """Pass instrument that captures the function after `LowerOpaqueBlock`: loops only."""
+    """Pass instrument that captures the function once it has only loops and no blocks."""
 
     function: Any
 

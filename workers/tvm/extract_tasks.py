@@ -25,7 +25,7 @@ from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
 def operations(mod: Any) -> float:
-    """Count operations as TVM does; blocks that TVM cannot count have an annotation."""
+    """Count operations as TVM does, and by annotation in blocks that TVM cannot count."""
     annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )

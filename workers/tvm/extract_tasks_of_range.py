@@ -151,8 +151,8 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
 def points_of(
     ranges: Bounds, exact: Collection[str] = (), divided: Collection[str] = ()
 ) -> list[dict[str, int]]:
-    """Return the sizes to tune, the largest last: few, but with none far below the next.
-    Dimensions in `exact` need each of their sizes; ValueError if these make more than
+    """Return the sizes to tune, the largest last. They are few, but none is far below the
+    next. Dimensions in `exact` need each of their sizes; ValueError if these are more than
     MOST_POINTS."""
     sizes_in = {name: high - low + 1 for name, (low, high) in ranges.items()}
     counts = {name: size if name in exact else 1 for name, size in sizes_in.items()}
@@ -174,8 +174,7 @@ def points_of(
 
 
 def sizes_of(low: int, high: int, count: int) -> list[int]:
-    """Return at most `count` sizes in equal ratios from `low` to `high`; for 1 only
-    `high`."""
+    """Return up to `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
     if count >= high - low + 1:
         return list(range(low, high + 1))
     sizes = {high}
@@ -190,7 +189,8 @@ def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> tuple[list[str], list[str]]:
     """Return the dimensions that may be padded with zeros, and those of them that may be
-    split. Tests dimensions of several sizes that do not grow; without onnxruntime none."""
+    split. Each dimension is tested that has several sizes and does not grow. Without
+    onnxruntime both lists are empty."""
     open_ = growing_dimensions(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
@@ -213,9 +213,9 @@ def behaviour(
 def with_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> dict[str, list[int | str]]:
-    """Replace each dimension without a range by the sum of the growing one and another, if
-    the model then runs. An attention mask, for example, is as long as the cache plus the new
-    tokens, but its dimension mostly has a name of its own."""
+    """Replace each dimension without a range by the sum of the growing dimension (one that
+    may be 0) and another, if the model then runs. An attention mask, for example, is as long
+    as the cache plus the new tokens, but its dimension mostly has a name of its own."""
     unchanged = {name: list(dims) for name, dims in inputs.items()}
     (open_,) = growing_dimensions(ranges)
     unranged = {
@@ -273,7 +273,7 @@ def _padded(
 def _split(
     run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
 ) -> tuple[list[Array], list[Array]]:
-    """Return the concatenated results of two parts of arrays, and those of the whole."""
+    """Return the joined results of two parts of the arrays, and the results of the whole."""
     halves = []
     for section in (slice(0, part), slice(part, None)):
         cuts = {
@@ -293,7 +293,7 @@ def _split(
 
 
 def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return random inputs. Integers are 0 or 1 for indices and masks, and never all 0."""
+    """Return random inputs. Integers are 0 or 1, valid as indices and masks, never all 0."""
     arrays = {}
     for name, dims in inputs.items():
         (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])

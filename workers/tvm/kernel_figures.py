@@ -96,8 +96,7 @@ class CudaLibrary:
 def compile_for_cuda(
     module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any
 ) -> CudaLibrary:
-    """Compile a module of tensor functions. Raises KernelRefused, CannotLaunch,
-    HostFault."""
+    """Compile tensor functions for CUDA. Raises KernelRefused, CannotLaunch, HostFault."""
     watch, arch = LaunchWatch(), str(target.attrs["arch"])
     with collecting(target) as collected:
         library = compiled(module, target, [*instruments, watch], **options)

@@ -1,6 +1,6 @@
 """Features of candidates that need lowering or code generation, in the compiler child.
 
-Each set of features, a view, is in `mallorn/core/registry.py` under `lowered_features`.
+Each set (a view) is registered in `mallorn/core/registry.py` under `lowered_features`.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,7 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 
 def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """Return each candidate's features in a view as little-endian float32; None if
-    invalid."""
+    """Return each candidate's row of a view as little-endian float32; None if invalid."""
     describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
     schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [
@@ -39,7 +38,7 @@ def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[by
 
 
 def describe_statements(tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `statements`: MetaSchedule's, per store statement."""
+    """Return the features of view `statements`: those of MetaSchedule for each store."""
     (features,) = _EXTRACTOR.extract_from(tune_context(tir, target), [ms.MeasureCandidate(schedule, [])])
     rows = np.nan_to_num(features.numpy()[:MOST].astype(np.float32))
     table = np.zeros((MOST, COLUMNS), dtype=np.float32)
@@ -61,7 +60,8 @@ def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
 
 
 def describe_launch(_tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `launch`. Raises InvalidRequest if not for CUDA."""
+    """Return the features of view `launch` (resources of kernels). Raises InvalidRequest if
+    the target is not CUDA."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name != "cuda":
         raise InvalidRequest(

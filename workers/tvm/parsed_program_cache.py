@@ -77,8 +77,7 @@ def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
 
 
 def with_rules(context: Any, rules: Sequence[Any]) -> Any:
-    """Return a context of the same program and target whose space generator applies only
-    `rules`."""
+    """Return a context like this one whose space generator applies only `rules`."""
     generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
     return _context(context.mod, context.target, generator)
 
@@ -99,8 +98,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 
 
 def new_schedule(tir: str, seed: int = _SEED) -> Any:
-    """Return a new schedule of the program. Equal seeds sample equal decisions in any
-    process."""
+    """Return a schedule without steps. Equal seeds sample equally in every process."""
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
 
 

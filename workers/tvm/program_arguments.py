@@ -43,8 +43,8 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
-    """Return, by buffer, the range of values for buffers that index another, so that they
-    stay within it."""
+    """Return, by hash, the buffers whose values index another buffer, with the range of
+    values that stays in bounds."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):

@@ -16,8 +16,7 @@ _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 @dataclass(frozen=True, slots=True)
 class ProgramBlock:
-    """A block of a program, with its iteration variables, stores, loads and called
-    operators."""
+    """A block of a program: its iteration variables, stores, loads and called operators."""
 
     spatial: tuple[Any, ...]
     reduced: tuple[Any, ...]
@@ -78,8 +77,7 @@ def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
 
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
-    """Return the operator that a program computes, judged by its structure, such as
-    `conv2d`."""
+    """Return the operator that a program computes, such as `conv2d`, from its structure."""
     anchor = anchor_of(blocks)
     products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:

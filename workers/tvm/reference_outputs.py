@@ -91,7 +91,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
     """Write random arguments and the unscheduled program's results, as arrays `arg_<index>`.
     Return the terms on which candidates are compared with them.
 
-    Outputs are NaN before the run, or large integers, unless the program reads them. A
+    Before the run, outputs hold NaN or large integers, unless the program reads them. A
     float16 program is computed in float32, and its results are rounded to float16.
     """
     mod = parse_module(tir)
@@ -276,8 +276,7 @@ def _terms(block: Any) -> int:
 
 
 def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
-    """Split a loop; the inner extent is the largest divisor of its extent up to
-    `largest`."""
+    """Split a loop by the largest divisor of its extent that is at most `largest`."""
     factor = _divisor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split

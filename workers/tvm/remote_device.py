@@ -93,7 +93,7 @@ class CandidateUnheard(CandidateKilled):
 
 
 class RemoteDevice:
-    """A session with a device, held exclusively until `close`; `entry` is what it calls."""
+    """A session with a device, held exclusively until `close`. It calls function `entry`."""
 
     entry = "main"
 
@@ -133,8 +133,8 @@ class RemoteDevice:
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
-        """Call `work` on the device for at most `timeout_sec`. Raises the errors of
-        `run`."""
+        """Call `work` on the device, for at most `timeout_sec`. Raises errors as `run`
+        does."""
         asleep_sec = _asleep_sec()
         with self._judged():
             self.call("mallorn.begin", candidate_key, timeout_sec)
@@ -152,7 +152,8 @@ class RemoteDevice:
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """Return other programs' load since the last call. Raises Unavailable."""
+        """Return other programs' load of the host since the last call. Raises
+        Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
@@ -180,8 +181,8 @@ class RemoteDevice:
         return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Create random arguments on the device, or reuse those of the last candidate that
-        are alike. Raises the errors of `run`."""
+        """Create random arguments on the device, or reuse those of the last candidate with
+        equal type, shape and range. Raises the errors of `run`."""
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         with self._judged():
@@ -242,8 +243,8 @@ class RemoteDevice:
     @contextmanager
     def _judged(self) -> Iterator[None]:
         """Turn RPC errors into CandidateFailed if the candidate caused them, else into
-        Unavailable. The candidate is at fault if its session still answers, or the device
-        reports that it died."""
+        Unavailable. The candidate is at fault if its session still answers, or if the
+        device's server saw it die."""
         try:
             yield
         except _BROKEN as error:
@@ -390,5 +391,6 @@ def meaning(text: str) -> str | None:
 
 
 def without_source(text: str) -> str:
-    """Return an error text without the kernel's source, which TVM adds at launches."""
+    """Return an error text without the kernel's source, which TVM appends if a launch
+    fails."""
     return text.partition("\n// func_name=")[0]

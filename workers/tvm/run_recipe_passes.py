@@ -41,7 +41,8 @@ def as_tvm_target(target: TargetLike) -> Any:
 
 
 def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
-    """Run the passes; return the module, and counts of functions and calls around each."""
+    """Run the passes and return the module, with the numbers of functions and calls before
+    and after each pass."""
     report: list[GraphStep] = []
     functions, ops = _sizes(mod)
     for step in steps:
@@ -71,11 +72,11 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
 def run_or_leave_out(
     mod: Any, recipe: StoredRecipe, target: Any
 ) -> tuple[StoredRecipe, Any, list[GraphStep]]:
-    """Run a recipe's passes that precede tuning; also return the recipe without those that
-    fail.
+    """Run a recipe's passes that precede tuning, and leave out passes that fail.
 
-    A pass of ours that raises is left out. If a pass of TVM raises, an earlier pass may be
-    the cause, so passes are left out until it runs. Raises PassFailed if that does not help.
+    A pass of ours that raises is left out. If a pass of TVM raises, another pass may be the
+    cause, so passes are left out until it runs. Returns the recipe that was used, the module
+    and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
         return recipe, *run_steps(mod, recipe_of(recipe).before, target)

@@ -70,11 +70,9 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
 
 
 def _generate(context: Any) -> list[Any]:
-    """Return the schedules that a context's rules generate, without one rule if it raises.
-
+    """Return the schedules that a context's rules generate. A rule that raises is left out.
     If expressions would become too long, no block is inlined or moved into another's loops.
-    Raises ScheduleError, or Unschedulable if leaving out any one rule does not help.
-    """
+    Raises ScheduleError, or Unschedulable if leaving out one rule does not help."""
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
         remaining = [rule for rule in rules if not isinstance(rule, _FUSING)]
@@ -141,7 +139,8 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> 
 
 
 def _sampled_decisions(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield decisions that TVM samples, and one per loop depth if a location is free."""
+    """Yield TVM's samples of all decisions; if a compute location is free, also one sample
+    per loop depth."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):
         yield _apply(tir, insts, {}, seed)

@@ -82,7 +82,7 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 
 
 def replay(mod: Any, trace: str | list[Any]) -> Any:
-    """Apply a full trace (JSON text or value) to a module. Raises one of BROKEN."""
+    """Apply a full trace (as JSON) and return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
     load_intrinsics_of(str(value))
@@ -159,7 +159,7 @@ def program(line: list[Any]) -> Any:
 
 
 def _essence(tvm_target: Any, text: str) -> dict[str, object]:
-    """Return a target's attributes without those that TVM added, as `text` lacks them."""
+    """Return a target's attributes without those that TVM adds and `text` does not name."""
     added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
     attributes = json.loads(str(tvm_target))
     return {name: value for name, value in attributes.items() if name not in added_by_tvm}

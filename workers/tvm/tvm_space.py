@@ -57,8 +57,7 @@ class TvmSpace(DecisionSpace):
         return super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates are valid; check each on its own if one kills the
-        child."""
+        """Return which candidates are valid; check them singly if one kills the child."""
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]

@@ -84,7 +84,7 @@ class Loading(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
-    """A model, its target and its graph recipe. The process `graphs` compiles it."""
+    """A model, its target and its graph passes. The process `graphs` compiles it."""
 
     path: Path
     target: Target
@@ -108,7 +108,8 @@ class WholeModel:
         )
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile with schedules; return how many tasks have one, and invalid lines."""
+        """Compile with a directory's schedules. Return how many tasks have a schedule, and
+        which lines are invalid."""
         with HostLock().shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
@@ -175,14 +176,16 @@ class WholeModel:
         return folder
 
     def release(self, name: str, engine: ModelEngine, kills: bool) -> None:
-        """Suspend an engine's process for the next of its kind; with `kills`, kill it."""
+        """Suspend an engine's process for the next engine of its kind. Kill it if that is
+        not possible, or if `kills` is set."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
             self.idle.put(_kind(name), engine)
         else:
             engine.kill()
 
     def begin_loading(self, engine: ModelEngine, library: Path | None) -> Loading:
-        """Start loading a library into an engine or, without one, into onnxruntime."""
+        """Start loading a library into an engine, or the model's file into onnxruntime if
+        `library` is None."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs)
         if not isinstance(engine, Engine):
@@ -192,7 +195,8 @@ class WholeModel:
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
 
     def meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
-        """Return a meter of the load by processes not in `own_pids`, where TVM runs."""
+        """Return a meter of other programs' load on the host of TVM's engines. Processes in
+        `own_pids` do not count."""
         return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
@@ -217,7 +221,7 @@ class WholeModel:
         return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
 
     def machine(self) -> Machine:
-        """Return this host's peaks and bandwidth. Raises Unavailable, ChildError."""
+        """Return this host's peak compute and bandwidth. Raises Unavailable, ChildError."""
         # Imported here because only `profile` may load numpy.
         from workers.hardware_probe.measure_machine import machine_here
 

@@ -70,14 +70,12 @@ class DeviceEngine:
         return DeferredLoad(lambda: self._ask(lambda model: pool.runner.load_model(model, RUN_TIMEOUT_SEC)))
 
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run the model once, write its outputs, return their number. Raises
-        DeviceFailed."""
+        """Run the model once, save its outputs, return their number. Raises DeviceFailed."""
         save = self._pool.runner.save_model_outputs
         return self._ask(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """Return each burst's median latency (us) over `number` calls. Raises
-        DeviceFailed."""
+        """Return each burst's median latency (us) of `number` calls. Raises DeviceFailed."""
         run = self._pool.runner.time_model
         return [median(self._ask(lambda model: run(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
 

@@ -71,7 +71,7 @@ def tell_apart(
 ) -> dict[str, ModelLatency]:
     """Time the tuned model and its rival until their ratio is known to 3 %, or time is up.
     The rival is onnxruntime, or else the untuned model. The interval is checked each time
-    the number of pairs doubled: checking more often stops too early."""
+    the number of pairs of bursts has doubled: checking more often stops too early."""
     latencies, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
     while (race := raced(latencies)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
         bursts = {name: list(latencies[name].bursts) for name in (TUNED, race.rival)}

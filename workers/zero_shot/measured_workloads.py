@@ -48,8 +48,7 @@ class SameWorkload(AnswerSource):
 def ranked(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield the fastest trials of a workload from every measuring context except the query's
-    own.
+    """Yield the fastest trials of a workload in each measuring context but the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads
@@ -90,7 +89,8 @@ def _conditions(context: Context, imported: bool) -> str:
 
 
 def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
-    """Return other targets with equal vectors and cores, so equal tiles, nearest first."""
+    """Return other targets of equal vector width and number of cores, for which tiles fit as
+    well, nearest first."""
     similar = []
     for row in Targets(session).list():
         target = Target(row.text)

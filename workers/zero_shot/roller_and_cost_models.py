@@ -22,7 +22,7 @@ FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 
 
 class FromRoller(AnswerSource):
-    """Proposes the default candidates, as ranked by Roller's formulas, best guess first."""
+    """Proposes the space's default candidates, which Roller ranks, the best guess first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
