@@ -65,7 +65,7 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
 
 def check_workload(row: Row) -> Row:
     """Return a workload's row with its other columns recomputed from its program. Raises
-    ValueError if its key is wrong, and errors of BROKEN if the program is invalid."""
+    ValueError if its key is wrong, or an error of BROKEN if the program is invalid."""
     task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)
@@ -82,7 +82,7 @@ def check_workload(row: Row) -> Row:
 
 def check_sketch(row: Row) -> Row:
     """Return a sketch's row if its key and choices match its trace. Raises ValueError if
-    not, and errors of BROKEN if the trace is invalid."""
+    not, or an error of BROKEN if the trace is invalid."""
     steps = read_trace(row["trace"])
     if sketch_key(row["trace"]) != row["key"]:
         raise ValueError(ANOTHER)

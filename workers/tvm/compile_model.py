@@ -47,7 +47,7 @@ NO_COMPILER: Final = (
 log = logging.getLogger(__name__)
 MOST_BYTES: Final = 256 << 20  # of cached objects
 _cached: dict[str, bytes] = {}  # object files by the hash of target and kernel
-# Modules by the label of their point, then the model's inputs and its outputs.
+# Modules by the label of their tuned sizes, then the model's inputs and its outputs.
 Networks = tuple[dict[str, tvm.IRModule], list[TensorSpec], list[TensorSpec]]
 _latest_networks: dict[tuple[str, int, str, str], Networks] = {}  # at most one
 
@@ -85,8 +85,8 @@ def export_kernels(mod: Any, library: str, target: Any) -> None:
 
 
 def export_with_pool(executable: Any, library: str, target: Any, kernels: Sequence[str] = ()) -> None:
-    """Write the library as `compile_network.export` does, but link without a compiler
-    driver. `kernels` are paths of further objects to link."""
+    """Write the library as `compile_network.export` does, but link it by `link_shared`.
+    `kernels` are paths of further objects to link."""
     embedded = embedding() if stock.is_cpu(target) else {}
     pool = pool_object(tuple(stock.pool_options(target))) if stock.is_cpu(target) else b""
 

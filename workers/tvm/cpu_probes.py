@@ -80,7 +80,7 @@ def build_probes(target: str, folder: str) -> list[Probe]:
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """Write a library with a single probe and return the probe: float32 products on one
+    """Write a library with a single probe and return the probe: float32 multiply-adds on one
     core, in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
@@ -132,7 +132,7 @@ ATTRS
 
 
 def _dot_products(target: str, dot: Dot) -> Iterator[Sourced]:
-    """Yield probes of a dot-product instruction on all cores, for each row count of
+    """Yield all-core probes of a dot-product instruction, one per row count of
     `FEW_ROWS`."""
     cores, lanes = _cores(target), dot.lanes
     vector = f"T.ramp(0, 1, {lanes})"
@@ -199,8 +199,8 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's bandwidth by working set, of all cores' memory bandwidth,
-    and of a parallel loop that does almost nothing."""
+    """Yield probes of one core's bandwidth at each working-set size, of all cores' memory
+    bandwidth, and of a parallel loop that does almost nothing."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:

@@ -31,7 +31,7 @@ from workers.tvm.graph_recipes import leaving_out, left_out
 from workers.tvm.import_onnx_to_relax import load_point, naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
 
-# Most tuned sizes, and so most schedules of a task.
+# Largest number of tuned sizes, and so of schedules of one task.
 MOST_POINTS: Final = 8
 # Weight of gaps between sizes that may be split: padding needs a tuned size close above.
 DIVIDED: Final = 0.4
@@ -50,8 +50,11 @@ def extract_range(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
 ) -> Extraction:
     """Import a model at each point of a range of sizes, and return the tasks of all points.
+
     Tasks of smaller points get larger weights, so that all points count the same. Raises
-    InvalidModel if the model cannot run at the sizes between the points."""
+    InvalidModel for an invalid range, and if the model cannot run at sizes between the
+    points.
+    """
     model = read_model(model_path)
     dtypes = {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
     inputs = dispatch_by_shape.named_dims(model, input_shapes)

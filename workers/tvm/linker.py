@@ -1,5 +1,4 @@
-"""Link libraries without a compiler driver if possible, since drivers take 4 times as
-long."""
+"""Link libraries without a compiler driver if possible: drivers take 4 times as long."""
 
 import errno
 import os
@@ -90,7 +89,7 @@ def check_linking(folder: Path) -> str:
 
 
 def blame_the_host(folder: Path) -> None:
-    """Raise StorageFull if the disk of `folder` is full, HostFault if it is read-only."""
+    """Raise StorageFull if the disk of `folder` is full, HostFault if it is not writable."""
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")
     if not os.access(folder, os.W_OK):

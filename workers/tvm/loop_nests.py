@@ -45,7 +45,8 @@ def nests(tir: str) -> list[Nest]:
 
 
 def place(buffer: Any, indices: Iterable[Any], values: Mapping[int, int]) -> int:
-    """Return an element's row-major offset at variables' `values` (by hash, default 0)."""
+    """Return an element's row-major offset, for `values` of variables by hash (default
+    0)."""
     rules = [
         (TensorLoad, lambda load: IntImm(str(load.ty.dtype), 0)),
         (Ramp, lambda _: IntImm("int64", 0)),

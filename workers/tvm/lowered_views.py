@@ -28,7 +28,8 @@ _EXTRACTOR: Final = PerStoreFeature()
 
 
 def lowered(view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-    """Return each candidate's row of a view as little-endian float32; None if invalid."""
+    """Return each candidate's features in a view as the bytes of little-endian float32
+    numbers, or None if the candidate is invalid."""
     describe: Callable[[str, str, Any], Matrix] = resolve("lowered_features", view)
     schedules = (rebuild(tir, target, trace, decisions) for trace, decisions in candidates)
     return [

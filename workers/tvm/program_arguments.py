@@ -12,7 +12,8 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:
-    """Return the arguments of a module: tensors, indices of outputs, ranges of integers."""
+    """Return a module's arguments: tensors, which are outputs, and value ranges of
+    integers."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)

@@ -133,7 +133,7 @@ class RemoteDevice:
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
-        """Call `work` on the device, for at most `timeout_sec`. Raises errors as `run`
+        """Call `work` on the device for at most `timeout_sec`. Raises errors as `run`
         does."""
         asleep_sec = _asleep_sec()
         with self._judged():
@@ -152,7 +152,7 @@ class RemoteDevice:
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """Return other programs' load of the host since the last call. Raises
+        """Return other programs' load of its host since the last call. Raises
         Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
@@ -227,7 +227,7 @@ class RemoteDevice:
         return times
 
     def close(self) -> None:
-        """Release the device."""
+        """Release the device and end the session."""
         self._args.clear()
         self._functions.clear()
         del self.session
@@ -391,6 +391,5 @@ def meaning(text: str) -> str | None:
 
 
 def without_source(text: str) -> str:
-    """Return an error text without the kernel's source, which TVM appends if a launch
-    fails."""
+    """Return an error text without the kernel's source, which TVM appends at launches."""
     return text.partition("\n// func_name=")[0]

@@ -36,13 +36,14 @@ class _WorkloadLine(NamedTuple):
 
 
 def read_export(directory: str, target: str) -> RestoredLog:
-    """Read every record of a schedule directory; report unreadable lines as problems."""
+    """Read every record of a schedule directory for `target`; report bad lines as
+    problems."""
     return _read(directory, target, 0, None)
 
 
 def read_log(directory: str, start: int, count: int) -> RestoredLog:
-    """Read `count` records of a stock MetaSchedule log from line `start`. Problems of
-    workloads are reported only with the first lines."""
+    """Read `count` records of a stock MetaSchedule log from line `start`. Problems in its
+    workload file are reported only if `start` is 0."""
     return _read(directory, None, start, count)
 
 

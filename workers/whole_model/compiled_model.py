@@ -99,7 +99,7 @@ class WholeModel:
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
-    idle: IdleEngines | None = None  # None: each comparison has its own
+    idle: IdleEngines | None = None  # None: processes are not reused
 
     def begin_reading(self) -> PendingCall[None]:
         """Start importing the model; `graphs` is busy until the result is taken."""

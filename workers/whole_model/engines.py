@@ -105,7 +105,8 @@ class Engines:
     def race(self, is_alone: bool) -> FairRace:
         """Time all engines, if possible undisturbed. Return their latencies and the
         disturbances, or an empty race if no engine is left. An engine that fails is dropped,
-        and the rest timed again."""
+        and the rest timed again. Without `is_alone`, other work of this service runs
+        meanwhile, which is a disturbance."""
         meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
         while self._engines:
             try:

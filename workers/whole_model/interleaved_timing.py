@@ -153,8 +153,8 @@ class FairRace:
 
 
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bool) -> FairRace:
-    """Time all engines until a race is undisturbed, at most MOST_RACES times; return the
-    best.
+    """Time all engines, and repeat it while other programs disturb it, up to MOST_RACES
+    times. Return the best race.
 
     An engine that is so slow that it was called only once is not called again. While the
     ratio of the tuned model to its rival is uncertain, these two are timed further.

@@ -23,7 +23,7 @@ FEW = 3  # trials per context
 NEIGHBOURS = 4
 FEW_NEAR = 2
 MOST_NEAR = 2 * FEW_NEAR  # trials of a neighbour from other contexts
-CLOSE = 1.0  # doublings over all loops; within them a schedule is likely to perform as well
+CLOSE = 1.0  # doublings of sizes, over all loops, at which schedules likely perform as well
 Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which it was timed
 
 
@@ -48,12 +48,13 @@ class SameWorkload(AnswerSource):
 def ranked(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield the fastest trials of a workload in each measuring context but the query's own.
+    """Yield a workload's fastest trials in each measuring context (host, threads, code) but
+    the query's own.
 
     Times of two contexts are not comparable, so equally similar contexts take turns: the
     best trial of each, then the second best. Contexts with the query's host class, threads
-    and TVM come first, then those with its builder, then those with fewer concurrent
-    programs. Imported trials come last.
+    and TVM come first, then those whose candidates were built by the same code, then those
+    timed beside fewer programs. Imported trials come last.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
