@@ -56,7 +56,8 @@ class InvalidCandidate(InvalidRequest):
 
 
 class CandidateSizes:
-    """Sizes (numbers of stores) of a program's latest candidates, kept in this process."""
+    """Sizes (numbers of stores) of a program's latest candidates, to detect far larger
+    ones."""
 
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=KEPT)
@@ -76,7 +77,8 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """Pass instrument that aborts lowering of too large a body; `refused` is the error."""
+    """Pass instrument that stops lowering once an unrolled body is too large; `refused` is
+    the error that it raised."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes

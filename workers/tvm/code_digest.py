@@ -60,7 +60,8 @@ def source_parts() -> dict[str, str]:
 
 
 def remember_sources() -> None:
-    """Record the sources' digest, so that child processes refuse to serve if it changes."""
+    """Record the digest of the sources. Child processes refuse to serve if it has
+    changed."""
     os.environ[VARIABLE] = _sources()
 
 

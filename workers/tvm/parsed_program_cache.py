@@ -46,7 +46,7 @@ def parse_module(tir: str) -> Any:
 
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
-    """Return a program's MetaSchedule context, with space generator and postprocessors."""
+    """Return a program's TuneContext, with MetaSchedule's generator and postprocessors."""
     generator = SPACE
     if PAIRS in tir:  # MetaSchedule's postprocessors for VNNI, which tensorize
         steps = ms.postproc

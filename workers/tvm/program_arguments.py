@@ -12,8 +12,7 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:
-    """Return a module's arguments: tensors, which are outputs, and value ranges of
-    integers."""
+    """Return a module's arguments: tensors, indices of outputs, value ranges of integers."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)

@@ -93,7 +93,8 @@ class CandidateUnheard(CandidateKilled):
 
 
 class RemoteDevice:
-    """A session with a device, held exclusively until `close`. It calls function `entry`."""
+    """A session with a device, which is held exclusively until `close`. `entry` is the name
+    of the library function that is called."""
 
     entry = "main"
 
@@ -158,7 +159,8 @@ class RemoteDevice:
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
-        """Reserve the host for the next timing. Raises Unavailable after `wait_sec`."""
+        """Reserve the device's host for the next timing. Raises Unavailable if it stays busy
+        for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with _or_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):

@@ -105,8 +105,8 @@ def measure(
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
-    """Return the shortest run of each probe of a library, or nothing if one fails. The
-    shortest counts because other load only makes runs longer."""
+    """Return the shortest run of each probe of a library, or an empty list if a probe fails.
+    The shortest counts because other load only makes runs longer."""
     device = _device(tracker, target)
     library = probes[0].library
     slices: list[Slice] = []

@@ -169,15 +169,16 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Return the only folder that engines may write; None if not sandboxed."""
+        """Return the only folder that engines of this kind may write, since they run
+        untrusted code; None if they are not sandboxed."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
         return folder
 
     def release(self, name: str, engine: ModelEngine, kills: bool) -> None:
-        """Suspend an engine's process for the next engine of its kind. Kill it if that is
-        not possible, or if `kills` is set."""
+        """Suspend an engine's process for the next engine of its kind. Kill it if engines
+        are not reused, or if `kills` is set."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
             self.idle.put(_kind(name), engine)
         else:

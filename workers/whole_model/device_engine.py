@@ -62,7 +62,8 @@ class DeviceEngine:
         self.alive = False
 
     def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
-        """Prepare to load a library. Unlike a local engine, loading starts only with `wait`."""
+        """Prepare to load a library. A local engine would start at once; this starts at
+        `wait`."""
         pool = self._pool
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like

@@ -31,7 +31,7 @@ FAR_APART: Final = 1.5
 
 
 class Timeable(Protocol):
-    """An engine with a model: TVM's or onnxruntime's process on this host, or a device's."""
+    """An engine with a model that can be timed: a process on this host, or a device."""
 
     def suspend(self) -> None: ...
     def resume(self) -> None: ...

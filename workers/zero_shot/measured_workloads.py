@@ -1,4 +1,5 @@
-"""Answers from measurements of the same workload or of the nearest similar workloads."""
+"""Sources of candidates from measurements of the same workload or of the most similar
+ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice, product
@@ -23,7 +24,7 @@ FEW = 3  # trials per context
 NEIGHBOURS = 4
 FEW_NEAR = 2
 MOST_NEAR = 2 * FEW_NEAR  # trials of a neighbour from other contexts
-CLOSE = 1.0  # doublings of sizes, over all loops, at which schedules likely perform as well
+CLOSE = 1.0  # doublings of all loops together at which schedules are likely as good
 Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which it was timed
 
 
@@ -110,9 +111,9 @@ def describe_target(target: Target) -> str:
 def _answer(
     session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
-    """Return an answer with the sketch that was measured: stock MetaSchedule's may not be in
-    our space. Unless `is_timed_here`, the trial's time is another target's and predicts
-    nothing."""
+    """Return an answer with the sketch that was measured, since a sketch of stock
+    MetaSchedule may not be in our space. Unless `is_timed_here`, the trial's time is another
+    target's and predicts nothing."""
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if is_timed_here else None

@@ -1,4 +1,4 @@
-"""Answers from models: Roller's construction, analytic cost models, and pretrained models."""
+"""Sources of candidates from models: Roller's, analytic and pretrained cost models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
