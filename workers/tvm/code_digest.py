@@ -34,7 +34,8 @@ def code_digest() -> str:
 
 
 def builder() -> str:
-    """Return the name of the code that builds candidates: TVM's version and a digest."""
+    """Return the name under which the code that builds candidates is recorded: TVM's version
+    and `code_digest`."""
     return f"{TVM_VERSION}+{code_digest()}"
 
 

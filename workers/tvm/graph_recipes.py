@@ -121,7 +121,8 @@ def is_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
 
 
 def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
-    """Return the passes that may be left out: ours, and optional ones of TVM."""
+    """Return the passes of a recipe that may still be left out: ours, and optional ones of
+    TVM."""
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)

@@ -67,7 +67,7 @@ class KernelFigures:
 
 @pass_instrument
 class LaunchWatch:
-    """Pass instrument that records the launch (grid and block sizes) of each kernel."""
+    """Pass instrument that records each kernel's grid, block and shared memory sizes."""
 
     def __init__(self) -> None:
         self.launches: dict[str, dict[str, int]] = {}

@@ -54,7 +54,8 @@ def describe_code(_tir: str, target: str, schedule: Any) -> Matrix:
 
 
 def describe_executed(tir: str, target: str, schedule: Any) -> Matrix:
-    """Return the features of view `executed`: estimated counts of executed instructions."""
+    """Return the features of view `executed`: estimated executed instructions and cache-line
+    traffic."""
     statements = describe_statements(tir, target, schedule)
     code = _generated_code(target, schedule)
     return executed_features(parse_tvm_target(target).kind.name, code, statements)

@@ -73,8 +73,8 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
 
 
 def initialize_repeated_sums(schedule: Any) -> bool:
-    """If an outer loop repeats a sum, initialize the sum inside that loop. Return False if
-    this is impossible, because the sum has no loop of its own.
+    """Move the initialization of each sum that an outer loop repeats into that loop. Return
+    False if this is impossible, because a sum has no loop of its own.
 
     RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of
     any sum. If that loop is the consumer's, each iteration would add all terms to the

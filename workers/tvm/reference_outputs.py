@@ -140,7 +140,8 @@ def call(library: str, arrays: list[Array]) -> list[Array]:
 
 
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
-    """Return random arguments: integers in their ranges, floats positive if necessary."""
+    """Return random arguments: integers in their ranges; floats from -1 to 1, or positive
+    ones if `needs_positive`."""
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
     ranges = args.in_checks().ranges

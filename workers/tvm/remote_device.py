@@ -148,7 +148,7 @@ class RemoteDevice:
         return result
 
     def free_memory(self) -> int:
-        """Return the device's free bytes; negative if unknown. Raises Unavailable."""
+        """Return the bytes of free memory; negative if unknown. Raises Unavailable."""
         with _or_lost():
             return int(self.call("mallorn.free_memory"))
 

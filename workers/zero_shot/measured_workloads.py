@@ -29,8 +29,9 @@ Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which i
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the workload's fastest trials: first from the job's own measuring context
-    (host, threads, versions), then from other contexts, then on similar targets."""
+    """Proposes the workload's fastest trials: first those of the job's measuring context
+    (host, threads, versions), then those of other contexts, then those of similar
+    targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
