@@ -1,1 +1,1 @@
-"""Imports a job's model file and stores its tasks; start reading in `run.py`."""
+"""Imports a job's model file and stores its tuning tasks; start reading in `run.py`."""

@@ -1,4 +1,4 @@
-"""Imports a job's model: a child process, which can be killed, turns the file into tasks."""
+"""A job's import stage: a child process reads the model file, and its tasks are stored."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,8 @@ CHECK: Final = "check-model MODEL   (it comes with the package onnx; what is imp
 
 
 def import_job(runtime: Runtime, job_id: str) -> str | None:
-    """Import a job's model and store its tasks; return its id, or None if that is not due now."""
+    """Import a job's model and store its tasks. Return the job's id, or None if the job does
+    not wait for import or another process imports it."""
     with leased_stage(runtime, job_id, JobState.IMPORTING) as stage:
         if stage is None:
             return None
@@ -80,10 +81,9 @@ def import_job(runtime: Runtime, job_id: str) -> str | None:
 
 
 def _extract(stage: StageContext) -> Extraction:
-    """Import the model, or reuse an earlier import by the same code for the same target.
-
-    A job that is imported again because of a graph pass skips that pass. Raises InvalidModel.
-    """
+    """Import the model, or reuse an earlier import by the same code for the same target. If
+    the job itself was imported before, the graph passes left out then stay left out. Raises
+    InvalidModel."""
     stage.runtime.warm_up(stage.job.id)
     recipe = stored_recipe(recipe_for(stage.options.recipe, stage.target, stage.options.precision))
     if stage.graph.code == code_digest() and is_form_of(stage.graph.recipe, recipe):
@@ -138,8 +138,9 @@ def _model_task(task: Task, workload: Workload) -> ModelTask:
 
 
 def _select_tasks(patterns: Sequence[str], tasks: Sequence[ModelTask]) -> dict[str, str]:
-    """Return the names of the tasks to tune, by key: all, or those that match a pattern. Raises
-    InvalidRequest, with the most similar names, if no task matches."""
+    """Return the names of the tasks to tune by workload key: all, or those whose name
+    matches a pattern. Raises InvalidRequest, with the most similar names, if no task
+    matches."""
     names_by_key = {
         task.key: task.name
         for task in tasks
@@ -178,7 +179,7 @@ def _store(session: Session, stage: StageContext, extraction: Extraction) -> Non
 
 
 def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
-    """Return a task's program in the form in which the dataset stores it."""
+    """Convert a task to the row that stores its program in the dataset."""
     return NewWorkload(
         key=task.key,
         name=task.name,
@@ -193,11 +194,9 @@ def new_workload(task: ModelTask, tvm_version: str) -> NewWorkload:
 
 
 def check_import(runtime: Runtime, job_id: str) -> None:
-    """Check that this worker's code made the job's tasks.
-
-    Raises Unavailable if not: the job then waits for a live worker with that code, or is imported
-    again.
-    """
+    """Check that the job was imported by the code that this worker runs. Raises Unavailable
+    if not: the job then waits for a live worker with that code or, if there is none, is
+    imported again."""
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)
         job = Jobs(session).get(job_id, None)

@@ -1,1 +1,1 @@
-"""All that needs TVM's compiler: spaces, traces, recipes, builds, RPC, in child processes."""
+"""Code that uses TVM, mostly in child processes: model import, sketches, builds and RPC."""

@@ -1,12 +1,12 @@
 """Refuse programs and traces that are more than arithmetic in loops, before TVM reads them.
 
-Programs, sketches and tuning records come from other people's datasets, logs and directories,
-and TVM compiles everything in them: calls of any C function, C or LLVM source in a pragma.
-This module parses both formats itself, the node graph that `tvm.ir.save_json` writes and the
-JSON of a trace, and refuses everything that is not on one of its allow-lists.
+Programs, sketches and tuning records come from other people's datasets, logs and
+directories, and TVM compiles everything in them: calls of any C function, C or LLVM source
+in a pragma. This module parses both formats itself, the node graph that `tvm.ir.save_json`
+writes and the JSON of a trace, and refuses everything that is not on one of its allow-lists.
 
-LLVM IR functions are the exception, because some of our passes insert them. Such a text is
-allowed if the pass of this version would write exactly the same text.
+LLVM IR is the exception, because some of our graph passes insert functions of it. Such a
+text is allowed only if this version's passes would write exactly the same text.
 """
 
 import json
@@ -82,7 +82,7 @@ class TraceRefused(InvalidRequest):
 
 
 def check_program(tir: str) -> None:
-    """Raise Unschedulable if a program is more than loops, or its node graph is malformed."""
+    """Raise Unschedulable unless a stored program is one function of allowed operations."""
     try:
         _Graph(tir, NODES).check_function()
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -90,7 +90,8 @@ def check_program(tir: str) -> None:
 
 
 def read_trace(trace: str) -> Any:
-    """Return a sketch trace's instructions. Raises TraceRefused if one is not allowed."""
+    """Return the instructions of a sketch's trace (JSON). Raises TraceRefused if an
+    instruction is not allowed, or belongs to postprocessing."""
     try:
         steps = json.loads(trace)
     except (ValueError, RecursionError):
@@ -167,7 +168,7 @@ def _check_values(value: Any, words: re.Pattern[str]) -> None:
 
 
 class _Graph:
-    """The untrusted node graph of a text in the format of `tvm.ir.save_json`."""
+    """An untrusted node graph, parsed from JSON in the format of `tvm.ir.save_json`."""
 
     def __init__(self, text: str, allowed: Collection[str]) -> None:
         graph = json.loads(text, object_pairs_hook=_json_object)
@@ -180,7 +181,7 @@ class _Graph:
             raise ValueError(f"it has {len(self._nodes)} nodes, more than {MOST_NODES}")
 
     def check_function(self) -> None:
-        """Raise ValueError unless the graph is a module of one function with allowed calls."""
+        """Raise ValueError unless this is a module of one function with allowed calls."""
         self.check_nodes()
         if self._kind(self._root) != "ir.IRModule" or len(self._of_kind("tirx.PrimFunc")) != 1:
             raise ValueError("it is no module of one function")
@@ -196,7 +197,7 @@ class _Graph:
                 raise ValueError(f"it has the name {name[:80]!r}")
 
     def check_nodes(self) -> None:
-        """Raise ValueError if a node's type is not allowed, or it refers to a later node."""
+        """Raise ValueError if a node is not of an allowed form or refers to a later node."""
         for index, node in enumerate(self._nodes):
             kind, data = node["type"], node.get("data")
             if kind not in self._allowed or node.keys() - {"type", "data"}:
@@ -235,7 +236,8 @@ class _Graph:
             raise ValueError(f"it calls the function {function}, which is not allowed")
 
     def _llvm_text(self, statement: Mapping[str, int]) -> str:
-        """Return a pragma's LLVM IR. Raises ValueError for other attributes or foreign IR."""
+        """Return the LLVM IR that a pragma imports. Raises ValueError for any other
+        attribute, and for IR that our passes do not write."""
         key = self._text(statement["attr_key"])
         if key != _IMPORT:
             raise ValueError(f"the attribute {key} is not allowed")
@@ -281,7 +283,7 @@ class _Graph:
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
-    """Build a JSON object. Raises ValueError for a key that is there twice."""
+    """Convert a JSON object's pairs to a dict. Raises ValueError for a duplicate key."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         raise ValueError("a key is there twice")
@@ -290,7 +292,8 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _own_llvm_texts(block: int) -> frozenset[str]:
-    """Return all LLVM IR texts that passes insert, for dot products in blocks of this size."""
+    """Return each LLVM IR text that our passes insert: for tile instructions, and for dot
+    products in blocks of this size."""
     tiles = {instruction.text for instruction in tile_instructions.BY_TYPE.values()}
     if not 0 < block <= _LARGEST_BLOCK:
         return frozenset(tiles)

@@ -4,8 +4,9 @@ Two things are reduced that cost compile time but do not make a candidate faster
 
 - Argument checks, most of a small kernel's code, are omitted: the runner makes valid
   arguments.
-- LLVM's scheduler compares each memory access with up to 1,000 earlier ones in its block: most
-  of the compile time of huge unrolled bodies. A fifth as many give nearly the same order.
+- LLVM's scheduler compares each memory access with up to 1,000 earlier ones in its block,
+  which is most of the compile time of huge unrolled bodies. A limit of 200 gives nearly the
+  same instruction order.
 """
 
 import json
@@ -55,7 +56,8 @@ class InvalidCandidate(InvalidRequest):
 
 
 class CandidateSizes:
-    """Sizes (numbers of stores) of a program's latest candidates in this process."""
+    """Sizes (numbers of stores) of a program's latest candidates, to detect far larger
+    ones."""
 
     def __init__(self) -> None:
         self._latest: deque[int] = deque(maxlen=KEPT)
@@ -75,7 +77,8 @@ SIZES: Final = defaultdict[tuple[str, str], CandidateSizes](CandidateSizes)  # b
 
 @pass_instrument
 class Watch:
-    """Pass instrument that aborts lowering of too large a body; `refused` is the error."""
+    """Pass instrument that stops lowering once an unrolled body is too large; `refused` is
+    the error that it raised."""
 
     def __init__(self, sizes: CandidateSizes) -> None:
         self._sizes = sizes
@@ -92,17 +95,15 @@ class Watch:
 
 
 def size_of(module: Any) -> int:
-    """Return the number of stores in a module."""
+    """Return the number of stores in a module, as the measure of its code size."""
     stores: list[None] = []
     tvm_ffi.structural_walk(module, (BufferStore, lambda _: stores.append(None)), order="pre")
     return len(stores)
 
 
 def generate(module: Any, target: str, sizes: CandidateSizes | None = None) -> Any:
-    """Compile a scheduled module to a library in memory.
-
-    Raises BodyTooLarge if `sizes` refuses it; for CUDA KernelRefused, CannotLaunch, HostFault.
-    """
+    """Compile a scheduled module to a library in memory. Raises BodyTooLarge if `sizes`
+    rejects the module. For CUDA also raises KernelRefused, CannotLaunch and HostFault."""
     watches = [] if sizes is None else [Watch(sizes)]
     tvm_target, options = _codegen_target(target), {"tirx.disable_assert": True}
     try:
@@ -127,10 +128,8 @@ def _codegen_target(target: str) -> Any:
 def build(
     tir: str, target: str, trace: str, decisions: Sequence[int], out_path: str, any_size: bool = False
 ) -> Library:
-    """Compile a candidate to a library at `out_path`.
-
-    Raises InvalidCandidate, TraceRefused, and as `generate`; with `any_size` no BodyTooLarge.
-    """
+    """Compile a candidate to a library at `out_path`. Raises InvalidCandidate, TraceRefused
+    and the errors of `generate`; with `any_size` it never raises BodyTooLarge."""
     started_sec = time.perf_counter()
     instructions(tir, trace)  # raises TraceRefused, for which `rebuild` only returns None
     schedule = rebuild(tir, target, trace, decisions)

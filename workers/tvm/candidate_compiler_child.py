@@ -1,4 +1,4 @@
-"""Compiler child process: makes sketches, traces, views and libraries of candidates."""
+"""Main module of the child process that makes sketches, traces, features and libraries."""
 
 import os
 from typing import Final

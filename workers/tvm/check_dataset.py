@@ -1,7 +1,7 @@
-"""Read an untrusted exported dataset in a child process, and compute its keys again.
+"""Read an untrusted exported dataset in a child process, and recompute the keys of its rows.
 
-Rows of workloads are recomputed from their programs. Rows are left out if their program or
-trace is not allowed or does not have the row's key.
+The other columns of a workload's row are recomputed from its program. A row is left out if
+its program or trace is not allowed, or does not have the key that the row names.
 """
 
 import json
@@ -44,7 +44,8 @@ def open_dataset(directory: str) -> OpenedDataset:
 
 
 def next_rows(table: str, size: int) -> DatasetRows | None:
-    """Return a table's next valid rows, and why others are refused; None after the last."""
+    """Return the valid rows of a table's next batch, and for each invalid row, by key, the
+    reason. Return None after the last batch."""
     if table not in _batches:
         (schema,) = [item for item in TABLES if item.name == table]
         _batches[table] = _open["reader"].batches(schema, size)
@@ -63,7 +64,8 @@ def next_rows(table: str, size: int) -> DatasetRows | None:
 
 
 def check_workload(row: Row) -> Row:
-    """Return a row with everything computed from its program. Raises ValueError or one of BROKEN."""
+    """Return a workload's row with its other columns recomputed from its program. Raises
+    ValueError if its key is wrong, or an error of BROKEN if the program is invalid."""
     task = describe(canonical(parse_module(row["tir"])), row["name"], weight=1)
     if task.key != row["key"]:
         raise ValueError(ANOTHER)
@@ -79,7 +81,8 @@ def check_workload(row: Row) -> Row:
 
 
 def check_sketch(row: Row) -> Row:
-    """Return a row if key and choices are those of its trace. Raises ValueError or one of BROKEN."""
+    """Return a sketch's row if its key and choices match its trace. Raises ValueError if
+    not, or an error of BROKEN if the trace is invalid."""
     steps = read_trace(row["trace"])
     if sketch_key(row["trace"]) != row["key"]:
         raise ValueError(ANOTHER)

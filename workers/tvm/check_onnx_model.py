@@ -25,10 +25,8 @@ OLDER: Final = "export it as an older one, e.g. torch.onnx.export(..., opset_ver
 
 
 def read_model(path: str | Path) -> ModelProto:
-    """Read an ONNX file; check that it is valid and has all weights. Large ones stay on disk.
-
-    Raises InvalidModel.
-    """
+    """Read an ONNX file, and check that it is valid and has all its weights. Large weights
+    stay on disk. Raises InvalidModel."""
     file = Path(path)
     if not file.stat().st_size:
         raise InvalidModel("the model file is empty", hint="export it again; zero bytes were received")
@@ -45,7 +43,7 @@ def read_model(path: str | Path) -> ModelProto:
 
 
 def graph_inputs(graph: GraphProto) -> list[Any]:
-    """Return the inputs without weights, which old exporters list among the inputs."""
+    """Return a graph's inputs without weights, which old exporters list among the inputs."""
     weights = {tensor.name for tensor in graph.initializer}
     return [value for value in graph.input if value.name not in weights]
 
@@ -83,7 +81,7 @@ def _check(model: ModelProto) -> None:
 
 
 def refuse_text(graph: GraphProto) -> None:
-    """Raise InvalidModel if an input takes strings."""
+    """Raise InvalidModel if an input is a tensor of strings."""
     for value in graph_inputs(graph):
         if value.type.tensor_type.elem_type == TensorProto.STRING:
             raise InvalidModel(
@@ -93,7 +91,8 @@ def refuse_text(graph: GraphProto) -> None:
 
 
 def _checkable(model: ModelProto) -> ModelProto:
-    """Copy a model for ONNX's checker: external weights become inputs; add missing types."""
+    """Return a copy for ONNX's checker: external weights become inputs, and what the checker
+    requires but exporters omit (domains, types of outputs) is added."""
     result = ModelProto()
     result.CopyFrom(model)
     input_names = {value.name for value in model.graph.input}
@@ -147,7 +146,7 @@ def _nodes(model: ModelProto) -> Iterator[NodeProto]:
 
 
 def refuse_unknown_operators(model: ModelProto, operators: Set[str]) -> None:
-    """Raise InvalidModel, naming them, if a simplified model has other operators."""
+    """Raise InvalidModel if a simplified model has operators that are not in `operators`."""
     unknown = sorted({node.op_type for node in _nodes(model)}.difference(operators))
     if unknown:
         raise _unknown(unknown)
@@ -166,7 +165,7 @@ def _unknown(names: Sequence[str]) -> InvalidModel:
 
 
 def plain(error: BaseException) -> str:
-    """Describe a TVM error in one line, without the source text of the failed condition."""
+    """Describe a TVM error in one line, without the source text of the check that failed."""
     text = _CONDITION.sub("", first_line(error)).strip()
     if isinstance(error, KeyError):
         return f"there is nothing by the name {text}"

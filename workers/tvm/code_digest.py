@@ -1,7 +1,8 @@
-"""A digest of all code that affects generated code, so that old results are not reused.
+"""A digest of all code that affects generated code, so that results of other code are not
+reused.
 
-Parents of child processes use it, so nothing here loads TVM. It covers the compiler flags,
-since these are written in the sources.
+Parents of child processes compute it, too, so nothing here loads TVM. Compiler flags are
+part of it, since they are written in the sources.
 """
 
 import os
@@ -28,21 +29,21 @@ _WHEELS: Final = ("apache-tvm", "apache-tvm-ffi")
 
 
 def code_digest() -> str:
-    """Return a short hash of `code_parts`."""
+    """Return a short hash of everything in `code_parts`."""
     return sha256(repr(sorted(code_parts().items())).encode()).hexdigest()[:CHARS]
 
 
 def builder() -> str:
-    """Return the name of this builder: TVM's version and the digest of the code around it."""
+    """Return the name under which the code that builds candidates is recorded: TVM's version
+    and `code_digest`."""
     return f"{TVM_VERSION}+{code_digest()}"
 
 
 @cache
 def code_parts() -> Mapping[str, str]:
-    """Return each part of the code that generates code with its digest or version.
-
-    The result of the first call is kept for the life of this process.
-    """
+    """Return the digest or version, by name, of everything that affects generated code: our
+    packages, TVM, the C compiler, the linker and nvcc. The first result is cached in this
+    process."""
     try:
         linker = link_command()[0]
     except HostFault:
@@ -54,24 +55,27 @@ def code_parts() -> Mapping[str, str]:
 
 
 def source_parts() -> dict[str, str]:
-    """Return the digests of imported packages and the versions of TVM's wheels."""
+    """Return the digests of our packages and the versions of TVM's wheels, by name."""
     sources = {name: digest(name)[:CHARS] for name in _PACKAGES}
     return sources | {name: version(name) for name in _WHEELS}
 
 
 def remember_sources() -> None:
-    """Make the children of this process refuse to serve after a change of the sources."""
+    """Record the digest of the sources. Child processes refuse to serve if it has
+    changed."""
     os.environ[VARIABLE] = _sources()
 
 
 def sources_replaced() -> bool:
-    """Return whether sources differ from those that this process or its parent remembered."""
+    """Return whether sources differ from those that this process or its parent recorded with
+    `remember_sources`."""
     digest.cache_clear()
     return VARIABLE in os.environ and os.environ[VARIABLE] != _sources()
 
 
 def same_code(methods: Served) -> Served:
-    """Return a child's methods; if its parent runs other sources, they raise CodeReplaced."""
+    """Return a child's methods. If the sources changed since its parent recorded them, all
+    methods raise CodeReplaced instead."""
 
     def refuse(_params: bytes) -> bytes:
         raise CodeReplaced
@@ -84,7 +88,7 @@ def _sources() -> str:
 
 
 def _version_of(program: str | None, line: int = 0) -> str:
-    """Return the program's name and one line, by default the first, of its `--version`."""
+    """Return a program's name and one line, by default the first, of its `--version`."""
     if program is None:
         return ABSENT
     try:

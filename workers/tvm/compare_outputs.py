@@ -21,7 +21,8 @@ _FLOAT16_EPS = 2.0**-10
 
 
 def rounded_error(outputs: Array, reference: Array) -> float:
-    """Return the relative error, ignoring a few numbers that are off by one rounding step."""
+    """Return the relative error. If no number is off by more than one rounding step, ignore
+    the worst 1 % of them."""
     error = relative_error(outputs, reference)
     if not np.isfinite(error) or not outputs.size:
         return error
@@ -45,11 +46,9 @@ def rounded_error(outputs: Array, reference: Array) -> float:
 
 
 def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> float:
-    """Return the relative error that rounding may cause in a sum of terms; 0 for integers.
-
-    `float16_error` is the error from float16 rounding inside the program; a float16 result of
-    float32 sums is rounded once.
-    """
+    """Return the relative error that rounding may cause in sums of `reduction_len` terms; 0
+    for integers. `float16_error` is added for float16 rounding inside the program. A float16
+    result is taken to be a float32 sum that is rounded once."""
     if dtype == "bfloat16":  # computed as float32 sums, which are rounded at the end
         return _BFLOAT16_EPS + tolerance("float32", reduction_len)
     if dtype == "float16":
@@ -60,7 +59,7 @@ def tolerance(dtype: str, reduction_len: int, float16_error: float = 0.0) -> flo
 
 
 def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-    """Compare outputs with the reference's, with the tolerance of each output's data type."""
+    """Compare a program's outputs with the reference's, by each data type's tolerance."""
     errors, limits = [], []
     outputs, reference = load_arrays(outputs_npz), load_arrays(expected_npz)
     error_between = rounded_error if by.rounds else relative_error
@@ -73,7 +72,8 @@ def compare(outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
 
 
 def compare_models(outputs_npz: str, expected_npz: str) -> float:
-    """Return the worst relative error between the saved outputs of two engines."""
+    """Return the largest relative error between two engines' saved outputs; infinity if
+    their names differ."""
     with np.load(outputs_npz) as outputs, np.load(expected_npz) as reference:
         if sorted(outputs.files) != sorted(reference.files):
             return float("inf")

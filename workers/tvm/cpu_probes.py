@@ -33,7 +33,7 @@ Sourced = tuple[Probe, str]
 
 
 class Dot(NamedTuple):
-    """An x86 instruction that adds products of narrow numbers to each vector element."""
+    """An x86 dot-product instruction: it adds products of narrow numbers to each lane."""
 
     dtype: str
     sums: str
@@ -45,7 +45,7 @@ class Dot(NamedTuple):
 
 
 def dots(target: Any) -> Iterator[Dot]:
-    """Yield the best instruction of each data type that a target has."""
+    """Yield a target's best dot-product instruction for bfloat16 and for int8, if any."""
     # Imported late: `load_intrinsics` registers their intrinsics in a fifth of the time.
     from graphc.quant.bf16_dot_products import DOT, LLVM, PAIR
     from graphc.quant.int8_instructions import FEATURES, FUNCTION, QUAD
@@ -59,7 +59,8 @@ def dots(target: Any) -> Iterator[Dot]:
 
 
 def build_probes(target: str, folder: str) -> list[Probe]:
-    """Write probe libraries into `folder`; return the probes of all types of the target."""
+    """Write the probe libraries into `folder`. Return all probes: of peaks by data type, of
+    bandwidths, and of the cost of a parallel loop."""
     libraries = {
         "float32": list(_products(target)),
         "float64": [
@@ -79,7 +80,8 @@ def build_probes(target: str, folder: str) -> list[Probe]:
 
 
 def build_one_probe(target: str, folder: str) -> Probe:
-    """Write the library of one probe, of products in the target's widest vectors."""
+    """Write a library with a single probe and return the probe: float32 multiply-adds on one
+    core, in the target's widest vectors."""
     probe, text = next(_products(target))
     _export([(probe, text)], target, Path(folder, probe.library))
     return probe
@@ -101,7 +103,8 @@ def _cores(target: str) -> int:
 
 
 def _products(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core with all row counts, and of all cores with few."""
+    """Yield float32 multiply-add probes: for one core with each row count of `ROWS`, and for
+    all cores with each of `FEW_ROWS`."""
     widest = vector_lanes(target)
     for lanes in (count for count in (widest, widest // 2) if count >= LEAST_LANES):
         for rows in ROWS:
@@ -129,7 +132,8 @@ ATTRS
 
 
 def _dot_products(target: str, dot: Dot) -> Iterator[Sourced]:
-    """Yield probes of a dot-product instruction on all cores, with few row counts."""
+    """Yield all-core probes of a dot-product instruction, one per row count of
+    `FEW_ROWS`."""
     cores, lanes = _cores(target), dot.lanes
     vector = f"T.ramp(0, 1, {lanes})"
     for rows in FEW_ROWS:
@@ -161,7 +165,7 @@ def _peak(dtype: str, args: Arguments, cores: int, lanes: int, rows: int, flops_
 
 
 def tile_instructions(target: Any) -> list[tiles.TileInstruction]:
-    """Return the tile instructions that a target has."""
+    """Return the AMX tile instructions (small matrix products) that a target has."""
     return [item for item in tiles.BY_TYPE.values() if target_has_features(item.feature, target)]
 
 
@@ -195,7 +199,8 @@ ATTRS
 
 
 def _memory_probes(target: str) -> Iterator[Sourced]:
-    """Yield probes of one core's working sets, of all cores' memory, and of an empty loop."""
+    """Yield probes of one core's bandwidth at each working-set size, of all cores' memory
+    bandwidth, and of a parallel loop that does almost nothing."""
     lanes, cores = vector_lanes(target), _cores(target)
     share = min(max(SHARED_BYTES // cores, SHARE_BYTES), MOST_BYTES // cores) >> 12 << 12
     for size in SIZES:
@@ -213,7 +218,7 @@ ATTRS
 
 
 def _read(finds: Finds, cores: int, lanes: int, share: int, size: int) -> Sourced:
-    """Return a probe in which each core rereads the first `size` bytes of its share."""
+    """Return a probe in which each core rereads `size` bytes of its own `share` bytes."""
     floats, turns, block = share // 4, max(1, READ_BYTES // size), STREAMS * lanes
     text = f"""HEAD(data: T.Buffer(({cores * floats},), "float32"), size: T.Buffer((1,), "int32"),
          turns: T.Buffer((1,), "int32"), sums: T.Buffer(({cores}, {STREAMS}, {lanes}), "float32")) -> None:

@@ -4,7 +4,8 @@
   the operands', TVM's StorageRewrite reuses the operands' memory for them, and LowerIntrin
   refuses the kernel ("tvm_access_ptr element type must match"). Here such sums use static
   shared memory.
-- Its rule for `mma.sync` never applies after the WMMA rule, so it gets a space of its own.
+- MetaSchedule's rule for `mma.sync` never applies after the WMMA rule, so it gets a design
+  space of its own.
 
 TVM's runtime opts kernels in to the larger limit of dynamic shared memory (docs/adr/0060).
 """
@@ -41,7 +42,7 @@ _RULES: Final = (
 
 
 def generators(target: Any) -> list[Any]:
-    """Return the space generators of a CUDA target."""
+    """Return a CUDA target's space generators: for WMMA and, on newer GPUs, `mma.sync`."""
     custom, wmma, mma, *simple_rules = ScheduleRule.create("cuda-tensorcore")
     spaces = [PostOrderApply(sch_rules=[custom, _wmma_with_wide_sums(), wmma, *simple_rules])]
     if capability(target.attrs["arch"]).number >= _OLDEST_ASYNC_COPY:
@@ -73,10 +74,9 @@ def _wmma_with_wide_sums() -> Any:
 
 
 def dlight_schedule(module: Any, target: Any) -> Any | None:
-    """Return the schedule of DLight's first rule whose kernel can launch, or None.
-
-    DLight uses tensor cores only if the architecture's name has no suffix, so it is removed.
-    """
+    """Return the schedule of DLight's first rule whose kernel can launch, or None. DLight
+    uses tensor cores only if the architecture's name has no suffix, so `sm_90a` is passed as
+    `sm_90`."""
     plain = _with_attrs(target, arch=target.attrs["arch"].rstrip("af"))
     for rule in _RULES:
         try:
@@ -91,7 +91,7 @@ def dlight_schedule(module: Any, target: Any) -> Any | None:
 
 
 def opted_in(target: Any) -> Any:
-    """Return the target with the shared memory limit of kernels that opt in to the maximum."""
+    """Return the target with the larger shared-memory limit of kernels that opt in to it."""
     return _with_attrs(target, **{_SHARED_LIMIT: capability(target.attrs["arch"]).shared_per_block_optin})
 
 

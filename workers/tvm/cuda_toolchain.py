@@ -36,7 +36,7 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """The tools of this host that compile CUDA kernels and load TVM's CUDA runtime library."""
+    """The tools of this host that compile CUDA kernels and load TVM's CUDA runtime."""
 
     nvcc: str | None
     cudart: str | None  # a path, or the name by which the loader finds it
@@ -50,7 +50,7 @@ class KernelRefused(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """A compiled CUDA source: its cubin, the PTX it was assembled from, and ptxas's output."""
+    """The compiled form of one CUDA source: its cubin, its PTX, and the output of ptxas."""
 
     cubin: bytes
     ptx: str
@@ -59,7 +59,7 @@ class DeviceCode:
 
 @dataclass(slots=True)
 class Collected:
-    """The device code of a build's CUDA sources, and the error of a refused source, if any."""
+    """The device code of all CUDA sources of a build, and the error if one was refused."""
 
     codes: list[DeviceCode] = field(default_factory=list)
     error: MallornError | None = None
@@ -69,7 +69,7 @@ _collected: ContextVar[Collected | None] = ContextVar("collected", default=None)
 
 
 def find_toolchain() -> Toolchain:
-    """Look for nvcc, g++, cudart and the driver; load the latter two if they are found."""
+    """Look for nvcc, g++, cudart and CUDA's driver. Load the latter two if found."""
     nvcc, cudart = find_nvcc(), load_cudart()
     try:
         ctypes.CDLL(DRIVER)
@@ -87,10 +87,8 @@ def find_toolchain() -> Toolchain:
 
 @lru_cache(maxsize=1)
 def load() -> None:
-    """Load TVM's CUDA runtime library and make TVM compile CUDA source with nvcc.
-
-    Raises HostFault, naming what is missing and the command that installs it.
-    """
+    """Load TVM's CUDA runtime library, and make TVM compile CUDA source with nvcc. Raises
+    HostFault, which names a missing tool and the command that installs it."""
     toolchain = find_toolchain()
     nvcc = str(toolchain.nvcc)
     if toolchain.missing:
@@ -132,7 +130,7 @@ def compile_cuda(nvcc: str, source: str, arch: str) -> DeviceCode:
 
 
 def _run(command: list[str], folder: str) -> str:
-    """Run a compiler and return its output. Raises KernelRefused with it, HostFault."""
+    """Run a compiler and return its output. Raises KernelRefused with it, or HostFault."""
     try:
         process = subprocess.run(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd=folder
@@ -148,10 +146,9 @@ def _run(command: list[str], folder: str) -> str:
 
 @contextmanager
 def collecting(target: Any) -> Iterator[Collected]:
-    """Compile CUDA kernels in this context, collecting device code; no-op for other targets.
-
-    Raises KernelRefused and HostFault, which TVM would turn into a RuntimeError.
-    """
+    """Make nvcc compile CUDA kernels inside this context, and collect their device code. Do
+    nothing for other targets. Raises KernelRefused, HostFault, which TVM would make a
+    RuntimeError."""
     collected = Collected()
     if target.kind.name != "cuda":
         yield collected

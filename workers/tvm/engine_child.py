@@ -1,4 +1,4 @@
-"""Child process that loads one model in one engine and times it on request."""
+"""Main module of the child process that loads one model in one engine and times it."""
 
 import json
 import time
@@ -57,10 +57,8 @@ def load_library(library: str, target: str, inputs_npz: str) -> LoadedEngine:
 
 
 def load_onnxruntime(model_path: str, inputs_npz: str, threads: int) -> LoadedEngine:
-    """Load a model in onnxruntime with `threads` threads, or one per core if that is faster.
-
-    Raises Unavailable if onnxruntime is not installed.
-    """
+    """Load a model in onnxruntime with `threads` threads, or with one per core if that is
+    faster. Raises Unavailable if onnxruntime is not installed."""
     if find_spec("onnxruntime") is None:
         raise Unavailable("onnxruntime is not installed", hint="pip install onnxruntime")
     import onnxruntime

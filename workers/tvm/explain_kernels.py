@@ -1,4 +1,4 @@
-"""Find what slows kernels down whatever their tiles are: scalar calls and strided loads."""
+"""Find causes of slow kernels that no tiling removes: scalar calls and strided loads."""
 
 import re
 import tempfile
@@ -42,7 +42,7 @@ def explain_kernels(
     input_shapes: Shapes,
     dynamic: Dynamic | None,
 ) -> dict[str, list[str]]:
-    """Return remarks on the code of each task. Raises as `compile_model` does."""
+    """Return remarks on each kernel's code by name. Raises the errors of `compile_model`."""
     steps_after = [step_json(step) for step in recipe_of(recipe).after]
     tvm_target = as_tvm_target(target)
     ranges = None if dynamic is None else dynamic.model_dump(mode="json")
@@ -66,7 +66,7 @@ def explain_kernels(
 
 
 def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
-    """Return remarks on one kernel; `weights` are the indices of its constant arguments."""
+    """Return remarks on a kernel's code; `weights` are indices of its constant arguments."""
     loops = _Loops()
     mod = tvm.IRModule({"main": kernel.with_attr("global_symbol", "main")})
     code = compiled(mod, target, [loops]).inspect_source("asm")
@@ -79,7 +79,7 @@ def explain(kernel: Any, target: Any, weights: Collection[int]) -> list[str]:
 
 @pass_instrument
 class _Loops:
-    """Pass instrument that captures the function after `LowerOpaqueBlock`, as loops only."""
+    """Pass instrument that captures the function once it has only loops and no blocks."""
 
     function: Any
 
@@ -89,7 +89,7 @@ class _Loops:
 
 
 def library_calls(target_kind: str, text: str) -> list[str]:
-    """Return the names of the library functions that the code calls."""
+    """Return the names of the library functions, such as `expf`, that assembly calls."""
     isa, functions = instruction_set(target_kind, text), functions_of(text)
     jumps = [
         instruction
@@ -103,11 +103,9 @@ def library_calls(target_kind: str, text: str) -> list[str]:
 
 
 def strided_loads(function: Any, weights: Collection[int]) -> list[str]:
-    """Return the roles of buffers that the hottest loop does not read consecutively.
-
-    Roles are weight, input and intermediate. `function` has loops but no blocks; `weights` are
-    the indices of its constant arguments.
-    """
+    """Return the roles (weight, input, intermediate) of buffers that the hottest loop reads
+    with a stride. `function` has no blocks; `weights` are the indices of its constant
+    arguments."""
     loop = _hottest(function) if has_static_shapes(function) else None
     loads = [] if loop is None else collect(loop.body, TensorLoad)
     strided = {hash(load.source) for load in loads if _is_strided(load, loop)}

@@ -25,7 +25,7 @@ from workers.tvm.workload_key import canonical, structure_key, workload_key
 
 
 def operations(mod: Any) -> float:
-    """Count operations as TVM does; blocks that TVM cannot read have an annotation instead."""
+    """Count operations as TVM does, and by annotation in blocks that TVM cannot count."""
     annotated = sum(
         int(block.annotations[WORK]) for block in collect(mod["main"], SBlock) if WORK in block.annotations
     )
@@ -46,17 +46,15 @@ def operations(mod: Any) -> float:
 
 
 def extract(model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-    """Import a model, run the recipe's first half, and describe each of its tasks.
-
-    A task's `tir` has canonical block names, so tasks with equal keys can exchange traces.
-    """
+    """Import a model, run the recipe's graph passes that precede tuning, and describe its
+    tasks. Tasks have canonical block names, so tasks with equal keys can exchange traces."""
     network = load_network(model_path, input_shapes, as_tvm_target(target))
     with naming_the_node(model_path, input_shapes):
         return describe_network(network, target, recipe)
 
 
 def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) -> Extraction:
-    """Do the same as `extract` for a model that is already imported."""
+    """Return what `extract` returns, for a model that is already imported."""
     tvm_target = as_tvm_target(target)
     recipe, mod, steps = run_or_leave_out(network.mod, recipe, tvm_target)
     tasks = merge(
@@ -83,7 +81,7 @@ def describe_network(network: ImportedModel, target: str, recipe: StoredRecipe) 
 
 
 def describe(mod: Any, name: str, weight: int) -> ModelTask:
-    """Describe a program with canonical block names as a task, in plain data."""
+    """Describe a program as a task, in plain data; its blocks have canonical names."""
     blocks = blocks_of(mod)
     return ModelTask(
         name=name,
@@ -99,7 +97,7 @@ def describe(mod: Any, name: str, weight: int) -> ModelTask:
 
 
 def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
-    """Merge tasks with equal keys; add up their weights, which are numbers of calls."""
+    """Merge tasks with equal keys, and add up their weights (numbers of calls)."""
     task_by_key: dict[str, ModelTask] = {}
     for task in tasks:
         previous = task_by_key.get(task.key)
@@ -109,10 +107,8 @@ def merge(tasks: Sequence[ModelTask]) -> list[ModelTask]:
 
 
 def input_ranges(inputs: Sequence[TensorSpec], tasks: Sequence[ModelTask]) -> Ranges:
-    """Return a range per integer input of the model that keeps every task's lookups in bounds.
-
-    Data flow from inputs to lookups is not traced: the smallest bound applies to all inputs.
-    """
+    """Return the values that each integer input of the model may have, so that all lookups
+    stay in bounds. Data flow is not traced: the smallest bound applies to all inputs."""
     lookups = [r for task in tasks for r in task.args.ranges.values() if r != FREE_RANGE]
     bound = min(lookups, key=lambda r: r[1], default=FREE_RANGE)
     integers = (i.name for i in inputs if i.dtype.startswith(("int", "uint", "bool")))

@@ -1,8 +1,9 @@
 """Extract the tasks of a model with free dimensions, imported at a few of their sizes.
 
-An ONNX file does not say that the rows of a batch are independent, or that a mask hides
-padding, so onnxruntime tests whether tuned sizes can serve the sizes between them: results of
-zero-padded and of split random inputs are compared with the originals.
+A "point" is one such choice of sizes, for which the model is tuned. Whether it can serve
+smaller sizes, too, is not in an ONNX file: rows of a batch may depend on each other, and
+padding may need a mask. So onnxruntime runs zero-padded and split random inputs, and their
+results are compared with those of the original inputs.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ from workers.tvm.graph_recipes import leaving_out, left_out
 from workers.tvm.import_onnx_to_relax import load_point, naming_the_node
 from workers.tvm.run_recipe_passes import as_tvm_target
 
-# Most tuned sizes, and so most schedules of a task.
+# Largest number of tuned sizes, and so of schedules of one task.
 MOST_POINTS: Final = 8
 # Weight of gaps between sizes that may be split: padding needs a tuned size close above.
 DIVIDED: Final = 0.4
@@ -48,10 +49,11 @@ Run = Callable[[Mapping[str, Array]], list[Array]]
 def extract_range(
     model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
 ) -> Extraction:
-    """Import a model at points of a range, and describe the tasks of all points.
+    """Import a model at each point of a range of sizes, and return the tasks of all points.
 
     Tasks of smaller points get larger weights, so that all points count the same. Raises
-    InvalidModel if sizes between the points could not be computed.
+    InvalidModel for an invalid range, and if the model cannot run at sizes between the
+    points.
     """
     model = read_model(model_path)
     dtypes = {spec["name"]: spec["dtype"] for spec in stock.input_specs(model, {})}
@@ -152,11 +154,9 @@ def _points(bounds: Bounds, exact: Sequence[str], divided: Sequence[str]) -> lis
 def points_of(
     ranges: Bounds, exact: Collection[str] = (), divided: Collection[str] = ()
 ) -> list[dict[str, int]]:
-    """Return the sizes to tune, the largest last, with every size of dimensions in `exact`.
-
-    They are few, but no size is far below the next tuned one. Raises ValueError if the sizes
-    of `exact` alone are more than MOST_POINTS.
-    """
+    """Return the sizes to tune, the largest last. They are few, but none is far below the
+    next. Dimensions in `exact` need each of their sizes; ValueError if these are more than
+    MOST_POINTS."""
     sizes_in = {name: high - low + 1 for name, (low, high) in ranges.items()}
     counts = {name: size if name in exact else 1 for name, size in sizes_in.items()}
     if prod(counts.values()) > MOST_POINTS:
@@ -177,7 +177,7 @@ def points_of(
 
 
 def sizes_of(low: int, high: int, count: int) -> list[int]:
-    """Return at most `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
+    """Return up to `count` sizes in equal ratios from `low` to `high`; for 1 only `high`."""
     if count >= high - low + 1:
         return list(range(low, high + 1))
     sizes = {high}
@@ -191,10 +191,9 @@ def sizes_of(low: int, high: int, count: int) -> list[int]:
 def behaviour(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> tuple[list[str], list[str]]:
-    """Return the dimensions that may be padded with zeros, and those that may also be split.
-
-    Every dimension with more than one size is tested; without onnxruntime none is.
-    """
+    """Return the dimensions that may be padded with zeros, and those of them that may be
+    split. Each dimension is tested that has several sizes and does not grow. Without
+    onnxruntime both lists are empty."""
     open_ = growing_dimensions(ranges)
     free = [name for name, (low, high) in ranges.items() if low < high and name not in open_]
     if not free or find_spec("onnxruntime") is None:
@@ -217,11 +216,9 @@ def behaviour(
 def with_totals(
     path: str, inputs: Dims, dtypes: Mapping[str, str], ranges: Bounds
 ) -> dict[str, list[int | str]]:
-    """Replace dimensions without a range by the growing plus another one, if that model runs.
-
-    An attention mask is as long as the cache and the new tokens, but mostly has its own
-    dimension.
-    """
+    """Replace each dimension without a range by the sum of the growing dimension (one that
+    may be 0) and another, if the model then runs. An attention mask, for example, is as long
+    as the cache plus the new tokens, but its dimension mostly has a name of its own."""
     unchanged = {name: list(dims) for name, dims in inputs.items()}
     (open_,) = growing_dimensions(ranges)
     unranged = {
@@ -262,7 +259,8 @@ def _agrees(run_both: Callable[[], tuple[list[Array], list[Array]]]) -> bool:
 def _padded(
     run: Run, arrays: Mapping[str, Array], shapes: Mapping[str, list[int]]
 ) -> tuple[list[Array], list[Array]]:
-    """Return the results of zero-padded parts, cut to size, and those of the parts."""
+    """Run a part of each array twice, zero-padded and alone. Return the results of the
+    padded parts, cut to the size of the others, and the results of the parts alone."""
 
     def first(shape: Sequence[int]) -> tuple[slice, ...]:
         return tuple(map(slice, shape))
@@ -278,7 +276,7 @@ def _padded(
 def _split(
     run: Run, arrays: Mapping[str, Array], inputs: Dims, name: str, part: int
 ) -> tuple[list[Array], list[Array]]:
-    """Return the concatenated results of two parts, and the results of the unsplit arrays."""
+    """Return the joined results of two parts of the arrays, and the results of the whole."""
     halves = []
     for section in (slice(0, part), slice(part, None)):
         cuts = {
@@ -298,7 +296,7 @@ def _split(
 
 
 def _random(rng: Any, inputs: Dims, dtypes: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Return random inputs; integers are 0 or 1, valid as indices and masks, never all 0."""
+    """Return random inputs. Integers are 0 or 1, valid as indices and masks, never all 0."""
     arrays = {}
     for name, dims in inputs.items():
         (shape,), dtype = shapes_at({name: dims}, sizes).values(), np.dtype(dtypes[name])

@@ -1,8 +1,9 @@
-"""Graph recipes: which passes turn a network into tasks, and a tuned network into a library.
+"""Recipes: lists of graph passes that turn a network into tasks, and a tuned one into a
+library.
 
 Recipes are plain data, so that workers and manifests can name one without loading TVM. A
-recipe decides which tasks exist: after a change of its steps, older schedules match no task.
-Raise `version` with every change of its phases (`graphc/phases.py`).
+recipe decides which tasks exist: after a change of its passes, older schedules match no
+task. Raise `version` with every change of its phases (`graphc/phases.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,10 +61,8 @@ _ON_GPU: Final = {TUNED.name: TUNED_GPU, DIRECT.name: TUNED_GPU, PLAIN.name: PLA
 
 
 def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
-    """Return the recipe registered as `name`, in its form for the target and the precision.
-
-    Raises UnknownName, or InvalidRequest if the recipe has no such form.
-    """
+    """Return the recipe registered as `name`, or its variant for GPUs or for bfloat16.
+    Raises UnknownName, or InvalidRequest if it has no bfloat16 variant."""
     recipe: Recipe = resolve("recipe", name)
     if precision == "bf16":
         if not target.is_cpu:
@@ -76,12 +75,12 @@ def recipe_for(name: str, target: Target, precision: str = "float32") -> Recipe:
 
 
 def precision_of(recipe: StoredRecipe) -> str:
-    """Return the precision of a model after a recipe, as the job option names it."""
+    """Return the precision in which a recipe's models compute, as named in job options."""
     return "bf16" if any(step.name == ROUNDS for step in recipe.before) else "float32"
 
 
 def stored_recipe(recipe: Recipe) -> StoredRecipe:
-    """Return the form of a recipe that is stored with a job and in a manifest."""
+    """Convert a recipe to the form that is stored with a job and in a manifest."""
     return StoredRecipe(
         name=recipe.name,
         version=recipe.version,
@@ -91,20 +90,20 @@ def stored_recipe(recipe: Recipe) -> StoredRecipe:
 
 
 def recipe_of(recipe: StoredRecipe) -> Recipe:
-    """Return a recipe from its stored form. Raises InvalidRequest if that is no recipe."""
+    """Convert a stored recipe back. Raises InvalidRequest if it has no name or version."""
     if not recipe.name or recipe.version < 1:
         raise InvalidRequest(f"not a graph recipe: {recipe.stored()}")
     return Recipe(recipe.name, recipe.version, tuple(recipe.before), tuple(recipe.after))
 
 
 def left_out(recipe: StoredRecipe) -> dict[str, str]:
-    """Return the passes of a recipe that do not run on a network, with the reasons."""
+    """Return the passes of a recipe that do not run on its model, with the reasons."""
     steps = *recipe.before, *recipe.after
     return {step.name: step.left_out for step in steps if step.left_out}
 
 
 def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecipe:
-    """Return the recipe with these passes left out as well, with the reasons."""
+    """Return the recipe with these passes left out, too, each for the given reason."""
 
     def mark(steps: Sequence[RecipeStep]) -> list[RecipeStep]:
         return [
@@ -116,13 +115,14 @@ def leaving_out(recipe: StoredRecipe, reasons: Mapping[str, str]) -> StoredRecip
 
 
 def is_form_of(candidate: StoredRecipe, recipe: StoredRecipe) -> bool:
-    """Return whether a stored recipe equals `recipe` with the same or more passes left out."""
+    """Return whether `candidate` equals `recipe` with the same or more passes left out."""
     has_all = left_out(recipe).keys() <= left_out(candidate).keys()
     return has_all and leaving_out(recipe, left_out(candidate)) == candidate
 
 
 def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
-    """Return the passes that lowering does not need: ours, and optional ones of TVM."""
+    """Return the passes of a recipe that may still be left out: ours, and optional ones of
+    TVM."""
     names = (
         step.name
         for step in (*recipe.before, *recipe.after)
@@ -132,10 +132,8 @@ def names_to_leave_out(recipe: StoredRecipe) -> list[str]:
 
 
 def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool]) -> Sequence[T] | None:
-    """Return the parts to leave out so that the others work, or None if leaving out all fails.
-
-    The search bisects: it calls `works_without` about log2(len(parts)) times per faulty part.
-    """
+    """Return parts without which the others work, or None if leaving out all does not help.
+    The bisection calls `works_without` about log2(len(parts)) times per faulty part."""
     if not parts or not works_without(parts):
         return None
     faulty: list[T] = []
@@ -157,7 +155,7 @@ def faulty_parts(parts: Sequence[T], works_without: Callable[[Sequence[T]], bool
 
 
 def step_json(step: RecipeStep | PassStep) -> "Step":
-    """Return a step in the form that the exported script reads."""
+    """Return one step of a recipe (a pass) in the form that the exported script reads."""
     return {
         "pass": step.name,
         "args": list(step.args),

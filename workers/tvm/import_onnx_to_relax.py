@@ -43,7 +43,7 @@ _REFUSALS = (
 
 @dataclass(frozen=True, slots=True)
 class ImportedModel:
-    """An imported model: weights are constants in `mod`; its `main` takes only the inputs."""
+    """An imported model: weights are constants in `mod`, whose `main` takes the inputs."""
 
     mod: Any
     inputs: list[TensorSpec]  # in calling order
@@ -53,7 +53,7 @@ class ImportedModel:
 
 @dataclass(frozen=True)
 class Ends:
-    """The shapes of a model's inputs and outputs at some sizes of its dimensions."""
+    """The shapes of a model's inputs and outputs at given `sizes` of its free dimensions."""
 
     sizes: dict[str, int]
     inputs: Shapes
@@ -134,10 +134,9 @@ def _declared(graph: GraphProto, names: Iterable[str]) -> str:
 def load_point(
     model_path: str, dynamic: Dynamic, point: dict[str, int], target: Any
 ) -> tuple[ImportedModel, list[Ends]]:
-    """Import a model at a point; also return its shapes at the point's sample sizes.
-
-    The returned model's own shapes have the growing dimension at its largest size.
-    """
+    """Import a model at a point (sizes to tune), with the growing dimension, if any, left
+    free. Also return the shapes of the imports that show how it grows. The returned model's
+    own `inputs` and `outputs` have that dimension's largest size."""
     networks, ends = [], []
     for sizes in dispatch_by_shape.sample_sizes(dynamic.ranges, point):
         network = load_network(model_path, dynamic.shapes(sizes), target)
@@ -173,7 +172,7 @@ def load_point(
 
 @contextmanager
 def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[None]:
-    """Turn PassFailed into InvalidModel, naming the node of unknown size if there is one."""
+    """Turn PassFailed into InvalidModel, naming a node whose output has no fixed size."""
     try:
         yield
     except PassFailed as error:
@@ -195,7 +194,7 @@ def naming_the_node(path: str | Path, input_shapes: Shapes | None) -> Iterator[N
 
 @contextmanager
 def naming_nodes() -> Iterator[None]:
-    """Add a note to errors of the ONNX importer that names the failing node."""
+    """Add a note that names the failing node to errors that the ONNX importer raises."""
     importer = onnx_frontend.ONNXGraphImporter
     original = importer._convert_operator
 
@@ -215,12 +214,12 @@ def naming_nodes() -> Iterator[None]:
 
 
 def node_of(error: BaseException) -> str:
-    """Return the node that an error's note names; empty if it has no note."""
+    """Return the node that the first note of an error names; empty if it has no note."""
     return next(iter(getattr(error, "__notes__", ())), "")
 
 
 def unsized_node(model: ModelProto) -> NodeProto | None:
-    """Return the first node with an output whose shape the model does not fix, or None."""
+    """Return the first node whose output shape does not follow from the model, or None."""
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     sized = {
         value.name

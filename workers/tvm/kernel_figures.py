@@ -67,7 +67,7 @@ class KernelFigures:
 
 @pass_instrument
 class LaunchWatch:
-    """Pass instrument that records the launch sizes of each kernel of a module."""
+    """Pass instrument that records each kernel's grid, block and shared memory sizes."""
 
     def __init__(self) -> None:
         self.launches: dict[str, dict[str, int]] = {}
@@ -86,7 +86,7 @@ class LaunchWatch:
 
 @dataclass(frozen=True, slots=True)
 class CudaLibrary:
-    """A library that TVM compiled for CUDA, its device code, and its kernels' resources."""
+    """A library that TVM compiled for CUDA, its device code and its kernels' resources."""
 
     library: Any
     codes: Sequence[DeviceCode]
@@ -96,7 +96,7 @@ class CudaLibrary:
 def compile_for_cuda(
     module: Any, target: Any, instruments: Sequence[Any] = (), **options: Any
 ) -> CudaLibrary:
-    """Compile a module of tensor functions. Raises KernelRefused, CannotLaunch, HostFault."""
+    """Compile tensor functions for CUDA. Raises KernelRefused, CannotLaunch, HostFault."""
     watch, arch = LaunchWatch(), str(target.attrs["arch"])
     with collecting(target) as collected:
         library = compiled(module, target, [*instruments, watch], **options)
@@ -108,7 +108,7 @@ def compile_for_cuda(
 def kernel_figures(
     codes: Sequence[DeviceCode], launches: Mapping[str, Mapping[str, int]], arch: str
 ) -> list[KernelFigures]:
-    """Combine ptxas's figures of each kernel with the sizes of its launch."""
+    """Combine the figures that ptxas prints for each kernel with the sizes of its launch."""
     gpu = capability(arch)
     figures_of = {name: figures for code in codes for name, figures in read_ptxas(code.log).items()}
     kernels = []
@@ -137,7 +137,7 @@ def kernel_figures(
 
 
 def read_ptxas(log: str) -> dict[str, dict[str, int]]:
-    """Return each kernel's numbers from `ptxas -v`, by unit, such as `bytes spill stores`."""
+    """Parse `ptxas -v`: numbers by kernel and unit, such as `bytes spill stores`."""
     figures: dict[str, dict[str, int]] = {}
     entry = function = ""
     for line in log.splitlines():
@@ -171,11 +171,9 @@ def check_launch(kernels: Sequence[KernelFigures], arch: str) -> None:
 
 
 def launch_features(library: CudaLibrary, arch: str) -> Matrix:
-    """Return the row of the view `launch`: log2(1 + value) per column, except the occupancy.
-
-    Of several kernels, blocks and instructions are summed; registers, bytes and threads are
-    maxima.
-    """
+    """Return the features of the kernels' launches: log2(1 + value) per column, then the
+    occupancy. Blocks and instructions are summed over kernels; registers, bytes and threads
+    are maxima."""
     kernels = library.kernels
     needs = [max((getattr(kernel, name) for kernel in kernels), default=0) for name in _NEEDS]
     fits = [min((getattr(kernel, name) for kernel in kernels), default=0) for name in _FITS]

@@ -1,4 +1,4 @@
-"""Link libraries directly with a linker if possible: compiler drivers take 4 times as long."""
+"""Link libraries without a compiler driver if possible: drivers take 4 times as long."""
 
 import errno
 import os
@@ -31,7 +31,7 @@ class LinkError(RuntimeError):
 
 @lru_cache(maxsize=1)
 def link_command() -> tuple[str, ...]:
-    """Return the linking command without its output and inputs. Raises NoLinker."""
+    """Return the command that links, without its output and its inputs. Raises NoLinker."""
     for name in _LINKERS:
         if path := shutil.which(name):
             return (path, "-shared")
@@ -47,7 +47,7 @@ def compiler() -> str | None:
 
 
 def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | None = None, **_: Any) -> None:
-    """Link a library, as `fcompile` of TVM's `export_library`. Raises LinkError, HostFault."""
+    """Link a library, for TVM's `export_library`. Raises LinkError, HostFault."""
     command = [*link_command(), "-o", output, *objects, *(options or ())]
     try:
         process = subprocess.run(
@@ -65,10 +65,9 @@ def link_shared(output: str, objects: Sequence[str], options: Sequence[str] | No
 
 
 def prepare_linking() -> None:
-    """Link once if a compiler driver links: zig's first link takes as long as 100 others.
-
-    Call it before any candidate's time limit starts. Errors are left to the next link.
-    """
+    """Link once in advance if a compiler driver links: zig's first link takes as long as
+    100 others. Call it before a candidate's time limit starts. Errors are left to the
+    next link."""
     with suppress(HostFault):
         if Path(link_command()[0]).name not in _LINKERS:
             with TemporaryDirectory() as folder:
@@ -90,7 +89,7 @@ def check_linking(folder: Path) -> str:
 
 
 def blame_the_host(folder: Path) -> None:
-    """Raise StorageFull or HostFault if the host does not allow writing in `folder`."""
+    """Raise StorageFull if the disk of `folder` is full, HostFault if it is not writable."""
     if shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
         raise StorageFull(f"the disk of {folder} is full", hint="df -h   (then: mallorn resume JOB)")
     if not os.access(folder, os.W_OK):

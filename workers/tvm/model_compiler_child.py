@@ -1,4 +1,4 @@
-"""Model compiler child process: imports and compiles models, reads and writes schedules."""
+"""Main module of the child process that imports and compiles models, and reads schedules."""
 
 from typing import Final
 
@@ -28,11 +28,9 @@ from workers.tvm.tuning_database import replay, write_database
 def make_inputs(
     model_path: str, inputs_npz: str, seed: int, input_shapes: Shapes, input_ranges: Ranges
 ) -> list[str]:
-    """Write a random array per input under the model's own names; return the names in order.
-
-    `input_ranges` are those of `extract`; an integer input without a range gets zeros and
-    ones.
-    """
+    """Write a random array per input, under the model's names, and return the names in
+    order. `input_ranges` come from `extract`; integer inputs without a range get zeros and
+    ones."""
     model = read_model(model_path)
     arrays = stock.random_inputs(model, input_shapes, input_ranges, seed)
     np.savez(inputs_npz, **arrays)
@@ -40,7 +38,7 @@ def make_inputs(
 
 
 def scripts(tir: str, trace: str) -> Scripts:
-    """Return a program before and after a full trace, and the trace, as TVMScript."""
+    """Return a program before and after a full trace, and the trace itself, as TVMScript."""
     mod = parse_module(tir)
     schedule = replay(mod, trace)
     # With int64 as default: `T.int64(4)` for every 4 would hide the loops.

@@ -22,7 +22,7 @@ _SEED: Final = 1
 
 @lru_cache(maxsize=8)
 def parse_tvm_target(target: str) -> Any:
-    """Parse a canonical target text to a TVM target, and register its kind's intrinsics."""
+    """Parse a canonical target text to a TVM target, and register its tensor intrinsics."""
     attrs = json.loads(target)
     load_intrinsics(attrs["kind"], attrs.get("mtriple", ""))
     if "tag" in attrs:
@@ -46,7 +46,7 @@ def parse_module(tir: str) -> Any:
 
 @lru_cache(maxsize=64)
 def tune_context(tir: str, target: str) -> Any:
-    """Return MetaSchedule's context of a program: its space generator and postprocessors."""
+    """Return a program's TuneContext, with MetaSchedule's generator and postprocessors."""
     generator = SPACE
     if PAIRS in tir:  # MetaSchedule's postprocessors for VNNI, which tensorize
         steps = ms.postproc
@@ -64,10 +64,9 @@ def tune_context(tir: str, target: str) -> Any:
 
 @lru_cache(maxsize=64)
 def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
-    """Return the contexts whose space generators make the sketches of a program.
-
-    CUDA contexts verify kernels with the larger shared memory limit of those that opt in.
-    """
+    """Return the tuning contexts whose space generators make a program's sketches. Those
+    for CUDA check kernels against the larger shared-memory limit, which kernels must opt
+    in to."""
     tvm_target = parse_tvm_target(target)
     if tvm_target.kind.name != "cuda":
         return (tune_context(tir, target),)
@@ -78,7 +77,7 @@ def design_contexts(tir: str, target: str) -> tuple[Any, ...]:
 
 
 def with_rules(context: Any, rules: Sequence[Any]) -> Any:
-    """Return a context of the same program and target whose space generator applies only `rules`."""
+    """Return a context like this one whose space generator applies only `rules`."""
     generator = ms.space_generator.PostOrderApply(sch_rules=rules, postprocs=[], mutator_probs={})
     return _context(context.mod, context.target, generator)
 
@@ -89,10 +88,8 @@ def _context(module: Any, target: Any, generator: Any) -> Any:
 
 @lru_cache(maxsize=512)
 def instructions(tir: str, trace: str) -> tuple[Any, ...]:
-    """Return the instructions of a sketch, whose trace is JSON without decisions.
-
-    Raises TraceRefused if an instruction is not allowed.
-    """
+    """Return the instructions of a sketch, whose trace is JSON without decisions. Raises
+    TraceRefused if one is not allowed."""
     steps = read_trace(trace)
     load_intrinsics_of(trace)
     schedule = new_schedule(tir)
@@ -101,7 +98,7 @@ def instructions(tir: str, trace: str) -> tuple[Any, ...]:
 
 
 def new_schedule(tir: str, seed: int = _SEED) -> Any:
-    """Return an empty schedule of the program; equal seeds sample equally in every process."""
+    """Return a schedule without steps. Equal seeds sample equally in every process."""
     return Schedule(parse_module(tir), seed=seed, debug_mask="none", error_render_level="none")
 
 
@@ -109,5 +106,5 @@ TILES: Final = ("SamplePerfectTile", "SamplePartitionedTile")  # they sample sev
 
 
 def is_choice(instruction: Any) -> bool:
-    """Return whether an instruction of a trace samples, so that its result is a decision."""
+    """Return whether a trace's instruction samples a decision."""
     return str(instruction.kind.name).startswith("Sample")

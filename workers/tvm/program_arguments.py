@@ -12,7 +12,7 @@ from workers.tvm.program_blocks import ProgramBlock, blocks_of
 
 
 def arguments(mod: Any) -> Arguments:
-    """Return the arguments of a module: tensors, indices of outputs, ranges of integers."""
+    """Return a module's arguments: tensors, indices of outputs, value ranges of integers."""
     params = [hash(param) for param in mod["main"].params]
     infos = tensor_args(mod)
     blocks = blocks_of(mod)
@@ -43,7 +43,8 @@ def tensor_args(mod: Any) -> tuple[Tensor, ...]:
 
 
 def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
-    """Return, for each buffer whose values index another, the range that stays in bounds."""
+    """Return, by hash, the buffers whose values index another buffer, with the range of
+    values that stays in bounds."""
     bounds: dict[int, Range] = {}
     for load in (load for block in blocks for load in block.loads):
         for index, size in zip(load.indices, load.source.shape, strict=True):
@@ -55,7 +56,7 @@ def index_bounds(blocks: list[ProgramBlock]) -> dict[int, Range]:
 
 
 def _with_sources(buffer: int, blocks: list[ProgramBlock]) -> set[int]:
-    """Return the buffer and all buffers that the program computes it from."""
+    """Return a buffer's hash and those of all buffers from which the program computes it."""
     sources, pending = set(), {buffer}
     while pending:
         name = pending.pop()

@@ -1,4 +1,4 @@
-"""Find what a tensor program computes from its blocks, ignoring the importer's names."""
+"""Find out what a tensor program computes from its blocks, not from the importer's names."""
 
 from dataclasses import dataclass
 from math import prod
@@ -16,7 +16,7 @@ _ROOTS = frozenset({"tirx.sqrt", "tirx.rsqrt"})
 
 @dataclass(frozen=True, slots=True)
 class ProgramBlock:
-    """A block of a program, with its iteration variables, stores, loads and called operators."""
+    """A block of a program: its iteration variables, stores, loads and called operators."""
 
     spatial: tuple[Any, ...]
     reduced: tuple[Any, ...]
@@ -69,14 +69,15 @@ def blocks_of(mod: Any) -> list[ProgramBlock]:
 
 
 def anchor_of(blocks: list[ProgramBlock]) -> ProgramBlock:
-    """Return the main block: prefer products, then reductions, named operators, size."""
+    """Return the main block: one that sums products, else one that reduces, else one with an
+    operator's name; among equals, the largest."""
     return max(
         blocks, key=lambda b: (b.factors is not None, bool(b.reduced), bool(b.operator), prod(b.extents))
     )
 
 
 def operator_of(blocks: list[ProgramBlock]) -> str:
-    """Return the program's operator, by structure; it names the task family `operator`."""
+    """Return the operator that a program computes, such as `conv2d`, from its structure."""
     anchor = anchor_of(blocks)
     products = [_product(block, *block.factors) for block in blocks if block.factors is not None]
     if len(products) > 1:
@@ -105,7 +106,7 @@ def extent(axis: Any) -> int:
 
 
 def variables(*expressions: Any) -> Names:
-    """Return the hashes of the variables in expressions."""
+    """Return the hashes of all variables in the expressions."""
     return frozenset(hash(var) for expression in expressions for var in collect(expression, Var))
 
 
@@ -122,7 +123,8 @@ def _product(block: ProgramBlock, left: Any, right: Any) -> str:
 
 
 def _sliding(block: ProgramBlock, batch: Names) -> Names:
-    """Return reduction axes that share an index of a load with a spatial axis not in `batch`."""
+    """Return the reduction axes of sliding windows: those that index a load together with a
+    spatial axis that is not in `batch`."""
     spatial = frozenset(hash(axis.var) for axis in block.spatial) - batch
     reduction = frozenset(hash(axis.var) for axis in block.reduced)
     index_vars = [variables(index) for load in block.loads for index in load.indices]

@@ -31,7 +31,8 @@ ANSWERED: Final = 4096  # cached validity: searchers check the same candidates i
 
 
 def rebuild(tir: str, target: str, trace: str, decisions: Sequence[int]) -> Any | None:
-    """Return a candidate's postprocessed schedule; do not modify it. None if it is invalid."""
+    """Return a candidate's postprocessed schedule, or None if it is invalid. The schedule is
+    cached and shared, so do not modify it."""
     return _rebuild(tir, target, trace, tuple(decisions))
 
 
@@ -49,11 +50,9 @@ def _rebuild(tir: str, target: str, trace: str, decisions: tuple[int, ...]) -> A
 
 
 def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> bool:
-    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept it.
-
-    MetaSchedule's own check of CUDA kernels treats all shared memory alike, and refuses
-    vectors that DLight uses.
-    """
+    """Apply MetaSchedule's postprocessors; return whether they and CUDA's limits accept the
+    schedule. MetaSchedule's own check of CUDA kernels treats all shared memory alike, and
+    refuses vectors that DLight uses."""
     tvm_target = parse_tvm_target(target)
     is_fixed = not any(map(is_choice, insts))
     opts_in = tvm_target.kind.name == "cuda" and (is_fixed or any(DYNAMIC in inst.attrs for inst in insts))
@@ -74,11 +73,12 @@ def _postprocess(schedule: Any, tir: str, target: str, insts: Sequence[Any]) -> 
 
 
 def initialize_repeated_sums(schedule: Any) -> bool:
-    """Initialize repeated sums inside the repeating loop; return False if one has no own loop.
+    """Move the initialization of each sum that an outer loop repeats into that loop. Return
+    False if this is impossible, because a sum has no loop of its own.
 
-    RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of any
-    sum. If that loop is the consumer's, each iteration would add all terms to the previous
-    result.
+    RewriteReductionBlock of TVM 0.27 initializes a sum before the first loop over terms of
+    any sum. If that loop is the consumer's, each iteration would add all terms to the
+    previous result.
     """
     realizes, terms = collect(schedule.mod["main"], SBlockRealize), []
     for realize in realizes:

@@ -1,14 +1,14 @@
 """Compute reference outputs with the unscheduled program, to check candidates against.
 
-They are computed on the worker's host, by a program that any processor can run.
+The worker's host computes them, with code that any processor can run.
 
 A candidate is checked as a whole program, which takes weights in their original layout and
 re-lays them inside, whereas the timed candidate gets re-laid weights.
 
 A float16 program is computed in float32. A float16 sum of n terms of both signs has an error
-of about 0.15 eps sqrt(n), relative to the spread of such sums: a random walk of rounding
-errors. Sums of positive terms, and outputs of few elements, can have larger errors, so a small
-program is also run in float16.
+of about 0.15 eps sqrt(n), relative to the usual size of such sums: a random walk of rounding
+errors. Sums of positive terms, and outputs of few elements, can have larger errors, so a
+small program is also run in float16.
 """
 
 import tempfile
@@ -67,7 +67,7 @@ _HOST = '{"kind":"llvm","num-cores":1,"opt-level":1}'
 
 
 def portable(mod: Any) -> Any:
-    """Replace LLVM IR functions that use a processor's instructions by portable ones."""
+    """Replace LLVM IR functions that use a processor's own instructions by portable ones."""
 
     def replace_llvm(statement: Any) -> Any:
         if statement.attr_key != _IMPORT:
@@ -83,16 +83,16 @@ def portable(mod: Any) -> Any:
 
 
 def build_whole(tir: str, trace: str, target: str, out_so: str) -> None:
-    """Build a scheduled program (full trace) that takes the unscheduled one's arguments."""
+    """Apply a full trace and build the program; its weights keep their original layout."""
     _build(replay(parse_module(tir), trace).mod, target, out_so)
 
 
 def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_npz: str) -> Reference:
     """Write random arguments and the unscheduled program's results, as arrays `arg_<index>`.
+    Return the terms on which candidates are compared with them.
 
-    Outputs are NaN before the run, unless the program reads them. A float16 program is
-    computed in float32, whose sums are right in any order, and its results are rounded to
-    float16.
+    Before the run, outputs hold NaN or large integers, unless the program reads them. A
+    float16 program is computed in float32, and its results are rounded to float16.
     """
     mod = parse_module(tir)
     arrays = random_arguments(mod, args, seed)
@@ -122,7 +122,7 @@ def reference(tir: str, args: Arguments, seed: int, inputs_npz: str, expected_np
 
 
 def _run(mod: Any, arrays: list[Array]) -> list[Array]:
-    """Run a program on this host; convert arrays to its data types and the results back."""
+    """Run a program on this host; convert arrays to its data types and results back."""
     dtypes = [np.dtype(dtype_of(dtype)) for _, dtype, _ in tensor_args(mod)]
     inputs = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, dtypes, strict=True)]
     # A new path each time: for a known path the loader returns the library that it has loaded.
@@ -133,14 +133,15 @@ def _run(mod: Any, arrays: list[Array]) -> list[Array]:
 
 
 def call(library: str, arrays: list[Array]) -> list[Array]:
-    """Run a single-program library on this host; return all arguments after the run."""
+    """Call a library's `main` on this host; return all of its arguments after the call."""
     tensors = [tvm.runtime.tensor(array) for array in arrays]
     tvm.runtime.load_module(library)["main"](*tensors)
     return [tensor.numpy() for tensor in tensors]
 
 
 def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
-    """Return seeded arguments: integers in their ranges, floats positive if that is needed."""
+    """Return random arguments: integers in their ranges; floats from -1 to 1, or positive
+    ones if `needs_positive`."""
     rng = np.random.default_rng(seed)
     floats = (0.1, 1.0) if needs_positive(mod) else (-1.0, 1.0)
     ranges = args.in_checks().ranges
@@ -156,7 +157,7 @@ def random_arguments(mod: Any, args: Arguments, seed: int) -> list[Array]:
 
 
 def needs_positive(mod: Any) -> bool:
-    """Return whether roots, logarithms or quotients of inputs would blow up around zero."""
+    """Return whether roots, logarithms or quotients of inputs would diverge around zero."""
     blocks = blocks_of(mod)
     divisors = (node.b for block in blocks for store in block.stores for node in collect(store, Div))
     return any(block.calls & _DELICATE for block in blocks) or any(collect(d, TensorLoad) for d in divisors)
@@ -185,14 +186,15 @@ def _named(arrays: list[Array]) -> dict[str, Array]:
 
 
 def widened(tir: str) -> Any | None:
-    """Return a program with float32 for float16; None without float16, or if bits are used."""
+    """Return the program with float32 in place of float16. Return None if it has no float16,
+    or works on the bits of numbers."""
     if f'"{_FLOAT16}' not in tir or any(name in tir for name in _OF_BITS):
         return None
     return tvm.ir.load_json(tir.replace(f'"{_FLOAT16}', '"float32'))
 
 
 def rounding_error(mod: Any) -> float:
-    """Return the relative error of float16 arithmetic; 0 if the program only moves numbers."""
+    """Return the error that float16 arithmetic causes; 0 if the program only moves data."""
     stores = [(block, store) for block in blocks_of(mod) for store in block.stores]
     sums = [block.terms for block, store in stores if block.reduced and _is_float16(store.value)]
     computes = any(
@@ -209,11 +211,9 @@ def _is_float16(value: Any) -> bool:
 
 
 def parallel(mod: Any) -> Any:
-    """Return the program with its large blocks parallelised and its large sums tiled.
-
-    Any processor then runs it in seconds. Each element is summed in the order of the
-    unscheduled program, so that results are bit-identical.
-    """
+    """Return the program with its large blocks parallelised and its large sums tiled. Any
+    processor then runs it in seconds, with bit-identical results: each element is summed in
+    the same order."""
     schedule = Schedule(mod, error_render_level="none")
     for block in schedule.get_child_blocks(schedule.get_sblock("root")):
         if _terms(schedule.get(block)) >= LARGE:
@@ -225,7 +225,7 @@ def parallel(mod: Any) -> Any:
 
 
 def _spread(schedule: Any, block: Any) -> None:
-    """Run a block's outer loops in parallel; tile its sums if they reuse their inputs enough."""
+    """Parallelise a block's outer loops; tile its sums if they reuse their inputs enough."""
     definition, loops = schedule.get(block), schedule.get_loops(block)
     axes = list(definition.iter_vars)
     if len(loops) != len(axes):
@@ -277,7 +277,7 @@ def _terms(block: Any) -> int:
 
 
 def _split(schedule: Any, loop: Any, largest: int) -> Sequence[Any]:
-    """Split a loop; the inner extent is the largest divisor of its extent up to `largest`."""
+    """Split a loop by the largest divisor of its extent that is at most `largest`."""
     factor = _divisor(int(schedule.get(loop).extent), largest)
     split: Sequence[Any] = schedule.split(loop, [None, factor])
     return split

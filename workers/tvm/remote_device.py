@@ -1,4 +1,4 @@
-"""Drive a device over one RPC session, on the side of the runner, and explain its errors."""
+"""The client of an RPC session with a device: run candidates and models, explain errors."""
 
 import json
 import logging
@@ -93,7 +93,8 @@ class CandidateUnheard(CandidateKilled):
 
 
 class RemoteDevice:
-    """A device that is held exclusively until `close`; `entry` is the function to call."""
+    """A session with a device, which is held exclusively until `close`. `entry` is the name
+    of the library function that is called."""
 
     entry = "main"
 
@@ -113,14 +114,12 @@ class RemoteDevice:
             raise Unavailable(f"device {self.identity['name']} is of another class than the job's times")
 
     def is_like(self, like: DeviceClass | None) -> bool:
-        """Return whether the device is of the requested class; None accepts any."""
+        """Return whether the device is of the class `like`; None accepts any."""
         return like in (None, self._class)
 
     def run(self, artifact: Path, candidate_key: str, timeout_sec: float, work: Callable[[Module], T]) -> T:
-        """Upload a library and run `work` on it before the deadline.
-
-        Raises CandidateFailed or CandidateTimeout; Unavailable if the device itself was lost.
-        """
+        """Upload a library and call `work` with it, for at most `timeout_sec`. Raises
+        CandidateFailed or CandidateTimeout; Unavailable if the device itself was lost."""
         name = self.upload(artifact)
         result = self.attempt(candidate_key, timeout_sec, lambda: work(self.session.load_module(name)))
         with suppress(*_BROKEN):  # the result is valid; the next call notices a broken session
@@ -128,14 +127,15 @@ class RemoteDevice:
         return result
 
     def upload(self, artifact: Path) -> str:
-        """Upload a library and return its name on the device. Raises as `run`."""
+        """Upload a library and return its name on the device. Raises the errors of `run`."""
         name = f"{next(_upload_numbers)}.so"
         with self._judged():
             self.session.upload(bytearray(artifact.read_bytes()), name)
         return name
 
     def attempt(self, candidate_key: str, timeout_sec: float, work: Callable[[], T]) -> T:
-        """Run `work` before the deadline. Raises as `run`."""
+        """Call `work` on the device for at most `timeout_sec`. Raises errors as `run`
+        does."""
         asleep_sec = _asleep_sec()
         with self._judged():
             self.call("mallorn.begin", candidate_key, timeout_sec)
@@ -148,17 +148,19 @@ class RemoteDevice:
         return result
 
     def free_memory(self) -> int:
-        """Return the bytes free for models; negative if unknown. Raises Unavailable."""
+        """Return the bytes of free memory; negative if unknown. Raises Unavailable."""
         with _or_lost():
             return int(self.call("mallorn.free_memory"))
 
     def load(self) -> Load:
-        """Return other programs' load of the host since the last call. Raises Unavailable."""
+        """Return other programs' load of its host since the last call. Raises
+        Unavailable."""
         with _or_lost():
             return _LOAD.validate_json(self.call("mallorn.load"))
 
     def hold(self, wait_sec: float) -> None:
-        """Reserve the host for the next candidate. Raises Unavailable if it stays busy."""
+        """Reserve the device's host for the next timing. Raises Unavailable if it stays busy
+        for `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with _or_lost():
             while not self.call("mallorn.hold", _HOLD_SEC):
@@ -181,10 +183,8 @@ class RemoteDevice:
         return None
 
     def random_args(self, spec: Arguments) -> list[Tensor]:
-        """Create a workload's random arguments on the device, or reuse the last candidate's.
-
-        Raises as `run`.
-        """
+        """Create random arguments on the device, or reuse those of the last candidate with
+        equal type, shape and range. Raises the errors of `run`."""
         for index in [index for index in self._args if index >= len(spec.args)]:
             del self._args[index]
         with self._judged():
@@ -200,7 +200,7 @@ class RemoteDevice:
         return [self._args[index][1] for index in range(len(spec.args))]
 
     def copy_args(self, arrays: Sequence[Any]) -> list[Tensor]:
-        """Copy arrays to the device as arguments. Raises as `run`."""
+        """Copy arrays to the device as arguments. Raises the errors of `run`."""
         with self._judged():
             return [self._empty(array.shape, str(array.dtype)).copyfrom(array) for array in arrays]
 
@@ -213,11 +213,9 @@ class RemoteDevice:
         function: str | None = None,
         cold: bool = False,
     ) -> SliceTimes:
-        """Return `count` slices of `number` runs each, and what disturbed them.
-
-        With `cold`, flush a GPU's L2 cache before each run. Raises CandidateFailed if the
-        device's answer is invalid.
-        """
+        """Time `count` slices of `number` runs each; return their mean times and what
+        disturbed them. With `cold`, a GPU's L2 cache is flushed before each run. Raises
+        CandidateFailed if the device's answer is invalid."""
         timer = "mallorn.time_cold_slices" if cold else "mallorn.time_slices"
         answer = self.call(timer, library, function or self.entry, self.kind, number, count, *tensors)
         try:
@@ -231,7 +229,7 @@ class RemoteDevice:
         return times
 
     def close(self) -> None:
-        """Release the device."""
+        """Release the device and end the session."""
         self._args.clear()
         self._functions.clear()
         del self.session
@@ -246,10 +244,9 @@ class RemoteDevice:
 
     @contextmanager
     def _judged(self) -> Iterator[None]:
-        """Raise CandidateFailed for errors that the candidate caused, else Unavailable.
-
-        The candidate is at fault if its session still answers, or its server saw it die.
-        """
+        """Turn RPC errors into CandidateFailed if the candidate caused them, else into
+        Unavailable. The candidate is at fault if its session still answers, or if the
+        device's server saw it die."""
         try:
             yield
         except _BROKEN as error:
@@ -277,7 +274,7 @@ class RemoteDevice:
 
 
 class RemoteModel:
-    """A whole model with its inputs on a device, driven over RPC; the caller sets the deadline."""
+    """A whole model and its inputs on a device, driven over RPC; callers set deadlines."""
 
     def __init__(self, device: RemoteDevice, library: Path, inputs: Path) -> None:
         self._device = device
@@ -302,7 +299,7 @@ class RemoteModel:
         return results
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Return the microseconds per run in each kernel, from a separate virtual machine."""
+        """Return each kernel's microseconds per run, in a VM without CUDA graphs."""
         if self._kernel_vm is None:
             self._kernel_vm = self._create_machine(uses_graphs=False)
         answer = self._device.call("mallorn.kernel_times", self._kernel_vm.module, self._device.kind, seconds)
@@ -310,10 +307,9 @@ class RemoteModel:
         return times
 
     def _create_machine(self, uses_graphs: bool = True) -> VirtualMachine:
-        """Return a virtual machine with its inputs; the device's runtime needs no compiler.
-
-        CUDA graphs, if the model has them, are not used if each kernel is to be timed.
-        """
+        """Return a virtual machine of the model with its inputs. Without `uses_graphs`, it
+        launches kernels one by one even if the model has CUDA graphs, so that each can be
+        timed."""
         if self._device.kind == "cuda":
             self._device.call("mallorn.use_graphs", int(uses_graphs))
         machine = VirtualMachine(self._device.session.load_module(self._name), self._device.device)
@@ -321,11 +317,8 @@ class RemoteModel:
         return machine
 
     def _outputs(self, *place: int) -> Iterator[Any]:
-        """Yield the tensors of (nested tuples of) outputs in order.
-
-        TVM's own get_outputs leaves a reference cycle, which keeps the session open for a
-        while.
-        """
+        """Yield the output tensors in order, also of nested tuples. TVM's own get_outputs
+        leaves a reference cycle, which keeps the session open for a while."""
         module = self._machine.module
         arity = module["get_output_arity"](RemoteDevice.entry, *place)
         if arity == -1:
@@ -336,7 +329,7 @@ class RemoteModel:
 
 @contextmanager
 def _or_lost() -> Iterator[None]:
-    """Raise Unavailable for errors of calls that involve no candidate: the device is lost."""
+    """Turn errors of calls that run no candidate into Unavailable: the device was lost."""
     try:
         yield
     except _UNREADABLE as error:
@@ -355,11 +348,9 @@ def _lost(text: str) -> Unavailable:
 
 
 def connect(tracker: Address, key: str, wait_sec: float, like: DeviceClass | None = None) -> rpc.RPCSession:
-    """Wait for a free device of a class and open a session with it.
-
-    Raises NoDevice if none is registered, Unavailable if all stay busy, cannot be reached at
-    their addresses, refuse a session, or lack our fleet's key.
-    """
+    """Wait for a free device of a class and open a session with it. Raises NoDevice if none
+    is registered. Raises Unavailable if all stay busy, cannot be reached, refuse a session,
+    or lack the key that the devices of our fleet share."""
     deadline_sec = time.monotonic() + wait_sec
     while True:
         session_offer = _gateway().open(tracker, key, max(0.0, deadline_sec - time.monotonic()), like)
@@ -390,7 +381,7 @@ def _gateway() -> GatewayClient:
 
 
 def meaning(text: str) -> str | None:
-    """Return the meaning of a TVM error text; None if it names no known CUDA error."""
+    """Explain the CUDA error that an error text of TVM names; None if it is not known."""
     if _NO_SHARED_MEMORY in text:
         return _TOO_LARGE
     names = "".join(char if char.isalnum() or char == "_" else " " for char in without_source(text)).split()
@@ -402,5 +393,5 @@ def meaning(text: str) -> str | None:
 
 
 def without_source(text: str) -> str:
-    """Return an error text without the kernel's source, which TVM adds to errors of launches."""
+    """Return an error text without the kernel's source, which TVM appends at launches."""
     return text.partition("\n// func_name=")[0]

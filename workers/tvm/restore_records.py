@@ -29,19 +29,21 @@ _TVMS_OWN: Final = frozenset({"keys", "tag"})  # attributes that TVM adds to eve
 
 
 class _WorkloadLine(NamedTuple):
-    """A workload's line as a task, with our names of the line's blocks."""
+    """A program in a workload file, and our names of its blocks by those in the file."""
 
     task: ModelTask
     names: Mapping[str, str]
 
 
 def read_export(directory: str, target: str) -> RestoredLog:
-    """Read every record of a directory; report unreadable lines as problems."""
+    """Read every record of a schedule directory for `target`; report bad lines as
+    problems."""
     return _read(directory, target, 0, None)
 
 
 def read_log(directory: str, start: int, count: int) -> RestoredLog:
-    """Read some lines of a stock log; report problems of workloads with the first lines."""
+    """Read `count` records of a stock MetaSchedule log from line `start`. Problems in its
+    workload file are reported only if `start` is 0."""
     return _read(directory, None, start, count)
 
 
@@ -101,7 +103,7 @@ def _record(line: list[Any], programs: dict[int, _WorkloadLine], target: str | N
 
 
 def plain_target(written_for: Any) -> str:
-    """Return a target as users write it, without what TVM adds. Raises InvalidTarget."""
+    """Return a target's text without the attributes that TVM adds. Raises InvalidTarget."""
     attributes = json.loads(str(tvm.target.Target(written_for)))
     added_by_tvm = set(_TVMS_OWN)
     if attributes.get("mtriple") == llvm_get_system_triple():

@@ -1,4 +1,4 @@
-"""Run a recipe's passes one by one, and report what each did."""
+"""Run a recipe's graph passes one by one, and report what each did."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,8 @@ def as_tvm_target(target: TargetLike) -> Any:
 
 
 def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, list[GraphStep]]:
-    """Run the steps; return the module, and counts of functions and operators around each."""
+    """Run the passes and return the module, with the numbers of functions and calls before
+    and after each pass."""
     report: list[GraphStep] = []
     functions, ops = _sizes(mod)
     for step in steps:
@@ -71,10 +72,11 @@ def run_steps(mod: Any, steps: Sequence[RecipeStep], target: Any) -> tuple[Any, 
 def run_or_leave_out(
     mod: Any, recipe: StoredRecipe, target: Any
 ) -> tuple[StoredRecipe, Any, list[GraphStep]]:
-    """Run a recipe's first half, leaving out passes that fail; also return the recipe used.
+    """Run a recipe's passes that precede tuning, and leave out passes that fail.
 
-    A pass of ours that raises is left out. If a pass of TVM raises, other passes may be the
-    cause: those without which it runs are left out. Raises PassFailed if that does not help.
+    A pass of ours that raises is left out. If a pass of TVM raises, another pass may be the
+    cause, so passes are left out until it runs. Returns the recipe that was used, the module
+    and a report. Raises PassFailed if leaving out passes does not help.
     """
     try:
         return recipe, *run_steps(mod, recipe_of(recipe).before, target)
@@ -101,13 +103,13 @@ def run_or_leave_out(
 
 
 def operators(mod: Any) -> dict[str, int]:
-    """Count the calls of each operator and each kind of tensor function in the graph."""
+    """Count the graph's calls by name of the operator or tensor function that is called."""
     functions = [value for value in mod.functions.values() if isinstance(value, relax.Function)]
     return dict(Counter(callee(call) for function in functions for call in _calls(function)))
 
 
 def _calls(value: Any) -> Iterator[Any]:
-    """Yield the calls in a value in normal form, where arguments of calls are not calls."""
+    """Yield all calls in a value of Relax's normal form, in which no call is an argument."""
     if isinstance(value, relax.Call):
         yield value
     elif isinstance(value, relax.SeqExpr):
@@ -131,7 +133,7 @@ def callee(call: Any) -> str:
 
 @contextmanager
 def naming_the_pass(name: str) -> Iterator[None]:
-    """Turn errors of a graph pass into InvalidRequest or PassFailed, with the pass's name."""
+    """Turn a graph pass's errors into PassFailed or InvalidRequest, with the pass's name."""
     try:
         yield
     except NOT_THE_PASS as error:

@@ -1,4 +1,4 @@
-"""Child process that drives devices; its RPC sessions stay open between candidates."""
+"""Main module of the child process that drives devices; it keeps their RPC sessions open."""
 
 import os
 import time
@@ -55,7 +55,8 @@ def identity(
     hold: bool = False,
     like: DeviceClass | None = None,
 ) -> Endpoint:
-    """Acquire a device of the target and class, unless one is held; return its endpoint."""
+    """Acquire a device of class `like` unless one is held, and return its endpoint. With
+    `hold`, also reserve its host."""
     _classes[tracker, target] = like
     current = _devices.get((tracker, target))
     if current is not None and not (current.is_like(like) and current.answers()):
@@ -104,7 +105,8 @@ def measure(
 
 
 def clock(tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float) -> list[Slice]:
-    """Return the shortest run of each probe of a library: other load makes runs longer."""
+    """Return the shortest run of each probe of a library, or an empty list if a probe fails.
+    The shortest counts because other load only makes runs longer."""
     device = _device(tracker, target)
     library = probes[0].library
     slices: list[Slice] = []
@@ -179,9 +181,7 @@ def host_load(tracker: str, target: str, timeout_sec: float) -> Load:
 
 def _with_model(model: DeviceModel, timeout_sec: float, work: Callable[["RemoteModel"], T]) -> T:
     """Run `work` with a model on a reserved device; load the model there if necessary.
-
-    Raises CannotRun, Unavailable.
-    """
+    Raises CannotRun, Unavailable."""
     from workers.tvm.remote_device import RemoteModel
 
     identity(model.tracker, model.target, hold=True, like=model.like)
@@ -249,10 +249,9 @@ def _attempt(
     work: Callable[[Any], list[float]],
     prepare: Callable[[], object] = tuple,
 ) -> LibraryRun:
-    """Run `work`, which returns microseconds, with a library; a failure ends the session.
-
-    `prepare` is called first, outside the time limit. Failures are returned as outcomes.
-    """
+    """Upload a library and run `work`, which returns microseconds. A failure ends the
+    session and is returned as an outcome. `prepare` is called first, outside the time
+    limit."""
     from workers.tvm.remote_device import CandidateFailed, CandidateTimeout
 
     started_sec = time.monotonic()

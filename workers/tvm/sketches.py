@@ -1,4 +1,4 @@
-"""The sketches of a program: MetaSchedule's design space without decisions."""
+"""A program's sketches: the traces in MetaSchedule's design space, without decisions."""
 
 import hashlib
 import json
@@ -38,10 +38,8 @@ Samples = dict[str, list[list[Any]]]  # sampled decisions by the sketch's steps 
 
 @lru_cache(maxsize=64)
 def design_space(tir: str, target: str) -> list[Sketch]:
-    """Return the sketches of a program on a target, in TVM's order.
-
-    Raises Unschedulable if TVM has no schedule for the program.
-    """
+    """Return the sketches of a program on a target, in TVM's order. Raises Unschedulable if
+    TVM has no schedule for the program."""
     try:
         traces = {trace_text(schedule.trace): schedule.trace for schedule in _schedules(tir, target)}
         samples: Samples = {}
@@ -72,11 +70,9 @@ def _schedules(tir: str, target: str) -> Iterator[Any]:
 
 
 def _generate(context: Any) -> list[Any]:
-    """Return the schedules of a context's rules, without a rule that breaks on the program.
-
+    """Return the schedules that a context's rules generate. A rule that raises is left out.
     If expressions would become too long, no block is inlined or moved into another's loops.
-    Raises ScheduleError, and Unschedulable if the remaining rules break, too.
-    """
+    Raises ScheduleError, or Unschedulable if leaving out one rule does not help."""
     rules = list(context.space_generator.sch_rules)
     if inlines_too_much(context.mod["main"]):
         remaining = [rule for rule in rules if not isinstance(rule, _FUSING)]
@@ -102,12 +98,12 @@ def trace_text(trace: Any) -> str:
 
 
 def sketch_key(trace: str) -> str:
-    """Return a sketch's key, which is the same in every process."""
+    """Return a sketch's key: a hash of its trace's text, equal in every process."""
     return hashlib.sha256(trace.encode()).hexdigest()[:16]
 
 
 def plain(value: Any) -> Any:
-    """Convert values of TVM to values of JSON."""
+    """Convert TVM's numbers, strings and nested arrays to values of JSON."""
     if isinstance(value, IntImm):
         return int(value)
     if isinstance(value, FloatImm):
@@ -118,7 +114,7 @@ def plain(value: Any) -> Any:
 
 
 def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> tuple[Choice, ...]:
-    """Return the free choices of a sketch; `samples` caches TVM's samples between calls."""
+    """Return the choices that a sketch leaves open; `samples` caches TVM's samples."""
     indices = [index for index, inst in enumerate(insts) if is_choice(inst)]
     if not indices:
         return ()
@@ -143,7 +139,8 @@ def choices_of(tir: str, insts: Sequence[Any], trace: Any, samples: Samples) -> 
 
 
 def _sampled_decisions(tir: str, insts: Sequence[Any], choices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Yield decisions that TVM samples, then one per loop depth if a location is free."""
+    """Yield TVM's samples of all decisions; if a compute location is free, also one sample
+    per loop depth."""
     locations = [inst for inst in choices if inst.kind.name == "SampleComputeLocation"]
     for seed in range(1, _SAMPLES + 1 if locations else 2):
         yield _apply(tir, insts, {}, seed)

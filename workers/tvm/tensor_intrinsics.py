@@ -37,10 +37,8 @@ _BY_MACHINE: Final = {
 
 def load_intrinsics(target_kind: str, triple: str = "") -> None:
     """Register the intrinsics that schedules of this kind of target may use, and no others.
-
     Call it once per kind, before TuneContext and TVM's builders, which otherwise import the
-    whole package. For CPUs, `triple` names the machine if it is not this one.
-    """
+    whole package. For CPUs, `triple` names the machine if it is not this one."""
     if _PACKAGE not in sys.modules:
         import tvm.s_tir
 
@@ -60,17 +58,16 @@ def load_intrinsics(target_kind: str, triple: str = "") -> None:
 
 
 def load_intrinsics_of(trace: str) -> None:
-    """Register CUDA's intrinsics if a trace names one, for callers without its target."""
+    """Register CUDA's intrinsics if a trace names one, for callers without a target."""
     if any(name in trace for name in _OF_TENSOR_CORES):
         load_intrinsics("cuda")
 
 
 @contextmanager
 def _stacks_without_sources() -> Iterator[None]:
-    """Replace inspect.stack() while TVM parses: TVM reads its callers' variables, not sources.
-
-    Reading the source of every frame takes most of the time of registering CUDA's intrinsics.
-    """
+    """Make inspect.stack() read no sources in this block. TVM's parser needs only its
+    callers' variables, and reading sources takes most of the time of registering CUDA's
+    intrinsics."""
     real = inspect.stack
     inspect.stack = _stack
     try:

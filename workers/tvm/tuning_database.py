@@ -66,13 +66,13 @@ def write_database(directory: str, target: str, records: Sequence[Tuned]) -> lis
 
 
 def words_of(error: Exception) -> str:
-    """Return the shortened message of one of BROKEN, without its hint."""
+    """Return the message of one of the errors in BROKEN, without its hint, shortened."""
     words = error.message if isinstance(error, MallornError) else str(error) or repr(error)
     return words[:_LONGEST]
 
 
 def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float], target: Any) -> None:
-    """Add a record after applying its full trace with postprocessing. Raises one of BROKEN."""
+    """Add a record if its full trace can be applied to `mod`, else raise one of BROKEN."""
     if not run_secs or not all(0 < seconds < 1e9 for seconds in run_secs):
         raise ValueError("a record needs run times above zero")
     schedule = replay(mod, trace)
@@ -82,7 +82,7 @@ def commit(database: Any, mod: Any, trace: str | list[Any], run_secs: list[float
 
 
 def replay(mod: Any, trace: str | list[Any]) -> Any:
-    """Apply a full trace (JSON text or value); return the schedule. Raises one of BROKEN."""
+    """Apply a full trace (as JSON) and return the schedule. Raises one of BROKEN."""
     value = json.loads(trace) if isinstance(trace, str) else trace
     check_trace(*value)
     load_intrinsics_of(str(value))
@@ -93,9 +93,7 @@ def replay(mod: Any, trace: str | list[Any]) -> Any:
 
 def read_database(directory: str, target: str, scratch: str) -> Readable:
     """Copy a directory's good records into `scratch`; return their number and the bad lines.
-
-    Raises NotFound if there is no database, InvalidRequest if it is for another target.
-    """
+    Raises NotFound if a file is missing, InvalidRequest if they are for another target."""
     source = Path(directory)
     for name in FILES:
         if not (source / name).is_file():
@@ -142,7 +140,7 @@ def good_lines(
     start: int = 0,
     count: int | None = None,
 ) -> Iterator[tuple[int, T]]:
-    """Yield number (from 0) and value of each good line; append the others to `problems`."""
+    """Yield number (from 0) and value of each readable line; add others to `problems`."""
     end = None if count is None else start + count
     for number, line in islice(enumerate(path.read_text(errors="replace").splitlines()), start, end):
         try:
@@ -152,7 +150,7 @@ def good_lines(
 
 
 def program(line: list[Any]) -> Any:
-    """Return the module of a workload's line. Raises Unschedulable if it is not allowed."""
+    """Return the module in a workload file's line. Raises Unschedulable if not allowed."""
     # TVM's own reader would refuse files from a platform whose structural hash differs.
     # The first eight bytes are the length of the text.
     text = base64.b64decode(line[1], validate=True)[8:].decode()
@@ -161,7 +159,7 @@ def program(line: list[Any]) -> Any:
 
 
 def _essence(tvm_target: Any, text: str) -> dict[str, object]:
-    """Return a target's attributes without those that TVM adds if `text` lacks them."""
+    """Return a target's attributes without those that TVM adds and `text` does not name."""
     added_by_tvm = {"tag", "keys", "mtriple"} - parse_target(text).attrs.keys()
     attributes = json.loads(str(tvm_target))
     return {name: value for name, value in attributes.items() if name not in added_by_tvm}

@@ -1,4 +1,4 @@
-"""The worker's search space of MetaSchedule's sketches; TVM runs in the compiler child."""
+"""A program's search space of MetaSchedule's sketches; the compiler child checks them."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -24,7 +24,7 @@ _DRAW, _MAX_DRAWS = 16, 16
 
 
 class TvmSpace(DecisionSpace):
-    """The space of a program's candidates on a target."""
+    """The space of all candidates of one program on one target."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TvmSpace(DecisionSpace):
         return super().viewed(view, candidates)
 
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Return which candidates are valid; check them one by one if one kills the child."""
+        """Return which candidates are valid; check them singly if one kills the child."""
         if not candidates:
             return []
         traced = [(self.by_key[c.sketch].trace, c.decisions) for c in candidates]
@@ -76,7 +76,7 @@ class TvmSpace(DecisionSpace):
         return self.likeliest(_MAX_DEFAULTS)
 
     def likeliest(self, count: int) -> list[Candidate]:
-        """Return the first `count` defaults without rebuilding more candidates than needed."""
+        """Return the first `count` default candidates; check no more than needed."""
         guesses = ranked(self.sketches, self.nests, self.machine, _MAX_DEFAULTS)
         defaults: list[Candidate] = []
         while guesses and len(defaults) < count:
@@ -96,7 +96,7 @@ class TvmSpace(DecisionSpace):
 
 
 def assumed_of(target: Target, compiler: CandidateCompiler) -> Machine:
-    """Return the machine to assume for a target until one is measured."""
+    """Return the peaks and caches to assume for a target until its machine is measured."""
     if not target.is_cpu:
         return assumed_gpu(str(target.attrs.get("arch", "")))
     return assumed(target.num_cores, compiler.vector_lanes(target.text))

@@ -25,11 +25,9 @@ _RESERVED = frozenset({*keyword.kwlist, "T", "I", "Module", "main"})
 
 
 def canonical(mod: Any) -> Any:
-    """Return the program with its blocks named b0, b1, ... in order.
-
-    Traces find blocks by name: programs with equal keys need equal block names, or the
-    schedules of one cannot be applied to the other.
-    """
+    """Return the program with its blocks named b0, b1, ... in order. Traces find blocks by
+    name, so a schedule fits all programs with equal keys only if their blocks have equal
+    names."""
     names = canonical_names(mod)
 
     def rename(block: Any) -> Any:
@@ -71,7 +69,7 @@ def workload_key(mod: Any) -> str:
 
 
 def structure_key(mod: Any) -> str:
-    """Return a hash of the loop structure; programs that differ only in sizes share it."""
+    """Return a hash of the program without numbers, equal for all sizes of its loops."""
     text = _INTEGER.sub("_", normalised_text(mod))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -37,7 +37,7 @@ def _kind(engine: str) -> str:
 
 
 class IdleEngines:
-    """Suspended engine processes for reuse, by kind; the end of the block kills them all."""
+    """Suspended engine processes for reuse, by kind; leaving the `with` block kills them."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Engine]] = defaultdict(list)
@@ -66,7 +66,7 @@ class IdleEngines:
 
 
 class ModelEngine(KernelRacer, Protocol):
-    """An engine on this host or on a device."""
+    """An inference engine with one model: a process on this host, or a model on a device."""
 
     @property
     def alive(self) -> bool: ...
@@ -84,7 +84,7 @@ class Loading(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WholeModel:
-    """A model, its target and its recipe. The process `graphs` compiles it and writes to `folder`."""
+    """A model, its target and its graph passes. The process `graphs` compiles it."""
 
     path: Path
     target: Target
@@ -99,16 +99,17 @@ class WholeModel:
     room: Path | None = None  # folder that engines may read, besides `reads`; None: all files
     reads: Sequence[Path] = ()  # files of the model that lie elsewhere
     device_pool: DevicePool | None = None  # where TVM's engines run; None: on this host
-    idle: IdleEngines | None = None  # None: each comparison has its own
+    idle: IdleEngines | None = None  # None: processes are not reused
 
     def begin_reading(self) -> PendingCall[None]:
-        """Start reading the model; `graphs` is busy until the result is taken."""
+        """Start importing the model; `graphs` is busy until the result is taken."""
         return self.graphs.read_ahead.begin(
             str(self.path), self.target.text, self.recipe, self.input_shapes, self.dynamic
         )
 
     def compile(self, schedules: Path, library: Path) -> Compiled:
-        """Compile with a directory's schedules; return their coverage of the model and invalid lines."""
+        """Compile with a directory's schedules. Return how many tasks have a schedule, and
+        which lines are invalid."""
         with HostLock().shared():
             return self.graphs.compile_model(
                 model_path=str(self.path),
@@ -128,7 +129,7 @@ class WholeModel:
             )
 
     def explain_kernels(self, schedules: Path) -> Mapping[str, Sequence[str]]:
-        """Return, by kernel, the causes that limit its speed however many trials are run."""
+        """Return, by kernel, the causes of slow code that more trials would not remove."""
         return self.graphs.explain_kernels(
             model_path=str(self.path),
             schedules_dir=str(schedules),
@@ -139,7 +140,7 @@ class WholeModel:
         )
 
     def extraction(self) -> Extraction:
-        """Return the model's workloads in the form that is tuned, and its graph."""
+        """Return the model's tasks after the passes before tuning, and a graph report."""
         return self.graphs.extract(str(self.path), self.target.text, self.recipe, self.input_shapes)
 
     @cached_property
@@ -151,7 +152,8 @@ class WholeModel:
         return path
 
     def engine(self, name: str) -> ModelEngine:
-        """Return an idle or a new engine; a new one starts on demand. onnxruntime runs on this host only."""
+        """Return an idle engine process or a new one, which starts on demand; for a device,
+        a model on it. onnxruntime always runs on this host."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             return DeviceEngine(self.device_pool, name)
         if self.idle is not None and (waiting := self.idle.take(_kind(name))):
@@ -167,21 +169,24 @@ class WholeModel:
         )
 
     def _own_folder(self, kind: str) -> Path | None:
-        """Return the only folder that engines of a kind may write, since they run untrusted code."""
+        """Return the only folder that engines of this kind may write, since they run
+        untrusted code; None if they are not sandboxed."""
         if self.room is None:
             return None
         (folder := self.room / f"{kind}-engines").mkdir(exist_ok=True)
         return folder
 
     def release(self, name: str, engine: ModelEngine, kills: bool) -> None:
-        """Kill an engine, or unless `kills` suspend its process for the next engine of its kind."""
+        """Suspend an engine's process for the next engine of its kind. Kill it if engines
+        are not reused, or if `kills` is set."""
         if self.idle is not None and isinstance(engine, Engine) and engine.alive and not kills:
             self.idle.put(_kind(name), engine)
         else:
             engine.kill()
 
     def begin_loading(self, engine: ModelEngine, library: Path | None) -> Loading:
-        """Start loading a library into an engine or, without one, the model into onnxruntime."""
+        """Start loading a library into an engine, or the model's file into onnxruntime if
+        `library` is None."""
         if isinstance(engine, DeviceEngine) and library is not None:
             return engine.begin_loading(library, self.inputs)
         if not isinstance(engine, Engine):
@@ -191,10 +196,8 @@ class WholeModel:
         return engine.load_library.begin(str(library), self.target.text, str(self.inputs))
 
     def meter(self, own_pids: Callable[[], Sequence[int]]) -> Meter:
-        """Return a meter of other programs' load on the host of TVM's engines.
-
-        The processes `own_pids` are not counted.
-        """
+        """Return a meter of other programs' load on the host of TVM's engines. Processes in
+        `own_pids` do not count."""
         return DeviceMeter(self.device_pool) if self.device_pool is not None else LoadMeter(own_pids)
 
     def release_device(self) -> None:
@@ -202,7 +205,7 @@ class WholeModel:
             self.device_pool.runner.release()
 
     def outputs(self, name: str) -> Path:
-        """Return the file to which an engine writes its outputs."""
+        """Return the path of the file to which an engine writes its outputs."""
         if self.device_pool is not None and name != ONNXRUNTIME:
             own_folder = self.device_pool.folder
         else:
@@ -214,11 +217,12 @@ class WholeModel:
         return self.graphs.compare_models(str(outputs), str(expected_outputs))
 
     def largest_error(self, own_error: float | None = None) -> float:
-        """Return the accepted relative error; `own_error` is onnxruntime's, for a quantised file."""
+        """Return the accepted relative error; for a quantised model, it allows for
+        onnxruntime's `own_error`."""
         return max(LARGEST_ERROR[precision_of(self.recipe)], largest_allowed_error(self.path, own_error))
 
     def machine(self) -> Machine:
-        """Return this host's peak compute and bandwidth for the target. Raises Unavailable, ChildError."""
+        """Return this host's peak compute and bandwidth. Raises Unavailable, ChildError."""
         # Imported here because only `profile` may load numpy.
         from workers.hardware_probe.measure_machine import machine_here
 

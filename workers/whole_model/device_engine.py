@@ -1,4 +1,4 @@
-"""An engine that runs a whole model on a device over RPC, with the interface of a local engine."""
+"""An engine that runs a whole model on a device over RPC, with a local one's interface."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,10 +34,9 @@ class DevicePool:
 
 
 class DeviceEngine:
-    """A model on a device. A device serves one session at a time, so all engines share the runner's.
-
-    If one model crashes the session, the others are lost too and are reloaded at their next call.
-    """
+    """A model on a device. All engines share the runner's session, since a device serves one
+    at a time. If a model crashes the session, the other models are reloaded at their next
+    call."""
 
     pid: Final = None  # no process of this host
 
@@ -54,7 +53,7 @@ class DeviceEngine:
         """Do nothing: between calls the engine is idle, and TVM's threads sleep."""
 
     def resume(self) -> None:
-        """Do nothing, as `suspend` does."""
+        """Do nothing, since `suspend` does nothing."""
 
     def kill(self) -> None:
         """Remove the model from the device."""
@@ -63,7 +62,8 @@ class DeviceEngine:
         self.alive = False
 
     def begin_loading(self, library: Path, inputs: Path) -> "DeferredLoad":
-        """Prepare to load a library. Unlike a local engine, loading starts only with `wait`."""
+        """Prepare to load a library. A local engine would start at once; this starts at
+        `wait`."""
         pool = self._pool
         self._model = DeviceModel(
             pool.tracker, pool.target.text, str(library), str(inputs), f"model/{self._name}", pool.like
@@ -71,17 +71,17 @@ class DeviceEngine:
         return DeferredLoad(lambda: self._ask(lambda model: pool.runner.load_model(model, RUN_TIMEOUT_SEC)))
 
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run once, write the outputs in order and return their number. Raises DeviceFailed."""
+        """Run the model once, save its outputs, return their number. Raises DeviceFailed."""
         save = self._pool.runner.save_model_outputs
         return self._ask(lambda model: save(model, outputs_npz, RUN_TIMEOUT_SEC))
 
     def time_bursts(self, bursts: int, number: int) -> list[float]:
-        """Return each burst's median latency in us over `number` calls. Raises DeviceFailed."""
+        """Return each burst's median latency (us) of `number` calls. Raises DeviceFailed."""
         run = self._pool.runner.time_model
         return [median(self._ask(lambda model: run(model, number, RUN_TIMEOUT_SEC))) for _ in range(bursts)]
 
     def time_kernels(self, seconds: float) -> dict[str, float]:
-        """Time kernels for `seconds`; return each one's microseconds per run. Raises DeviceFailed."""
+        """Return each kernel's us per run, timed for `seconds`. Raises DeviceFailed."""
         run = self._pool.runner.time_model_kernels
         return self._ask(lambda model: run(model, seconds, RUN_TIMEOUT_SEC + seconds))
 
@@ -117,7 +117,7 @@ class DeviceMeter:
 
 @contextmanager
 def _failing() -> Iterator[None]:
-    """Turn any MallornError into DeviceFailed, a ChildError, as from a local engine that crashed."""
+    """Turn any MallornError into DeviceFailed, to be handled like a local engine's crash."""
     try:
         yield
     except ChildError:

@@ -1,4 +1,4 @@
-"""Loads one model in several engines at once, compares their outputs, and times them in turn."""
+"""Loads one model in several engines, compares their outputs, and times them in turn."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -31,7 +31,7 @@ class Attempt(Protocol):
 
 
 def raise_failures(_step: str, work: Callable[[], T]) -> T | None:
-    """Run a step whose failure must be raised."""
+    """Run a step and let its errors propagate, for callers that need every engine."""
     return work()
 
 
@@ -41,10 +41,8 @@ def title(name: str) -> str:
 
 
 class Engines:
-    """The engines of one comparison: one process each, or one device for all TVM engines.
-
-    An engine that fails a step is dropped if `attempt` returns None for it.
-    """
+    """The engines of one comparison: one process each, or one device for all TVM engines. An
+    engine is dropped if `attempt` returns None for one of its steps."""
 
     def __init__(self, model: WholeModel, names: Iterable[str], attempt: Attempt = raise_failures) -> None:
         self._model = model
@@ -55,10 +53,9 @@ class Engines:
         self.own_error: float | None = None  # of onnxruntime with a quantised file
 
     def load(self, libraries: Mapping[str, Path], names: Iterable[str] | None = None) -> None:
-        """Load the model in these engines, or in all without it; each runs it once and is suspended.
-
-        All load at once, or one after another if the model is large for this host's memory.
-        """
+        """Load the model in these engines, by default in all. Each runs it once and is
+        suspended. They load at once, or one after another if the model is large for this
+        host's memory."""
         pending = [name for name in names or self._engines if name in self._engines and name not in self._ran]
         self._large |= any(is_large(path.stat().st_size) for path in libraries.values() if path.exists())
         loads: dict[str, Loading] = {}
@@ -96,7 +93,7 @@ class Engines:
         return self._model.largest_error(self.own_error)
 
     def latencies(self, passes: int = PASSES) -> dict[str, ModelLatency]:
-        """Return each engine's latency, timed even if other programs use this host."""
+        """Time all engines, even if other programs use this host; return latencies."""
         return time_interleaved(self._engines, passes)
 
     def kernel_times(self, seconds: float) -> dict[str, dict[str, float]]:
@@ -106,10 +103,10 @@ class Engines:
         )
 
     def race(self, is_alone: bool) -> FairRace:
-        """Time all engines; return latencies and how quiet the host was, empty if no engine is left.
-
-        An engine that fails while it is timed is dropped, and the others are timed again.
-        """
+        """Time all engines, if possible undisturbed. Return their latencies and the
+        disturbances, or an empty race if no engine is left. An engine that fails is dropped,
+        and the rest timed again. Without `is_alone`, other work of this service runs
+        meanwhile, which is a disturbance."""
         meter = self._model.meter(lambda: [engine.pid for engine in self._engines.values() if engine.pid])
         while self._engines:
             try:

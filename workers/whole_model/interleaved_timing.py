@@ -1,4 +1,4 @@
-"""Times engines with the same model: bursts in turn, each while the others are suspended."""
+"""Times engines with the same model in turn, each while the others are suspended."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ FAR_APART: Final = 1.5
 
 
 class Timeable(Protocol):
-    """An engine with a model: our process (`whole_model_engine`), onnxruntime's, or a device."""
+    """An engine with a model that can be timed: a process on this host, or a device."""
 
     def suspend(self) -> None: ...
     def resume(self) -> None: ...
@@ -46,10 +46,12 @@ class KernelRacer(Timeable, Protocol):
 
 
 def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> dict[str, ModelLatency]:
-    """Return each engine's latency in microseconds: median and interval of its bursts, and the bursts.
+    """Return each engine's latency in microseconds: its bursts' times, their median and
+    interval.
 
-    Engines run in turn, so that a slow phase of the machine affects all. The others are suspended,
-    because onnxruntime's threads keep spinning after a call and would slow the next engine.
+    Engines run in turn, so that a slow phase of the machine affects all. The others are
+    suspended, because onnxruntime's threads keep spinning after a call and would slow the
+    next engine.
     """
     for engine in engines.values():
         engine.suspend()
@@ -67,10 +69,9 @@ def time_interleaved(engines: Mapping[str, Timeable], passes: int = PASSES) -> d
 def tell_apart(
     engines: Mapping[str, Timeable], latency_us: Mapping[str, ModelLatency]
 ) -> dict[str, ModelLatency]:
-    """Time the tuned model and its rival until their ratio is precise to 3 %, or time is up.
-
-    The interval is checked each time the number of pairs doubled: checking more often stops too early.
-    """
+    """Time the tuned model and its rival until their ratio is known to 3 %, or time is up.
+    The rival is onnxruntime, or else the untuned model. The interval is checked each time
+    the number of pairs of bursts has doubled: checking more often stops too early."""
     latencies, until_sec = dict(latency_us), time.monotonic() + PAIRS_SEC
     while (race := raced(latencies)) is not None and 0 < race.pairs < MOST_PAIRS and not race.precise:
         bursts = {name: list(latencies[name].bursts) for name in (TUNED, race.rival)}
@@ -88,7 +89,7 @@ def tell_apart(
 def time_kernels_interleaved(
     engines: Sequence[KernelRacer], seconds: float, passes: int = PASSES
 ) -> list[dict[str, float]]:
-    """Return each engine's microseconds per kernel: medians over bursts that engines run in turn."""
+    """Return each engine's microseconds per kernel, as medians over bursts run in turn."""
     bursts: list[list[dict[str, float]]] = [[] for _ in engines]
     for engine in engines:
         engine.suspend()
@@ -100,7 +101,7 @@ def time_kernels_interleaved(
 
 
 def _calls(once_us: float) -> int:
-    """Return the number of calls in a burst."""
+    """Return how many calls make a burst, from the microseconds of one call."""
     return max(1, min(MOST_CALLS, int(BURST_US / max(once_us, 1.0))))
 
 
@@ -126,7 +127,7 @@ def _running(engine: Timeable) -> Iterator[None]:
 
 
 class Meter(Protocol):
-    """Measures the host's load since the last look; workers.host.load_meter implements it."""
+    """Measures a host's load since the last look; workers.host.load_meter implements it."""
 
     def look(self) -> Load: ...
     def wait_for_quiet(self, patience_sec: float) -> None: ...
@@ -134,7 +135,7 @@ class Meter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FairRace:
-    """Latencies of one race, and a description of each disturbance."""
+    """Latencies of engines that were timed in turn (a race), and what disturbed them."""
 
     latency_us: dict[str, ModelLatency]
     disturbances: tuple[str, ...]
@@ -143,7 +144,7 @@ class FairRace:
 
     @property
     def conditions(self) -> Conditions:
-        """Timing conditions for the report: the note is a sentence for users, empty if undisturbed."""
+        """Whether the race was undisturbed, and a sentence on it for the report."""
         if not self.disturbances:
             return Conditions(steady=True, note="")
         repeats = f" It was timed {self.races} times, and the quietest counts." if self.races > 1 else ""
@@ -152,10 +153,11 @@ class FairRace:
 
 
 def time_undisturbed(engines: Mapping[str, Timeable], meter: Meter, is_alone: bool) -> FairRace:
-    """Time all engines until no other program disturbs, at most MOST_RACES times; return the best race.
+    """Time all engines, and repeat it while other programs disturb it, up to MOST_RACES
+    times. Return the best race.
 
-    An engine that is so slow that it was called only once is not called again. While the ratio of the
-    tuned model to its rival is uncertain, these two are timed further.
+    An engine that is so slow that it was called only once is not called again. While the
+    ratio of the tuned model to its rival is uncertain, these two are timed further.
     """
     started_sec = time.monotonic()
     races: list[FairRace] = []

@@ -1,1 +1,1 @@
-"""Zero- and one-shot: sources of candidates for tasks that are not measured."""
+"""Zero- and one-shot tuning: sources of candidates for tasks that are not measured."""

@@ -37,10 +37,8 @@ class ZeroShotAnswer:
 
 
 class AnswerSource(ABC):
-    """A source of answers.
-
-    Contract: candidates are well-formed; the caller checks whether they can be rebuilt.
-    """
+    """A source of candidates that need no measuring. They are well-formed, but may be
+    invalid: the caller checks whether they can be rebuilt."""
 
     @abstractmethod
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
@@ -50,7 +48,8 @@ class AnswerSource(ABC):
 def in_order(
     sources: Sequence[AnswerSource], ask: Callable[[AnswerSource], Iterable[ZeroShotAnswer]]
 ) -> Iterator[ZeroShotAnswer]:
-    """Yield the answers of each source in turn, each candidate once; call sources lazily."""
+    """Yield the answers of each source in turn, each candidate once. A source is asked only
+    if the answers of earlier ones do not suffice."""
     answered: set[Candidate] = set()
     for source in sources:
         for answer in ask(source):

@@ -1,4 +1,5 @@
-"""Answers from measurements of the same workload or of the nearest similar workloads."""
+"""Sources of candidates from measurements of the same workload or of the most similar
+ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice, product
@@ -23,12 +24,14 @@ FEW = 3  # trials per context
 NEIGHBOURS = 4
 FEW_NEAR = 2
 MOST_NEAR = 2 * FEW_NEAR  # trials of a neighbour from other contexts
-CLOSE = 1.0  # doublings over all loops; within them a schedule is likely to perform as well
+CLOSE = 1.0  # doublings of all loops together at which schedules are likely as good
 Timed = tuple[Trial, str]  # a trial and, in words, the conditions under which it was timed
 
 
 class SameWorkload(AnswerSource):
-    """Proposes the workload's fastest trials: the job's context, others, similar targets."""
+    """Proposes the workload's fastest trials: first those of the job's measuring context
+    (host, threads, versions), then those of other contexts, then those of similar
+    targets."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         trials, workload_id = Trials(session), question.workload.id
@@ -47,12 +50,13 @@ class SameWorkload(AnswerSource):
 def ranked(
     session: Session, question: ZeroShotQuery, workload_id: int, target_id: int, few: int = FEW
 ) -> Iterator[Timed]:
-    """Yield the fastest trials of a workload from every context except the question's own.
+    """Yield a workload's fastest trials in each measuring context (host, threads, code) but
+    the query's own.
 
-    Times of two contexts are not comparable, so within a group the first of each context come
-    before the second of each. Groups with the question's host class, threads and TVM are
-    first, then its builder's, then those with fewer concurrent programs; imported trials come
-    last.
+    Times of two contexts are not comparable, so equally similar contexts take turns: the
+    best trial of each, then the second best. Contexts with the query's host class, threads
+    and TVM come first, then those whose candidates were built by the same code, then those
+    timed beside fewer programs. Imported trials come last.
     """
     own = None if question.context_id is None else Contexts(session).get(question.context_id)
 
@@ -88,7 +92,8 @@ def _conditions(context: Context, imported: bool) -> str:
 
 
 def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple[int, Target]]:
-    """Return other targets with the same vectors and cores to tile for, nearest first."""
+    """Return other targets of equal vector width and number of cores, for which tiles fit as
+    well, nearest first."""
     similar = []
     for row in Targets(session).list():
         target = Target(row.text)
@@ -99,7 +104,7 @@ def similar_targets(session: Session, question: ZeroShotQuery) -> Sequence[tuple
 
 
 def describe_target(target: Target) -> str:
-    """Describe a target for an answer, by processor and number of cores."""
+    """Describe a target to users: its processor and, for a CPU, its number of cores."""
     processor = target.attrs.get("mcpu") or target.attrs.get("arch") or target.kind
     return f"{processor} with {target.num_cores} cores" if target.is_cpu else processor
 
@@ -107,10 +112,9 @@ def describe_target(target: Target) -> str:
 def _answer(
     session: Session, trial: Trial, because: str, sure: Sure, is_timed_here: bool = True
 ) -> ZeroShotAnswer:
-    """Return an answer with the measured sketch: stock MetaSchedule's may not be in our space.
-
-    `is_timed_here` is False if the trial's time was taken on another target and predicts nothing here.
-    """
+    """Return an answer with the sketch that was measured, since a sketch of stock
+    MetaSchedule may not be in our space. Unless `is_timed_here`, the trial's time is another
+    target's and predicts nothing."""
     key = trial.candidate.sketch
     sketch = Sketches(session).by_key({key})[key]
     expected_us = trial.latency_us if is_timed_here else None
@@ -118,7 +122,7 @@ def _answer(
 
 
 class SimilarWorkload(AnswerSource):
-    """Adapts trials of workloads with the same loops in other sizes, nearest first."""
+    """Adapts trials of workloads with the same loops in other sizes, nearest ones first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         workload = question.workload
@@ -148,6 +152,7 @@ class SimilarWorkload(AnswerSource):
 
 
 def doublings_between(left: Workload, right: Workload) -> float:
-    """Return the doublings of extents between two workloads with the same loops, summed."""
+    """Return the distance of two workloads with the same loops: the sum of their extents'
+    absolute log2 ratios."""
     pairs = zip(left.features["extents"], right.features["extents"], strict=False)
     return sum(abs(log2(a / b)) for a, b in pairs if a and b)

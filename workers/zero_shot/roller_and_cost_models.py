@@ -1,4 +1,4 @@
-"""Answers from models: Roller's construction, analytic cost models, and pretrained models."""
+"""Sources of candidates from models: Roller's, analytic and pretrained cost models."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ FOUND: Final = 16  # proposals of the searcher, and as many first guesses
 
 
 class FromRoller(AnswerSource):
-    """Proposes the space's default candidates, the best guess first."""
+    """Proposes the space's default candidates, which Roller ranks, the best guess first."""
 
     def __call__(self, session: Session, question: ZeroShotQuery) -> Iterator[ZeroShotAnswer]:
         because = "constructed for what the machine computes and moves"
@@ -32,7 +32,8 @@ class FromRoller(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByMachine(AnswerSource):
-    """Ranks guesses by the job's cost model if it needs no measurements (`draft`, `tuna`)."""
+    """Ranks default and searched candidates by the job's cost model, if that needs no
+    training (`draft`, `tuna`)."""
 
     cost_model: str
     search: str
@@ -54,10 +55,10 @@ class RankedByMachine(AnswerSource):
 
 @dataclass(frozen=True)
 class RankedByModel(AnswerSource):
-    """Ranks other sources' answers by the operator's pretrained model that reads `decisions`.
+    """Ranks other sources' candidates by the target's pretrained cost model of the operator.
 
-    Models of similar targets are not used: on recordings they chose worse than Roller. Nor are
-    thousands of candidates sampled: a model's favourite is often misjudged
+    Models of similar targets are not used: on recordings they chose worse than Roller. Nor
+    are thousands of candidates sampled: a model's favourite is often misjudged
     (docs/knowledge.md).
     """
 
