@@ -55,7 +55,7 @@ class ContestEntry:
         return failures[0] if len(failures) > most_ignored else None
 
     def trial(self, verdict: NumericCheck | None) -> Trial:
-        """Merge all measurements into one trial; it has no time if any step failed."""
+        """Merge all measurements into one trial, untimed if the entry or its check fails."""
         first = self.results[0].trial
         untimed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
         if self.failure is not None:

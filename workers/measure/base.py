@@ -22,7 +22,7 @@ from workers.subprocesses.process_pool import ChildPool
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A workload; its schedules are the candidates."""
+    """A workload, as measurers need it. Its schedules are the candidates."""
 
     key: str
     tir: str  # tvm.ir.save_json of its module
@@ -41,7 +41,7 @@ class MeasureInput:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """The result of a slot."""
+    """The result of measuring the candidate in one slot of a round."""
 
     slot: int
     trial: Trial
@@ -51,7 +51,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A stand-in for a device; `lacks` says which part of a job it cannot do, `hint` what to do."""
+    """A simulated device; `lacks` names what it cannot do for a job, `hint` the remedy."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -136,5 +136,5 @@ class Measurer(ABC):
         return None
 
     def require(self, need: Need) -> bool:
-        """Return True, as here, if TVM's devices can meet the need; otherwise raise MallornError."""
+        """Return True if this step of a finish is possible; otherwise raise MallornError."""
         return True

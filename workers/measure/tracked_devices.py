@@ -59,7 +59,7 @@ class Fleet:
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
     def describe(self, target: Target) -> Endpoint:
-        """Return a device of the target, a free one if there is any. Raises NoDevice."""
+        """Return a device of the target, preferably a free one. Raises NoDevice."""
         devices = sorted(self.devices(target), key=lambda device: device.busy)
         if not devices:
             raise NoDevice
@@ -67,7 +67,7 @@ class Fleet:
 
 
 def shares_locks(endpoint: Endpoint) -> bool:
-    """Return whether this process waits while the device times, or is on another host."""
+    """Return whether this process waits while the device times, or uses another host."""
     return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), lock_identity())
 
 

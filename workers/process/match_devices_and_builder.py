@@ -1,4 +1,7 @@
-"""Matches a job with devices of its class and with workers that have its builder."""
+"""Matches a job with devices of its class, and with workers that have its builder.
+
+A builder is the code that compiles candidates, identified by TVM's version and a digest.
+"""
 
 from sqlalchemy.orm import Session
 
@@ -30,7 +33,7 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return this worker's builder; None if the job's measurer does not build with TVM."""
+    """Return this worker's builder; None if the job's measurer compiles nothing with TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
@@ -56,16 +59,16 @@ def wait_for_builder(
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return the builder of a job's candidates on this worker, and the job's timeouts."""
+    """Return the limits of a job's trials: the builder (or measurer) and the timeouts."""
     builder_name = builder_of(options) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that one builder builds all candidates of a job: its context's, or this worker's.
+    """Ensure that one builder builds all of a job's candidates: its context's or this one's.
 
-    If no live worker has the builder of the job's context, move the job to a context with this
-    worker's builder. Raises Unavailable if another live worker has the context's builder.
+    If no live worker has the builder of the job's context, move the job to a context with
+    this worker's builder. Raises Unavailable if another live worker has it.
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)

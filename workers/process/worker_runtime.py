@@ -118,7 +118,7 @@ class Runtime:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Return the candidate validator: the builders' or, for stand-ins, the compiler's."""
+        """Return the function that validates candidates, in builders unless simulated."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
@@ -144,10 +144,7 @@ class Runtime:
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
-        """Start a model compiler process and return it.
-
-        TVM uses `threads` threads in the process, and the process writes to `folder`.
-        """
+        """Start a model compiler process of `threads` threads, which writes to `folder`."""
         zig = str(self.room / ZIG)
         env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes

@@ -65,7 +65,7 @@ class Commits:
 
     @property
     def disturbance(self) -> Disturbance:
-        """Other load on the devices while this attempt's candidates were timed."""
+        """Other load on the devices while candidates were timed in this attempt."""
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:

@@ -1,4 +1,4 @@
-"""Propose the candidates of a round, as a function of its stored inputs; leave out parts that fail."""
+"""Propose a round's candidates from its stored inputs, leaving out plugins that fail."""
 
 import logging
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals with predictions, and the state."""
+    """The candidates to measure, their proposals, and the searcher's new state, if any."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -44,7 +44,7 @@ class Proposed(NamedTuple):
 def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
     """Load a round and propose its candidates, without a cost model or searcher that fails.
 
-    A part that fails is left out in all later attempts, too, and the job is warned. Raises
+    Later attempts leave out what failed, too, and the job gets a warning. Raises
     PluginFailed if candidates of this round were measured already or the fallback fails as
     well; LeaseLost if the lease is lost.
     """
@@ -75,7 +75,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Log an error and store it, with what is done `instead`, as a warning of the job."""
+    """Log an error; store it, with what is done `instead`, as a warning of the job."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -148,12 +148,12 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
-    """Propose a task's first round with a base model: half defaults, half chosen by the model.
+    """Propose a task's first round: half space defaults, half chosen by a base model.
 
-    Without this, the first round would only have the space's defaults. The first half are the
-    constructor's guesses, which a base model ranks no better than the constructor. A base
-    model with an `opener` uses that searcher, which needs more than scores from it. The state
-    is only returned if the round's own searcher ran.
+    Without this, the first round would only have defaults, which an analytic model ranks; a
+    base (pre-trained) model ranks these no better. A base model may name a searcher,
+    `opener`, that needs more than scores from it. The state is only returned if the round's
+    own searcher ran.
     """
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
@@ -167,7 +167,7 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Screen with the draft model, lower the best, and let the family's model choose."""
+    """Preselect with an analytic model, lower the best, let the cost model choose."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)

@@ -1,4 +1,4 @@
-"""Slices of a candidate's timing: how precisely they show its time, and how long the next one takes.
+"""Splits a candidate's timing into slices: their precision, and the length of the next.
 
 Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
