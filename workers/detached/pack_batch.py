@@ -85,7 +85,7 @@ Plan = Callable[[Session, str], object]  # plans one more round of a job if poss
 
 @dataclass
 class BatchFile:
-    """The files and calls added to a batch so far, and their compressed size in bytes."""
+    """Files and calls (timings, checks) of a batch so far, and their compressed bytes."""
 
     limit_bytes: int
     files: dict[str, bytes] = field(default_factory=dict)
@@ -138,8 +138,8 @@ class Packing:
     def pack(self, plan: Plan, file: Path) -> SentBatch:
         """Write the job's next batch to `file`, and keep its work leased until results come.
 
-        Raises Conflict if there is nothing to measure now, InvalidRequest if the limit is
-        too small.
+        Raises Conflict if there is nothing to measure, InvalidRequest if the limit is too
+        low.
         """
         try:
             return self._pack(plan, file)
@@ -400,7 +400,7 @@ def needs(target: Target) -> run_batch.Json:
 
 
 def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
-    """Return each argument's type, shape and value range, which run_batch.py draws from."""
+    """Return each argument's type, shape and range, from which run_batch.py draws values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
         default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats

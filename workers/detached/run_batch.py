@@ -7,8 +7,8 @@ result is on disk before the next candidate begins. If the program is started ag
 where it ended or was killed. The exit status is 0 if all candidates are timed, 3 if some are left,
 2 if the machine or a file is refused.
 
-FILE contains the modules that time candidates and detect disturbances; they are those of a device's
-session and need nothing else of Mallorn. The error measures here are copies;
+FILE contains the modules that time candidates and detect disturbances; device servers use
+the same ones, which need nothing else of Mallorn. The error measures here are copies;
 tests/unit/detached/test_copied_rules.py compares them with the originals.
 """
 
@@ -96,10 +96,10 @@ def unpack(file: Path, folder: Path) -> Path:
 
 
 def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
-    """Time the calls that have no result yet; return how many are left when the time is over.
+    """Time the calls without a result for at most `seconds`; return how many are left.
 
-    Raises BatchRefused if a file was changed, the results are of another batch, or the machine does
-    not fit the batch.
+    Raises BatchRefused if a file was changed, if the results are of another batch, or if the
+    machine does not fit the batch.
     """
     end_sec = inf if seconds is None else time.monotonic() + seconds
     text = (batch_dir / MANIFEST).read_bytes()
@@ -186,7 +186,7 @@ class ResultsFile:
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
     def begin(self, device: Json) -> None:
-        """Write the device of the next results. Raises BatchRefused if its class is new."""
+        """Write which device measures next. Raises BatchRefused if its class differs."""
         old_device = self._device or device
         new_class = [device[name] for name in ALIKE]
         old_class = [old_device[name] for name in ALIKE]
@@ -209,7 +209,6 @@ class ResultsFile:
         self._record(line)
 
     def close(self) -> None:
-        """Close the file and release its lock."""
         self._file.close()
 
 
@@ -331,10 +330,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """The device of this machine in TVM's runtime.
-
-    Raises BatchRefused if it does not fit.
-    """
+    """Device of this machine in TVM's runtime. Raises BatchRefused if it does not fit."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -419,9 +415,10 @@ class TargetDevice:
         return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
-        """Return the largest error of the outputs, and what is wrong with them, in words.
+        """Return the largest error of the outputs, and a description if it is too large.
 
-        Outputs hold nonsense before the call, so that values of an earlier candidate cannot pass.
+        Output buffers hold garbage before the call, so values of an earlier candidate cannot
+        pass.
         """
         import numpy as np
 
@@ -569,7 +566,7 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
 
 
 def relative_error(outputs: Any, references: Any) -> float:
-    """Return the largest error over the largest reference, or inf if NaN or inf differ."""
+    """Return max error / max reference; infinite if NaN or inf are in different places."""
     import numpy as np
 
     finite = np.isfinite(references)

@@ -209,7 +209,7 @@ def _take_finish(
 
 
 class CarriedTimes(DetachedMeasurer):
-    """Measurer that takes the times of a job's last contests from a batch's results."""
+    """Measurer that takes the final timings of candidates from a batch's results."""
 
     def __init__(
         self, sent_calls: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint

@@ -123,7 +123,7 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
 
 
 def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
-    """Return whether the tuned model's outputs are correct; log the step as not done if not.
+    """Return whether the tuned model's outputs are correct; if not, log the reason.
 
     The reference is the untuned model, which has the same operators in the same order; for a
     quantised file it is onnxruntime, whose own error is known. A model with discontinuous

@@ -87,10 +87,9 @@ def contest_of(
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
     """Return the timing settings under which times of kernels inside this model are stored.
 
-    They contain the number of load `programs` that run meanwhile and a hash of the model's
-    id, shapes and graph passes, because kernels that run before determine what a kernel
-    finds in the caches. A private job's hash includes its owner, so others learn nothing
-    from it.
+    They contain the number of load `programs` and a hash of the model's id, shapes and graph
+    passes, because kernels that run before determine what a kernel finds in the caches. A
+    private job's hash includes its owner, so that others learn nothing from it.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""

@@ -124,8 +124,8 @@ def fastest_inside(
 ) -> list[Winner]:
     """Return each task's fastest schedule inside the model.
 
-    `sets` are schedules of all tasks, and `times` their kernels' times. The first set's
-    schedule stays unless another is faster by the share `least_gain`.
+    Each of `sets` has a schedule per task, and `times` has their kernels' times. The first
+    set's schedule stays unless another is faster by the share `least_gain`.
     """
     fastest = []
     for row in zip(*sets, strict=True):

@@ -60,7 +60,7 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, stage: StageContext) -> Self:
-        """Load decisions made by the same code after as many trials; others are stale."""
+        """Load the decisions made by the same code after the same number of trials."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
             steps = FinishSteps(session).of(stage.job.id, trials, code_digest())

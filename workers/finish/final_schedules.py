@@ -50,7 +50,6 @@ class FinalSchedules:
 
 
 def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
-    """Write the winners' records without compiling the model."""
     return FinalSchedules(winners, model.write("export", winners))
 
 

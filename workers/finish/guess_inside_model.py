@@ -61,11 +61,11 @@ FIRST, JOINED = "guess-1", "joined"
 class CheckedModel:
     """A build with each task's likeliest guess, whose outputs agree with onnxruntime's."""
 
-    build: TunedModel  # its winners have the times below
+    build: TunedModel  # its winners have their times inside the model
     error: float
-    largest_error: float  # that is allowed
-    times: Times  # of its kernels
-    latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
+    largest_error: float  # the largest allowed `error`
+    times: Times  # of the build's kernels
+    latency_us: dict[str, ModelLatency]  # also of onnxruntime; empty without other guesses
 
 
 def guess_inside(

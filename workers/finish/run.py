@@ -139,7 +139,7 @@ class FinishRun:
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
         """Write the schedules as records; compile the model with them if it can be timed.
 
-        A task whose winner was left out, because the model did not compile, counts as lost.
+        A task whose winner kept the model from compiling counts as one without a winner.
         """
         final = decisions.final
         if final is None:
@@ -233,7 +233,7 @@ class FinishRun:
 
 
 def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
-    """Summarise what disturbed the timings of the model, the trials and the winners."""
+    """Summarise what disturbed the timing of model, trials and winners; None if untimed."""
     with stage.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)

@@ -222,7 +222,7 @@ def _store(
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
-    """Store the trials of all entries, and promote the winner if it was checked."""
+    """Store the trials of all entries, and the winner's schedule if it was checked."""
     job = stage.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]

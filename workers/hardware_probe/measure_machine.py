@@ -51,7 +51,7 @@ class TimedProbe:
 
 
 def measure(runtime: Runtime, target: Target, device_class: DeviceClass) -> tuple[Endpoint, Machine]:
-    """Probe a device of this class; return it and its machine. Raises MallornError."""
+    """Return a device of this class and its machine's speeds. Raises MallornError."""
     runtime.fleet.describe(target)  # raises before anything is built
     runtime.runner.start()  # starts while the probes are built
     with untrusted_folder("probes-", runtime.builds) as probing:

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 def ensure_machine(
     runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
 ) -> None:
-    """Fix the machine (speeds and caches) that a job proposes candidates for, once for all.
+    """Fix the machine (speeds, caches) that a job proposes candidates for, once and for all.
 
     Without `measuring`, use the machine measured last for the target, or an assumed one.
     """

@@ -70,7 +70,7 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a finish that a measurer may not support; the values name them in its report."""
+    """Steps of a job's finish that some measurers cannot do, as the report names them."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"
@@ -128,10 +128,10 @@ class Measurer(ABC):
         """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice | None:
-        """Return the stand-in that measures; None, as here, if devices of the target do.
+        """Return the simulated device that measures; None, as here, if real devices do.
 
-        Called once per job with the names of its tasks by Program.key. Raises InvalidRequest if none
-        of them can be measured.
+        Called once per job with the names of its tasks by Program.key. Raises InvalidRequest
+        if none of them can be measured.
         """
         return None
 

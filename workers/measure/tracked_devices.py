@@ -67,7 +67,7 @@ class Fleet:
 
 
 def shares_locks(endpoint: Endpoint) -> bool:
-    """Return whether this process waits while the device times, or uses another host."""
+    """Return whether this process waits while the device times, or is on another host."""
     return share_locks(endpoint.host_id, endpoint.info.locks, host_id(), lock_identity())
 
 

@@ -173,8 +173,8 @@ def time_in_passes(
 ) -> list[MeasureResult]:
     """Build all candidates, then time them in passes, so that all see the same conditions.
 
-    With `spread`, each pass uses another device and times all candidates: a device that lies or is
-    broken cannot exclude a candidate.
+    With `spread`, each pass uses another device and times all candidates, so that no broken
+    or dishonest device can exclude a candidate.
     """
     ends: list[BuiltCandidate | MeasureResult] = []
     with host.shared() as turn:

@@ -40,10 +40,10 @@ def builder_of(options: JobOptions) -> str | None:
 def wait_for_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it names a builder other than `own_builder` that no live worker has.
+    """Return the job's context if it must be left, since no live worker has its builder.
 
-    Return None if the builder is the same or the job has no context. Raises Unavailable if a
-    live worker has the other builder, so that the job waits for that worker.
+    None if its builder is `own_builder`, or if there is no context. Raises Unavailable if
+    another live worker has the context's builder, so that the job waits for that worker.
     """
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
@@ -65,7 +65,7 @@ def limits_of(options: JobOptions) -> TrialLimits:
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that one builder builds all of a job's candidates: its context's or this one's.
+    """Ensure that a single builder compiles all candidates of a job.
 
     If no live worker has the builder of the job's context, move the job to a context with
     this worker's builder. Raises Unavailable if another live worker has it.

@@ -113,12 +113,11 @@ class Runtime:
         return Runner(key=self.settings.fleet_key, name="runner", room=self.runs, others=self._readable)
 
     def release_device(self) -> None:
-        """Release the device if this worker holds one."""
         if "runner" in self.__dict__ and self.runner.alive:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Return the function that validates candidates, in builders unless simulated."""
+        """Return the validator: the builders or, for simulated devices, the compiler."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:

@@ -122,11 +122,10 @@ class Commits:
         self._pending = {}
 
     def commit_all(self) -> None:
-        """Commit pending results, retrying until the database answers or the worker must stop.
+        """Commit pending results; retry until the database answers or the worker must stop.
 
-        An expired lease does not matter unless another attempt took the round; then the
-        fencing token makes `flush` raise LeaseLost. Raises Unavailable if the worker must
-        stop.
+        An expired lease does not matter unless another attempt took the round; then `flush`
+        raises LeaseLost. Raises Unavailable if the worker must stop.
         """
         while True:
             try:

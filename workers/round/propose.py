@@ -45,8 +45,8 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
     """Load a round and propose its candidates, without a cost model or searcher that fails.
 
     Later attempts leave out what failed, too, and the job gets a warning. Raises
-    PluginFailed if candidates of this round were measured already or the fallback fails as
-    well; LeaseLost if the lease is lost.
+    PluginFailed if candidates of this round were measured already or the fallback fails;
+    LeaseLost.
     """
     while True:
         try:
@@ -91,8 +91,7 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
     """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
 
-    `validate` returns which candidates can be rebuilt; by default the lookup's compiler checks
-    that.
+    `validate` returns which candidates can be rebuilt; by default the compiler does.
     """
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
@@ -150,10 +149,9 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
     """Propose a task's first round: half space defaults, half chosen by a base model.
 
-    Without this, the first round would only have defaults, which an analytic model ranks; a
-    base (pre-trained) model ranks these no better. A base model may name a searcher,
-    `opener`, that needs more than scores from it. The state is only returned if the round's
-    own searcher ran.
+    A base (pre-trained) model ranks defaults no better than the analytic model that made
+    them; without a base model the round has only defaults. If the base model names a
+    searcher (`opener`), that one runs; the state is returned only if it is the round's own.
     """
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener

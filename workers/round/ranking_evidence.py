@@ -39,9 +39,9 @@ def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
 
 
 def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return the shares of a round's pairs that its own and other models ranked correctly.
+    """Return the shares of candidate pairs that the round's and other models rank correctly.
 
-    `rank_own` uses the predictions stored with the candidates; None if too few are comparable.
+    `rank_own` uses the predictions stored with the candidates; None if few are comparable.
     """
     with lookup.database.session() as session:
         batch = Trials(session).of_round(context.row.id)

@@ -109,8 +109,7 @@ def close_round(
 ) -> None:
     """End a round whose candidates are all measured; store its state and the event.
 
-    Raises LeaseLost if another attempt has the round; Unavailable if a database restore lost
-    results.
+    Raises LeaseLost if another attempt has the round; Unavailable if a restore lost results.
     """
     row = context.row
     with runtime.database.transaction() as session:

@@ -39,10 +39,10 @@ def _load(name: str, blob: bytes) -> CostModel:
 
 
 def view_of(name: str) -> str:
-    """Return the name and version of the feature view that a cost-model class reads.
+    """Return the feature view that a cost-model class reads, as name, version and builder.
 
-    A view of lowered code also has the builder. Raises UnknownName, PluginFailed,
-    MissingPackage.
+    The builder is only named if the view needs lowered code. Raises UnknownName,
+    PluginFailed, MissingPackage.
     """
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)

@@ -10,8 +10,8 @@ from workers.measure.stopping.slices import BEHIND, FEWEST, TIGHT, is_known_slow
 class Adaptive(StoppingRule):
     """Times in short slices, until they suffice or the candidate is clearly too slow.
 
-    It is if the 95 % interval of the slices' mean is narrow and above the task's best time.
-    Without a best time, the job's timing options apply unchanged.
+    A candidate is too slow if the 95 % confidence interval of its mean is narrow and above
+    the task's best time. Without a best time, the job's timing options apply unchanged.
     """
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST) -> None:
@@ -32,8 +32,7 @@ class Adaptive(StoppingRule):
 class Racing(Adaptive):
     """Like `adaptive`, but stops also if the interval, however wide, is well above the best.
 
-    A cost model needs no precise time of a hopeless candidate: an error of 10 % does no
-    harm.
+    A cost model needs no precise time of a hopeless candidate: 10 % error does no harm.
     """
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:

@@ -102,7 +102,7 @@ class CandidateTimes:
 
     @property
     def share(self) -> float | None:
-        """Return the share of these times that other programs had; None if unknown."""
+        """Share of the processors' time that other programs had; None if unknown."""
         shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
         return fmean(shares) if shares else None
 
