@@ -18,7 +18,7 @@ from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
 from workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
 
-LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: queues of clusters and transport take long
+LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: cluster queues are long
 MOST_BYTES: Final = 64 * 1024**2
 ID_DIGITS: Final = 16
 LONGEST_US: Final = 1e10
@@ -39,7 +39,7 @@ class SentRound(Value):
 
 
 class SentCall(Value):
-    """A run for the end of a job: one timing of a candidate, or its numeric check."""
+    """A run that a job's finish needs: one timing of a candidate, or its numeric check."""
 
     key: str
     workload: str

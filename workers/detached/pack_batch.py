@@ -75,8 +75,7 @@ MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds ar
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # compared of one output
 ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
-# Ranges from which devices and numeric checks draw arguments (workers/tvm/remote_device.py,
-# reference_outputs.py).
+# Ranges of random arguments, as in workers/tvm/remote_device.py and reference_outputs.py.
 TIMED_FLOATS, TIMED_INTS, CHECKED_INTS = (0.1, 1.0), (0, 1), (0, 2)
 CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
 MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote

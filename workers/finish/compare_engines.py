@@ -49,8 +49,7 @@ def _compare_points(
     with model.alone() as is_alone:
         for point in dynamic.points:
             model.stage.lease.check()
-            # Dimensions that grow (caches) are half full at the smallest point, and empty at
-            # the others.
+            # Dimensions that grow (caches) are half full at the smallest point, else empty.
             is_step = point == dynamic.points[0]
             sizes = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
             size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
@@ -74,8 +73,7 @@ def _compare_engines(
         if tuned_model.is_large:
             engines.leave_out(UNTUNED)
         elif model.stage.job.trials == 0:
-            # Skip the untuned build if onnxruntime confirms the outputs: compiling it may take
-            # longer than everything else.
+            # Skip the slow untuned build if onnxruntime confirms the outputs.
             engines.load({TUNED: tuned_model.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)

@@ -28,8 +28,7 @@ from workers.tvm.tvm_space import TvmSpace
 log = logging.getLogger(__name__)
 
 TOP: Final = 3
-# Candidates slower than the fastest by more than this factor are not measured again: noise is
-# smaller.
+# Candidates slower than the fastest by more than this factor cannot win: noise is smaller.
 WITHIN: Final = 1.15
 # The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
 TOP_BESIDE: Final = 5
@@ -54,7 +53,7 @@ class Contest:
     program: Program
     slots: tuple[MeasureInput, ...]
     guesses: Sequence[Candidate] = ()
-    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of each origin
 
 
 def contest_of(

@@ -132,7 +132,7 @@ def fastest_inside(
         name = row[0].contest.task.name
         with_times = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
         best, best_us = min(with_times, key=lambda entry: entry[1], default=(row[0], inf))
-        first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
+        first_us = times[0].get(name, 0.0)  # if untimed, the first stays
         fastest.append(best if best_us < first_us * (1 - least_gain) else row[0])
     return fastest
 

@@ -122,7 +122,10 @@ def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
 
 
 def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """Return the job's range of shapes, with rules from the winners' latencies; or None."""
+    """Return the job's range of shapes with rules; None if it does not tune for a range.
+
+    Rules say which tuned size computes which input; the winners' latencies decide that.
+    """
     dynamic = stage.graph.dynamic
     if dynamic is None:
         return None
@@ -165,8 +168,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
-    # Record it as deleted first, so that the files are cleaned up if this worker dies before
-    # the end.
+    # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:
         if Jobs(session).get(stage.job.id, None).export_uri is None:
             Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=read_clock(session))

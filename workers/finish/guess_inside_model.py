@@ -52,7 +52,7 @@ from workers.whole_model.engines import TUNED, Engines
 CHOOSE: Final = "choose among first guesses inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
-LIGHT: Final = 0.05  # share of a run: the lightest tasks up to it keep their likeliest guess
+LIGHT: Final = 0.05  # share of a run; tasks below it in sum keep their first guess
 KERNELS_SEC: Final = 0.4
 FIRST, JOINED = "guess-1", "joined"
 

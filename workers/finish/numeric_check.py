@@ -141,8 +141,7 @@ class Verifier(Checker):
         return NumericCheck(outcome, trace, comparison.max_error, words)
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
-        # Lease the device first, so that waiting for it does not count against the run's
-        # timeout.
+        # Lease the device first: waiting for it must not count against the run's timeout.
         self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
         return self._runner.run_outputs(
             tracker=self._tracker,

@@ -33,8 +33,7 @@ EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
     (0.022, 0.016), (0.014, 0.01), (0.013, 0.006), (0.014, 0.014),
     (0.027, 0.018), (0.03, 0.006), (0.002, 0.001),
 ))  # fmt: skip
-# Trials of these networks, fewest trials per task, and seconds per trial including job
-# overhead.
+# Trials of these networks, fewest trials per task, seconds per trial with job overhead.
 TRIALS: Final = 1000
 FEWEST: Final = 10
 TRIAL_SEC: Final = 0.33

@@ -26,8 +26,7 @@ from workers.process.leased_stage import StageContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3
-# Rivals within this factor may still be faster inside the model; at most two of them are
-# compiled.
+# At most RIVALS rivals within this factor of the winner are compiled into the model.
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
@@ -233,7 +232,7 @@ def _store(
         sketch_id = sketches[entry.slot.candidate.sketch]
         rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
     ids = Measurements(session).add_finish(job.id, stage.hold.token, contest.workload.id, job.target_id, rows)
-    if winner is None or winner.max_error is None:  # a schedule is one that was checked
+    if winner is None or winner.max_error is None:  # only checked schedules are stored
         return
     id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}

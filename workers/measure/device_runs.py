@@ -131,8 +131,7 @@ class DeviceRuns:
                 self._taking = self._candidate = None
                 kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
                 raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
-            # The device itself ends slow candidates in time: silence means that it or the network
-            # failed.
+            # The device itself ends slow candidates: a timeout means that it failed.
             is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
             outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
             return self._finish(candidate, LibraryRun(outcome, error=error.message))

@@ -20,7 +20,7 @@ SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """Return a candidate's time limit: the job's, or the time of one too slow to matter."""
+    """Return a candidate's limit in seconds: the job's, or less if it cannot win then."""
     evaluator = options.evaluator
     run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS

@@ -22,8 +22,7 @@ from workers.round.round_context import RoundContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
 
-# Results per commit. If the worker is killed, at most these and the running candidate are
-# lost.
+# Results per commit: a killed worker loses at most these and the running candidate.
 BATCH: Final = 4
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
