@@ -160,7 +160,7 @@ def delete_batch(artifacts: str, batch: SentBatch) -> None:
 
 
 def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
-    """Return a batch's results. Raises InvalidRequest if they belong to another or changed batch."""
+    """Return the batch's results by call. Raises InvalidRequest if they are not its own."""
     if results.digest != batch.digest:
         raise InvalidRequest(
             "these are results of a file that is not as `mallorn batch next` wrote it", hint=AGAIN

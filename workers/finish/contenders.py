@@ -143,7 +143,7 @@ def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
 def _measured_contest(
     session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
 ) -> Contest:
-    """Return the contest of a task's fastest stored candidates; it is empty without any."""
+    """Return a contest of the task's fastest stored candidates; it is empty without any."""
     job, options, trials = stage.job, stage.options, Trials(session)
     limit = WITHIN
     if options.beside_others:
@@ -210,7 +210,7 @@ def _number(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:
 
 
 def _defaults(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
-    """Return up to `count` first guesses; none if TVM cannot schedule the program."""
+    """Return up to `count` schedules chosen without measuring; none if TVM has none."""
     try:
         space = space_of(stage, workload)
     except Unschedulable as error:

@@ -42,7 +42,7 @@ from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The final contest of a task, its winner if any, and the seconds that it took."""
+    """The final contest of a task, its winner if any, and the seconds spent on both."""
 
     contest: Contest
     winner: Winner | None

@@ -13,7 +13,7 @@ Costs = Sequence[float]  # per point, in microseconds
 
 
 def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
-    """Return the range with rules that follow from its tasks' latencies.
+    """Return the range with rules that choose a tuned size per input, from task latencies.
 
     `start_us` is added for each run. A task without a latency counts as 0.
     """
@@ -25,7 +25,7 @@ def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float 
 
 
 def to_next(dynamic: Dynamic) -> Dynamic:
-    """Return the range with one rule per point, so that each is timed with its kernels."""
+    """Return the range with one rule per tuned size, so that each is timed by itself."""
     rules = [
         Rule(upto=dict(point), point=index)
         for index, point in sorted(enumerate(dynamic.points), key=lambda pair: prod(pair[1].values()))
@@ -34,7 +34,7 @@ def to_next(dynamic: Dynamic) -> Dynamic:
 
 
 def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
-    """Return rules that cover every size of the range, the smallest sizes first.
+    """Return rules that map every size of the range to a tuned point, the smallest first.
 
     Inputs up to some sizes are normally computed by the smallest sufficient point. A larger
     one is used only if its upper bound in `at_most` is lower than that point's cost, so that
@@ -58,7 +58,7 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
 
 
 def _point_costs(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) -> dict[int, float]:
-    """Return costs of the points in `room`: the smallest's cost, upper bounds of others."""
+    """Return a cost per sufficient point (`room`): of all but the smallest, `at_most`."""
     nearest = min(room, key=lambda index: prod(dynamic.points[index].values()))
     return {index: at_most[index] for index in room} | {nearest: costs[nearest]}
 

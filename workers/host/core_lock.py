@@ -78,7 +78,7 @@ class CoreLock:
         return True
 
     def share(self) -> None:
-        """Take a shared lock, after processes that time or wait to; keep out new ones."""
+        """Take a shared lock once no process times or waits to. It keeps all from timing."""
         gate_fd = _lock(self._gate, fcntl.LOCK_SH)
         try:
             lock_fd = _lock(self._path, fcntl.LOCK_SH)
@@ -115,7 +115,7 @@ def lock_identity() -> str:
 
 
 def _lock(path: Path, operation: int) -> int | None:
-    """Return a locked file's descriptor; None if locked elsewhere and not to be awaited."""
+    """Lock a file; return its descriptor, or None if taken and `operation` does not wait."""
     lock_fd = open_lock(path, EVERYBODYS)
     try:
         fcntl.flock(lock_fd, operation)

@@ -55,7 +55,7 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers have others, and show only as load."""
+    """The host's locks. Other users and containers do not share them; they show as load."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Measures from the kernel's counters how other work on this host disturbs a timing.
 
-`LoadMeter` measures the load of other programs in intervals of seconds. The load average is of no
-use here: a minute after our builders stopped, it still includes them.
+`LoadMeter` measures the load of other programs in intervals of seconds. The kernel's load
+average does not suit: it includes this worker's builders for a minute after they stopped.
 
 `ContentionReading` reads how long this process's threads waited for a processor, and how many others
 compete for one. The kernel counts the wait of each thread precisely enough for intervals of ten
@@ -63,7 +63,7 @@ class _Counters:
 
 
 class LoadMeter:
-    """Measures load between calls of `look`, without processes whose pids `ours` returns."""
+    """Measures other programs' load between `look` calls; `ours` returns pids to ignore."""
 
     def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
         self._ours = ours

@@ -91,10 +91,10 @@ class Measurer(ABC):
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
-    The rest is for measurers without a device, like `replay` and `simulated`, and their subclasses.
-    `stands_in` names which of these two they are: a job with such a measurer gets the target of that
-    stand-in, whatever name it used (ADR 0046). They implement `stand_in`, give each MeasureResult
-    its endpoint, whose host is the stand-in, and refuse in `require` what they cannot do.
+    Measurers without a device are `replay`, `simulated` and their subclasses. `stands_in` is the
+    name of one of these two; a job with such a measurer gets the target of that name, whatever
+    it called the measurer (ADR 0046). They implement `stand_in`, give each MeasureResult an
+    endpoint whose host is that name, and refuse in `require` what they cannot do.
     """
 
     #: One of mallorn.core.stand_in_measurers.STAND_INS; empty if devices of the target measure.

@@ -34,7 +34,7 @@ class Fleet:
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """Return a target's devices, or all, by name; only those started by `mallorn device`.
+        """Return the devices of a target, or of all, that `mallorn device` started, by name.
 
         Devices with an implausible description are left out, with a warning.
         """

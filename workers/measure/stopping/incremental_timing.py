@@ -97,7 +97,7 @@ class CandidateTimes:
 
     @property
     def run_us(self) -> list[float]:
-        """Return the run times that count, in microseconds."""
+        """Run times in microseconds: only undisturbed ones, if these are enough."""
         return [mean.mean_sec * SEC_US for mean in self._counting()]
 
     @property
@@ -149,7 +149,7 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def missing(self) -> tuple[int, int]:
-        """Return a length in runs and a number of pieces likely to complete the mean."""
+        """Return runs per piece, and a number of pieces, likely to complete the mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:
