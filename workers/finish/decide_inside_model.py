@@ -3,8 +3,8 @@
 Timed by itself, a kernel finds its weights in the caches from the previous repeat; inside
 the model it often has to fetch them. So close rivals of the winners are compiled into the
 model, for all tasks at once, and every kernel is timed inside it. First guesses, which the
-analytic model proposed without trials, take part however slow they were, so that tuning does
-not make a model slower than it would be without trials.
+analytic model proposed without trials, take part however slow they were, unless compiling
+takes too long, so that tuning does not make a model slower than it would be without trials.
 
 On a busy host other kernels may be fastest (see the VELTAIR paper). If the job asks for it,
 kernels are timed again while one load program per core computes and streams memory. The
@@ -62,8 +62,8 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
     """Return the fastest build: of the winners, of faster rivals, or of first guesses.
 
     Returns `first`, without a report, if there is no device, if the job has a time limit or
-    no trials, if memory holds only one such model, or if there is nothing that could be
-    compiled in a small share of the tuning time.
+    no trials, if memory holds only one such model, if there are no alternatives, or if
+    compiling them would take too long compared with tuning.
     """
     placed_model = place_on_device(model)
     if placed_model is None:

@@ -96,8 +96,8 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     """Compile the model without the schedules that cause `error`.
 
     If graph passes cause it, send the job back to its import and raise Unavailable. Raises
-    InvalidModel with the compiler's message if the model does not compile even without all
-    schedules and passes.
+    InvalidModel with the compiler's message if the model does not compile even with no
+    schedule and no graph pass at all.
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}

@@ -91,8 +91,8 @@ class Measurer(ABC):
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
-    Measurers without a device are `replay`, `simulated` and their subclasses. `stands_in` is the
-    name of one of these two; a job with such a measurer gets the target of that name, whatever
+    Measurers without a device are `replay`, `simulated` and their subclasses. `stands_in`
+    names one of these two; a job with such a measurer gets the target of that name, whatever
     it called the measurer (ADR 0046). They implement `stand_in`, give each MeasureResult an
     endpoint whose host is that name, and refuse in `require` what they cannot do.
     """

@@ -114,8 +114,9 @@ class DeviceRuns:
     def poll(self) -> MeasureResult | None:
         """Return the result of the candidate on the device; None while there is none.
 
-        After an error the candidate is to blame unless the host ended the runner. Raises HostFault
-        or Unavailable if no device could be taken, or if the host must be quiet.
+        A failed run counts against the candidate, unless the host killed the runner. Raises
+        HostFault or Unavailable if no device could be taken or the job waits for a quiet
+        host.
         """
         try:
             if self._taking is not None and self._taking.poll():

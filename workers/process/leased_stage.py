@@ -87,7 +87,7 @@ class StageContext:
 
     @property
     def measured_by(self) -> str:
-        """Name of the target's stand-in measurer, or else the job's measurer option."""
+        """Name of the target's simulated measurer if any, else of the job's measurer."""
         return stand_in(self.target) or self.options.measurer
 
     def graphs(self, folder: StageFolder) -> ModelCompiler:
