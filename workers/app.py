@@ -1,4 +1,4 @@
-"""The Celery app of the workers. Slots run the `solo` pool: nothing forks."""
+"""The Celery app of the workers, which use Celery's `solo` pool, so that nothing forks."""
 
 import logging
 from functools import partial
@@ -18,7 +18,7 @@ app.conf.update(celery_settings(settings().redis_url))
 
 
 def send(name: str, *args: object) -> None:
-    """Send a task to the workers; call it after the commit that the task is about."""
+    """Send a task to the workers, after committing the rows that the task reads."""
     app.send_task(name, args=args)
 
 

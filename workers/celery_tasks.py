@@ -16,7 +16,7 @@ from workers.round.train_cost_model import train
 
 @app.task(name=queues.IMPORT_MODEL)
 def import_model(job_id: str, *_newer: object) -> None:
-    """Turn a job's model into tasks."""
+    """Import a job's model and extract the tasks to tune."""
     if not runtime().tunes:
         send(queues.WARM_UP, job_id)  # the slot that runs the first round starts its processes meanwhile
     with about(job=job_id):
@@ -32,7 +32,7 @@ def warm_up(job_id: str, *_newer: object) -> None:
 
 @app.task(name=queues.RUN_ROUND)
 def run_round(round_id: int, *_newer: object) -> None:
-    """Propose, build and measure one round."""
+    """Propose, build and measure the candidates of one round."""
     with about(round=round_id):
         completed_round = run(runtime(), round_id)
     if completed_round is None:
@@ -44,7 +44,7 @@ def run_round(round_id: int, *_newer: object) -> None:
 
 @app.task(name=queues.TRAIN_COST_MODEL)
 def train_cost_model(job_id: str, task_id: int, *_newer: object) -> None:
-    """Refit the model of a task's family when its data has grown enough."""
+    """Refit the cost model of a task's family when its training data has grown enough."""
     with about(job=job_id):
         train(runtime(), job_id, task_id)
 

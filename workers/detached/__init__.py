@@ -1,1 +1,1 @@
-"""Batches: built candidates that are timed on a machine which no worker reaches."""
+"""Batches: files of compiled candidates, timed on a machine that workers cannot reach."""

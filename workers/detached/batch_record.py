@@ -1,4 +1,4 @@
-"""The stored record of a batch, and the validation of results from a machine that is not trusted."""
+"""Store the record of a batch, and validate the results that an untrusted machine sends."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from searchers.base import Proposal
 from workers.detached.run_batch import FORMAT
 from workers.device.device_class import MOST_THREADS, Endpoint, endpoint_of
 
-LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: queues of clusters and transport take long
+LEASE_SEC: Final = 60 * 24 * 3600.0  # of a batch's work: cluster queues are long
 MOST_BYTES: Final = 64 * 1024**2
 ID_DIGITS: Final = 16
 LONGEST_US: Final = 1e10
@@ -30,7 +30,7 @@ Microseconds = Annotated[float, Field(gt=0, lt=LONGEST_US, allow_inf_nan=False)]
 
 
 class SentRound(Value):
-    """A round that a batch holds, with its proposals in the order of its slots."""
+    """A round in a batch, with its proposed candidates in slot order."""
 
     round_id: int
     proposals: tuple[Proposal, ...]
@@ -39,7 +39,7 @@ class SentRound(Value):
 
 
 class SentCall(Value):
-    """A call of a finish: a timing of a candidate in a contest, or its numeric check."""
+    """A run that a job's finish needs: one timing of a candidate, or its numeric check."""
 
     key: str
     workload: str
@@ -47,7 +47,7 @@ class SentCall(Value):
 
 
 class SentBatch(Value):
-    """A batch, as the service stores it until its results are taken."""
+    """The record of a batch that the service keeps until all results were taken."""
 
     id: str
     job_id: str
@@ -59,7 +59,7 @@ class SentBatch(Value):
 
 
 def holder_of(batch_id: str) -> str:
-    """Return the name under which a batch holds its rounds or its finish."""
+    """Return the name under which a batch holds leases on rounds or a job's last stage."""
     return f"batch-{batch_id}"
 
 
@@ -74,7 +74,7 @@ class _ReportedDisturbance(Disturbance):
 
 
 class CallResult(Value):
-    """The result of a call, as run_batch.py writes it."""
+    """The result of one timing or numeric check, as run_batch.py writes it."""
 
     key: Annotated[str, Field(max_length=64)]
     outcome: Literal["ok", "run_error", "run_timeout", "worker_lost", "wrong_result"]
@@ -95,7 +95,7 @@ class _Header(Value):
 
 @dataclass(frozen=True, slots=True)
 class BatchResults:
-    """The contents of a results file: the last device that wrote it, and the results by call key."""
+    """The contents of a results file: its last device, and the results by call key."""
 
     batch: str
     digest: str
@@ -138,7 +138,7 @@ def read_results(file: Path) -> BatchResults:
 
 
 def store_batch(artifacts: str, batch: SentBatch) -> None:
-    """Store a batch until its results come. Raises StoreAway, StorageFull."""
+    """Store a batch's record until its results come. Raises StoreAway, StorageFull."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.makedirs(path.rpartition("/")[0], exist_ok=True)
         store.pipe_file(path, batch.model_dump_json().encode())
@@ -155,13 +155,12 @@ def load_batch(artifacts: str, batch_id: str) -> SentBatch:
 
 
 def delete_batch(artifacts: str, batch: SentBatch) -> None:
-    """Delete the stored batch."""
     with reaching(batch_uri(artifacts, batch.job_id, batch.id)) as (store, path):
         store.rm_file(path)
 
 
 def known_calls(batch: SentBatch, results: BatchResults) -> Mapping[str, CallResult]:
-    """Return a batch's results. Raises InvalidRequest if they belong to another or changed batch."""
+    """Return the batch's results by call. Raises InvalidRequest if they are not its own."""
     if results.digest != batch.digest:
         raise InvalidRequest(
             "these results are of a batch file that was changed after `mallorn batch next` wrote it",

@@ -1,4 +1,4 @@
-"""Makes a batch: leases rounds or a finish in its name, builds their candidates, packs one file."""
+"""Make a batch: lease rounds or a job's finish, build their candidates, pack one file."""
 
 import base64
 import json
@@ -75,8 +75,7 @@ MAKING_SEC: Final = 3600.0  # lease of a round while the batch's other rounds ar
 BUILD_POLL_SEC: Final = 0.5
 MOST_VALUES: Final = 65_536  # compared of one output
 ENTRY_BYTES: Final = 500  # estimated size of a library's name and call in the file
-# Ranges from which devices and numeric checks draw arguments (workers/tvm/remote_device.py,
-# reference_outputs.py).
+# Ranges of random arguments, as in workers/tvm/remote_device.py and reference_outputs.py.
 TIMED_FLOATS, TIMED_INTS, CHECKED_INTS = (0.1, 1.0), (0, 1), (0, 2)
 CHECKED_FLOATS: Final = ((0.1, 1.0), (-1.0, 1.0))  # without and with negative numbers
 MOST_FILE_BYTES: Final = 1 << 30  # of a file that a child process wrote
@@ -85,7 +84,7 @@ Plan = Callable[[Session, str], object]  # plans one more round of a job if poss
 
 @dataclass
 class BatchFile:
-    """The files and calls of a batch so far, and their compressed size in bytes."""
+    """Files and calls (timings, checks) of a batch so far, and their compressed bytes."""
 
     limit_bytes: int
     files: dict[str, bytes] = field(default_factory=dict)
@@ -103,7 +102,7 @@ class BatchFile:
         return True
 
     def write(self, file: Path, manifest: bytes) -> None:
-        """Write all into one zip file, and run_batch.py into the same folder."""
+        """Write everything to one zip file; write run_batch.py also into the same folder."""
         program = Path(run_batch.__file__).read_bytes()
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in {run_batch.MANIFEST: manifest, "run_batch.py": program, **self.files}.items():
@@ -112,7 +111,7 @@ class BatchFile:
 
 
 class Packing:
-    """A batch in the making. If that fails, its rounds and finish are released like a worker's."""
+    """Makes one batch; if that fails, gives back the rounds or the finish that it leased."""
 
     def __init__(self, runtime: Runtime, job_id: str, limit_bytes: int) -> None:
         self._id = os.urandom(8).hex()
@@ -136,9 +135,10 @@ class Packing:
             raise InvalidRequest(f"batches are timed by the stopping rules {', '.join(RULES)} only")
 
     def pack(self, plan: Plan, file: Path) -> SentBatch:
-        """Write the job's next batch to `file`, and hold its work until the results come.
+        """Write the job's next batch to `file`, and keep its work leased until results come.
 
-        Raises Conflict if there is nothing to measure now, InvalidRequest if the limit is too small.
+        Raises Conflict if there is nothing to measure, InvalidRequest if the limit is too
+        low.
         """
         try:
             return self._pack(plan, file)
@@ -249,7 +249,7 @@ class Packing:
         return is_added
 
     def _hold(self, hold: LeaseToken) -> None:
-        """Extend a lease for the time in which the batch is made: no thread renews it meanwhile."""
+        """Extend a lease while the batch is made, since no thread renews it."""
         self._holds.append(hold)
         with self._database.transaction() as session:
             Leases(session).renew(hold, MAKING_SEC)
@@ -257,7 +257,7 @@ class Packing:
     def _build(
         self, lease: LeaseKeeper, program: Program, slots: Sequence[MeasureInput], any_size: bool = False
     ) -> Iterator[BuiltCandidate | MeasureResult]:
-        """Build candidates like any round; yield results while their libraries exist."""
+        """Build candidates as any round does; libraries are deleted after the iteration."""
         runtime, limit_sec = self._runtime, self._options.build_timeout_sec
         with untrusted_folder("build-", runtime.builds) as folder, HostLock().shared() as turn:
             builds = Builds(runtime.builders, slots, program, self._target, folder, limit_sec, any_size)
@@ -270,7 +270,7 @@ class Packing:
                 builds.abort()
 
     def _add_finish(self) -> None:
-        """Add the calls that decide all tasks: timings in their contests and numeric checks."""
+        """Add the runs that a job's finish needs: timings of candidates, numeric checks."""
         is_added, runtime, job_id = False, self._runtime, self._job_id
         with leased_stage(runtime, job_id, JobState.FINISHING) as stage:
             if stage is None:
@@ -314,7 +314,7 @@ class Packing:
         graphs: ModelCompiler,
         folder: Path,
     ) -> None:
-        """Add a numeric check of each contender whose library for the check can be built."""
+        """Add a numeric check of each candidate of the contest that can be built for it."""
         program = contest.program
         inputs_file, outputs_file = folder / "inputs.npz", folder / "expected.npz"
         reference = twice(
@@ -362,7 +362,7 @@ class Packing:
 def timed_call(
     key: str, library: str, args: Arguments, limit_sec: float, options: JobOptions, target: Target
 ) -> run_batch.Json:
-    """Return the call that times a library like a device of the target."""
+    """Describe how run_batch.py times a library, with the settings of a regular device."""
     evaluator = options.evaluator
     return {
         "key": key,
@@ -376,7 +376,7 @@ def timed_call(
 
 
 def shared_modules() -> bytes:
-    """Return a zip of the modules that run_batch.py shares with devices, in empty packages."""
+    """Return a zip of the modules that both run_batch.py and device servers use."""
     root, file = Path(run_batch.__file__).parents[2], BytesIO()
     packages = {str(package) for name in SHARED for package in Path(name).parents[:-1]}
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -399,7 +399,7 @@ def needs(target: Target) -> run_batch.Json:
 
 
 def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]) -> list[list[Any]]:
-    """Return how run_batch.py draws the arguments: each one's type, shape and range of values."""
+    """Return each argument's type, shape and range, from which run_batch.py draws values."""
     draws: list[list[Any]] = []
     for index, (_, dtype, shape) in enumerate(args.args):
         default_range = ints if dtype.startswith(("int", "uint", "bool")) else floats
@@ -408,7 +408,7 @@ def draws_of(args: Arguments, ints: tuple[int, int], floats: tuple[float, float]
 
 
 def expected_values(answers: Sequence[Any], outputs: Sequence[int], limit: int = MOST_VALUES) -> bytes:
-    """Return the expected outputs as an npz file: all values, or `limit` of them at random places."""
+    """Return the expected outputs as an npz file: all values, or `limit` random ones."""
     arrays: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
     for index in outputs:
         values = np.asarray(answers[index], "float64").reshape(-1)

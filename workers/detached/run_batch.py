@@ -7,8 +7,8 @@ result is on disk before the next candidate begins. If the program is started ag
 where it ended or was killed. The exit status is 0 if all candidates are timed, 3 if some are left,
 2 if the machine or a file is refused.
 
-FILE contains the modules that time candidates and detect disturbances; they are those of a device's
-session and need nothing else of Mallorn. The error measures here are copies;
+FILE contains the modules that time candidates and detect disturbances; device servers use
+the same ones, which need nothing else of Mallorn. The error measures here are copies;
 tests/unit/detached/test_copied_rules.py compares them with the originals.
 """
 
@@ -73,7 +73,6 @@ def main() -> int:
 
 
 def say(words: str) -> None:
-    """Print a line and flush it."""
     sys.stdout.write(words + "\n")
     sys.stdout.flush()
 
@@ -97,10 +96,10 @@ def unpack(file: Path, folder: Path) -> Path:
 
 
 def run(batch_dir: Path, results_path: Path, seconds: float | None = None) -> int:
-    """Time the calls that have no result yet; return how many are left when the time is over.
+    """Time the calls without a result for at most `seconds`; return how many are left.
 
-    Raises BatchRefused if a file was changed, the results are of another batch, or the machine does
-    not fit the batch.
+    Raises BatchRefused if a file was changed, if the results are of another batch, or if the
+    machine does not fit the batch.
     """
     end_sec = inf if seconds is None else time.monotonic() + seconds
     text = (batch_dir / MANIFEST).read_bytes()
@@ -149,7 +148,7 @@ class ResultsFile:
     """The results file: one JSON object per line, each flushed to disk."""
 
     def __init__(self, path: Path, mark: Json, groups: Json) -> None:
-        """Open the file; `mark` identifies the batch, `groups` has the race of each call, if any."""
+        """Open the file. `mark` identifies the batch, `groups` the program of each call."""
         self.done: set[str] = set()
         self.starts: dict[str, int] = {}
         self._bests: dict[str, float] = {}
@@ -187,7 +186,7 @@ class ResultsFile:
                 self._bests[group] = min(median(line["run_us"]), self._bests.get(group, inf))
 
     def begin(self, device: Json) -> None:
-        """Write which device the next results are from. Raises BatchRefused if its class differs."""
+        """Write which device measures next. Raises BatchRefused if its class differs."""
         old_device = self._device or device
         new_class = [device[name] for name in ALIKE]
         old_class = [old_device[name] for name in ALIKE]
@@ -198,24 +197,23 @@ class ResultsFile:
         self.append({**self._mark, "device": device})
 
     def best_us(self, call: Json) -> float | None:
-        """Return the fastest known time of a call's program; None if there is none or no race."""
+        """Return the fastest known time of a call's program in microseconds, if any."""
         best = min(call.get("best_us") or inf, self._bests.get(call.get("group") or "", inf))
         return None if best == inf else best
 
     def append(self, line: Json) -> None:
-        """Write a line; it is on disk when this returns."""
+        """Write a line and wait until it is on disk."""
         self._file.write(json.dumps(line).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
         self._record(line)
 
     def close(self) -> None:
-        """Close the file and release its lock."""
         self._file.close()
 
 
 class ChildSession:
-    """A child process that has the device. After a failed candidate, the next gets a new process."""
+    """A child process that uses the device. After a failed candidate a new one starts."""
 
     def __init__(self, folder: Path) -> None:
         self._command = [sys.executable, os.path.abspath(__file__), "--serve", str(folder)]
@@ -223,7 +221,7 @@ class ChildSession:
         self.device = self._start()
 
     def time(self, call: Json, end_sec: float) -> Json | None:
-        """Return a call's result; None if `end_sec` or a signal to end came before it was over."""
+        """Run a call and return its result; None if `end_sec` or a stop signal is first."""
         if self._process is None:
             self._start()
         began_sec, pipe = time.monotonic(), self._process.stdin if self._process else None
@@ -293,7 +291,7 @@ class ChildSession:
 
 
 def patience_sec(call: Json) -> float:
-    """Return how many seconds of disturbed timings of a candidate may be repeated."""
+    """Return the seconds that repeats of a candidate's disturbed timings may take."""
     _, repeat, min_repeat_ms = call.get("evaluator") or (0, 0, 0)
     return float(repeat * min_repeat_ms / 1e3)
 
@@ -304,7 +302,7 @@ def longest_sec(call: Json) -> float:
 
 
 def serve(folder: Path) -> int:
-    """Answer calls, one JSON object per line, in a process of its own that has the device."""
+    """Run in the child process: answer the calls on stdin, one JSON object per line."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # output of libraries must not mix with answers
@@ -332,7 +330,7 @@ def serve(folder: Path) -> int:
 
 
 class TargetDevice:
-    """The device of this machine, in TVM's runtime. Raises BatchRefused if it does not fit the batch."""
+    """Device of this machine in TVM's runtime. Raises BatchRefused if it does not fit."""
 
     def __init__(self, batch: Json) -> None:
         self._kind = "cpu" if batch["needs"]["kind"] in ("llvm", "c") else str(batch["needs"]["kind"])
@@ -401,7 +399,7 @@ class TargetDevice:
         return self._tvm.runtime.empty(value.shape, str(value.dtype), self._device).copyfrom(value)
 
     def _time(self, library: Any, tensors: list[Any], call: Json) -> Json:
-        """Return the run times that count, and how other programs disturbed the device meanwhile."""
+        """Return the valid run times, and how other programs disturbed them."""
         from workers.measure.stopping.incremental_timing import CandidateTimes
 
         time_runs = self._timer.cold_times if call.get("cold") else self._timer.times
@@ -418,9 +416,10 @@ class TargetDevice:
         return {"run_us": times.run_us, "disturbed": times.share, "disturbance": times.disturbance()}
 
     def _check(self, folder: Path, library: Any, check: Json) -> tuple[float, str]:
-        """Return the largest error of the outputs, and what is wrong with them, in words.
+        """Return the largest error of the outputs, and a description if it is too large.
 
-        Outputs hold nonsense before the call, so that values of an earlier candidate cannot pass.
+        Output buffers hold garbage before the call, so values of an earlier candidate cannot
+        pass.
         """
         import numpy as np
 
@@ -466,7 +465,7 @@ def _check_processor(needs: Json, cores: int) -> None:
 
 
 def _take_gpu(needs: Json) -> tuple[Any, str]:
-    """Load CUDA for the first visible GPU; return its meter and its suffix of the host class."""
+    """Load CUDA for the first visible GPU; return its meter and its host-class suffix."""
     from mallorn.core.errors import MallornError
     from workers.device.cuda_driver import CudaDriver, load_cuda_runtime
     from workers.device.gpu_meter import GpuMeter
@@ -489,7 +488,7 @@ def _take_gpu(needs: Json) -> tuple[Any, str]:
 
 
 def described(tvm_version: str, threads: int, accelerator: str = "", gpu: str = "") -> Json:
-    """Return this device's description, in which devices with comparable times share a class."""
+    """Describe this device. Devices with comparable times get the same `host_class`."""
     from workers.device.clock_conditions import governor, limits
 
     cpu, cores = _processor(), len(os.sched_getaffinity(0))
@@ -535,7 +534,7 @@ def _processor() -> dict[str, str]:
 
 
 def timed_values(args: Json) -> list[Any]:
-    """Return random arguments for timings, drawn like those of a device's session."""
+    """Return random arguments for timings, the same that a device server would draw."""
     from workers.device.random_and_saved_arrays import random_values
 
     return [
@@ -545,7 +544,7 @@ def timed_values(args: Json) -> list[Any]:
 
 
 def drawn_values(args: list[Any], seed: int) -> list[Any]:
-    """Return the arguments of a check, which one random generator draws in turn."""
+    """Return a check's arguments, drawn one after the other by one seeded generator."""
     import numpy as np
 
     from workers.device.random_and_saved_arrays import dtype_of
@@ -568,7 +567,7 @@ def fingerprint(values: list[Any], outputs: list[int]) -> int:
 
 
 def relative_error(outputs: Any, references: Any) -> float:
-    """Return the largest difference over the largest value; infinite if non-finite values differ."""
+    """Return max error / max reference; infinite if NaN or inf are in different places."""
     import numpy as np
 
     finite = np.isfinite(references)
@@ -581,7 +580,7 @@ def relative_error(outputs: Any, references: Any) -> float:
 
 
 def rounded_error(outputs: Any, references: Any) -> float:
-    """Return the relative error, without the largest 1 % if none exceeds a rounding step."""
+    """Return the relative error; skip the largest 1 % if all are within a rounding step."""
     import numpy as np
 
     error = relative_error(outputs, references)

@@ -1,4 +1,4 @@
-"""Commits the results of a batch by the rules of any round: none is counted twice, none is lost."""
+"""Commit a batch's results by the rules of any round, so that each counts exactly once."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ NOT_SENT: Final = "the batch did not carry it, or it could not be built"
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Counts after results were taken: new results, and calls of the batch without a result yet."""
+    """The number of new results, and of the batch's runs that still lack a result."""
 
     job_id: str
     new: int
@@ -64,8 +64,11 @@ class Taken:
 
 
 def take_batch(runtime: Runtime, results: BatchResults) -> Taken:
-    """Commit results. Raises InvalidRequest for an unknown or changed batch, NoDevice if the device's
-    class is not the job's, Conflict if the batch no longer holds the job's finish."""
+    """Commit a batch's results.
+
+    Raises InvalidRequest for an unknown or changed batch, NoDevice if the device's class is
+    not the job's, Conflict if the batch no longer holds the job's finish.
+    """
     batch = load_batch(runtime.settings.artifacts, results.batch)
     calls, endpoint = known_calls(batch, results), results.device
     runtime.name, runtime.carries_batches = holder_of(batch.id), True
@@ -117,7 +120,7 @@ def drop_batch(runtime: Runtime, batch_id: str) -> SentBatch:
 
 
 def _lease_of(leases: Leases, item: WorkItem, batch: SentBatch) -> LeaseToken | None:
-    """Return the batch's lease of a round or finish; None if it ended or another has it."""
+    """Return the batch's lease on a round or finish; None if it ended or was taken over."""
     row = leases.get(item)
     is_held = row.holder == holder_of(batch.id) and row.until is not None
     return LeaseToken(item, Token(row.attempt, holder_of(batch.id))) if is_held else None
@@ -130,8 +133,10 @@ def _take_round(
     results: dict[int, CallResult],
     endpoint: Endpoint,
 ) -> int | None:
-    """Commit results of a round, and close it after the last; return the number of new results, or
-    None if the round was cancelled."""
+    """Commit results of a round and close it after the last; None if it was cancelled.
+
+    Returns the number of new results.
+    """
     item, database = WorkItem.round(sent_round.round_id), runtime.database
     with database.transaction() as session:
         row = Rounds(session).get(sent_round.round_id)
@@ -204,7 +209,7 @@ def _take_finish(
 
 
 class CarriedTimes(DetachedMeasurer):
-    """Provides the times of a contest from a batch's results."""
+    """Measurer that takes the final timings of candidates from a batch's results."""
 
     def __init__(
         self, sent_calls: Sequence[SentCall], calls: Mapping[str, CallResult], endpoint: Endpoint
@@ -232,7 +237,7 @@ class CarriedTimes(DetachedMeasurer):
 
 
 class CarriedChecks(Checker):
-    """Provides the numeric checks of candidates from a batch's results."""
+    """Checker that takes the numeric checks of candidates from a batch's results."""
 
     def __init__(
         self,

@@ -1,1 +1,1 @@
-"""The end of a job: check and export the winners, compile the whole model and time it."""
+"""The last stage of a job: export its best schedules, compile the whole model, time it."""

@@ -1,7 +1,7 @@
 """Compare the outputs and times of the tuned model, the untuned build and onnxruntime.
 
-For a range of shapes the untuned build is left out, since one run at large sizes may take
-minutes.
+A model that was tuned for a range of shapes is compared with onnxruntime only, since one
+untuned run at large sizes may take minutes.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ HINT: Final = "mallorn compile MODEL --schedules DIR -o model.so --check"
 
 
 def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft) -> None:
-    """Fill `report` with latencies and errors; log steps that cannot be done in `step_log`.
+    """Fill `report` with latencies and errors; record failed steps in `step_log`.
 
     A tuned model with wrong outputs is not timed.
     """
@@ -44,13 +44,12 @@ def compare(model: JobModel, tuned_model: TunedModel, step_log: StepLog, report:
 def _compare_points(
     model: JobModel, tuned_model: TunedModel, step_log: StepLog, report: ReportDraft, dynamic: Dynamic
 ) -> None:
-    """Compare the engines at each point of a range; points with wrong outputs are not timed."""
+    """Compare the engines at each tuned size of a range; do not time wrong outputs."""
     points = []
     with model.alone() as is_alone:
         for point in dynamic.points:
             model.stage.lease.check()
-            # Dimensions that grow (caches) are half full at the smallest point, and empty at
-            # the others.
+            # Dimensions that grow (caches) are half full at the smallest point, else empty.
             is_step = point == dynamic.points[0]
             sizes = point | {name: dynamic.ranges[name][1] // 2 * is_step for name in dynamic.grows}
             size_text = " ".join(f"{dim}={size}" for dim, size in sizes.items())
@@ -74,8 +73,7 @@ def _compare_engines(
         if tuned_model.is_large:
             engines.leave_out(UNTUNED)
         elif model.stage.job.trials == 0:
-            # Skip the untuned build if onnxruntime confirms the outputs: compiling it may take
-            # longer than everything else.
+            # Skip the slow untuned build if onnxruntime confirms the outputs.
             engines.load({TUNED: tuned_model.library}, (TUNED, ONNXRUNTIME))
             if engines.errors(TUNED).get(ONNXRUNTIME, inf) <= engines.largest_error:
                 engines.leave_out(UNTUNED)
@@ -107,10 +105,10 @@ def _finite(error: float) -> float | None:
 
 
 def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict[str, float]:
-    """Return the tuned model's errors, and leave out engines that must not be timed.
+    """Return the tuned model's error against each other engine; drop engines not to time.
 
-    These are the tuned model if its outputs are wrong, and onnxruntime on this host if the
-    model runs on a device of another host.
+    Dropped are the tuned model if its outputs are wrong, and onnxruntime if the tuned model
+    runs on a device of another host.
     """
     errors = engines.errors(TUNED)
     if TUNED in engines and not _computes_the_same(errors, engines, step_log):
@@ -123,12 +121,12 @@ def _check_outputs(model: JobModel, engines: Engines, step_log: StepLog) -> dict
 
 
 def _computes_the_same(errors: Mapping[str, float], engines: Engines, step_log: StepLog) -> bool:
-    """Return whether the tuned model's error against the reference is within the limit.
+    """Return whether the tuned model's outputs are correct; if not, log the reason.
 
     The reference is the untuned model, which has the same operators in the same order; for a
     quantised file it is onnxruntime, whose own error is known. A model with discontinuous
-    outputs (a rank, a threshold) may fail although its schedules are correct, so the job still
-    exports them, but reports no time.
+    outputs (a rank, a threshold) may fail although its schedules are correct, so the job
+    exports them all the same, but reports no time.
     """
     order = (UNTUNED, ONNXRUNTIME) if engines.own_error is None else (ONNXRUNTIME, UNTUNED)
     reference, limit = next((name for name in order if name in errors), None), engines.largest_error

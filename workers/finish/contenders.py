@@ -1,4 +1,4 @@
-"""The final contest of a task: its fastest candidates, or else defaults."""
+"""Select the candidates of each task that a finishing job measures once more."""
 
 import json
 import logging
@@ -28,8 +28,7 @@ from workers.tvm.tvm_space import TvmSpace
 log = logging.getLogger(__name__)
 
 TOP: Final = 3
-# Candidates slower than the fastest by more than this factor are not measured again: noise is
-# smaller.
+# Candidates slower than the fastest by more than this factor cannot win: noise is smaller.
 WITHIN: Final = 1.15
 # The same limits for jobs with a version for busy hosts, which may be slower on an idle host.
 TOP_BESIDE: Final = 5
@@ -43,10 +42,10 @@ Entry = tuple[Candidate, Sketch]
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """A task and the candidates that are measured again for it, the likeliest winner first.
+    """A task, and the candidates measured again to find its final schedule, likeliest first.
 
-    The fastest first guess is always included, because the report compares the result with it.
-    (First guesses are all that a job without trials times.)
+    If the task has first guesses (schedules that an analytic model proposed, without
+    trials), the fastest takes part, because the report compares the winner with it.
     """
 
     task: Task
@@ -54,7 +53,7 @@ class Contest:
     program: Program
     slots: tuple[MeasureInput, ...]
     guesses: Sequence[Candidate] = ()
-    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of the origin
+    means: Mapping[Candidate, str] = field(default_factory=dict)  # last part of each origin
 
 
 def contest_of(
@@ -62,9 +61,9 @@ def contest_of(
 ) -> Contest:
     """Return the contest of one of the job's tasks.
 
-    If the task has no trials, use only the schedule decided in context `inside_context_id`
-    (times inside the model), if there is one; otherwise defaults, preceded by the fastest
-    schedule inside another model.
+    A task without measurements gets the schedule chosen by times inside this model (context
+    `inside_context_id`), if any. Otherwise it gets first guesses; if `inside_context_id` is
+    given, the fastest schedule inside another model comes before them.
     """
     with stage.runtime.database.session() as session:
         prior = _measured_contest(session, stage, task, workload)
@@ -85,11 +84,11 @@ def contest_of(
 
 
 def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
-    """Return the settings for timing kernels inside the model with `programs` load programs.
+    """Return the timing settings under which times of kernels inside this model are stored.
 
-    They name the model by a hash of its id, shapes and recipe, because the kernels that run
-    before determine what a kernel finds in the caches. A private job's hash includes its
-    owner, so that it tells other owners nothing about the model.
+    They contain the number of load `programs` and a hash of the model's id, shapes and graph
+    passes, because kernels that run before determine what a kernel finds in the caches. A
+    private job's hash includes its owner, so that others learn nothing from it.
     """
     job, options = stage.job, stage.options
     owner = job.owner if options.is_private else ""
@@ -99,7 +98,7 @@ def timing_inside(stage: StageContext, programs: int = 0) -> dict[str, object]:
 
 
 def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
-    """Return the space of a workload.
+    """Return the search space of a workload on the job's target.
 
     Raises Unschedulable if TVM has no schedule for it, crashes or hangs; ChildError if the
     host caused the failure.
@@ -127,10 +126,7 @@ def space_of(stage: StageContext, workload: Workload) -> TvmSpace:
 
 
 def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
-    """Return a contest of the next fastest candidates and defaults, after all of `contest` lost.
-
-    None if there are no others.
-    """
+    """Return a contest of the next likely candidates if all of `contest` lost, or None."""
     losers = {slot.candidate for slot in contest.slots}
     count = TOP + len(losers)
     with stage.runtime.database.session() as session:
@@ -147,7 +143,7 @@ def second_chance(stage: StageContext, contest: Contest) -> Contest | None:
 def _measured_contest(
     session: Session, stage: StageContext, task: Task, workload: Workload, count: int = TOP
 ) -> Contest:
-    """Return the contest of a task's likeliest winners in the dataset and its fastest first guess."""
+    """Return a contest of the task's fastest stored candidates; it is empty without any."""
     job, options, trials = stage.job, stage.options, Trials(session)
     limit = WITHIN
     if options.beside_others:
@@ -190,11 +186,10 @@ def _contest_of_trials(
 def _best_inside_other_model(
     session: Session, task: Task, context: Context, programs: int
 ) -> Sequence[Trial]:
-    """Return the fastest trial inside another model on a host comparable to that of `context`.
+    """Return the fastest trial inside another model, on a host comparable to `context`'s.
 
-    Only contexts with `programs` load programs count. Contexts of the same builder come first,
-    then the order of `of_workload`. Its time is not valid for this model, so the candidate is
-    timed here like the others.
+    Only times taken beside `programs` load programs count; contexts with the same builder
+    are preferred. The time is not valid for this model, so the candidate is timed again.
     """
     comparable: list[tuple[bool, Context]] = []
     for candidate_context in Contexts(session).of_workload(task.workload_id, context.target_id):
@@ -215,7 +210,7 @@ def _number(entries: Sequence[Entry]) -> tuple[MeasureInput, ...]:
 
 
 def _defaults(stage: StageContext, workload: Workload, count: int) -> Sequence[Entry]:
-    """Return the likeliest candidates; empty if TVM cannot schedule the program."""
+    """Return up to `count` schedules chosen without measuring; none if TVM has none."""
     try:
         space = space_of(stage, workload)
     except Unschedulable as error:

@@ -1,15 +1,15 @@
-"""Decide between schedules inside the whole model, where caches are as the model leaves them.
+"""Choose between schedules by their kernels' times inside the whole model.
 
-Timed by itself, a kernel finds its weights in the caches from the previous repeat; inside the
-model it often has to fetch them. So close rivals of the winners are compiled into the model,
-for all tasks at once, and every kernel is timed inside it. First guesses (a job without trials
-takes the fastest of three per task) always take part, however slow they were, so that tuning
-never makes a model slower than it would be without trials.
+Timed by itself, a kernel finds its weights in the caches from the previous repeat; inside
+the model it often has to fetch them. So close rivals of the winners are compiled into the
+model, for all tasks at once, and every kernel is timed inside it. First guesses, which the
+analytic model proposed without trials, take part however slow they were, unless compiling
+takes too long, so that tuning does not make a model slower than it would be without trials.
 
-On a busy host other kernels may be fastest (after VELTAIR). If the job asks for it, kernels are
-timed again while one load program per core computes and streams memory. The model with the
-winners under load and the model with the winners on an idle host are then both timed, from no
-load to full load.
+On a busy host other kernels may be fastest (see the VELTAIR paper). If the job asks for it,
+kernels are timed again while one load program per core computes and streams memory. The
+model with the winners under load and the model with the winners on an idle host are then
+both timed, from no load to full load.
 """
 
 import logging
@@ -59,11 +59,11 @@ class InsideChoice(NamedTuple):
 
 
 def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> InsideChoice:
-    """Return the fastest of three builds: winners, faster rivals, or first guesses.
+    """Return the fastest build: of the winners, of faster rivals, or of first guesses.
 
-    Returns the first build without a report if there is no device, the job has a deadline (no
-    time to compile others), the model is large (no memory), the job has no trials (its winners
-    are first guesses already), or there are no rivals.
+    Returns `first`, without a report, if there is no device, if the job has a time limit or
+    no trials, if memory holds only one such model, if there are no alternatives, or if
+    compiling them would take too long compared with tuning.
     """
     placed_model = place_on_device(model)
     if placed_model is None:
@@ -122,13 +122,17 @@ def decide_inside(model: JobModel, first: TunedModel, checker: Checker) -> Insid
 def fastest_inside(
     sets: Sequence[Sequence[Winner]], times: Sequence[Times], least_gain: float = WORTH
 ) -> list[Winner]:
-    """Return the fastest winner per task inside the model, or the first if gains are small."""
+    """Return each task's fastest schedule inside the model.
+
+    Each of `sets` has a schedule per task, and `times` has their kernels' times. The first
+    set's schedule stays unless another is faster by the share `least_gain`.
+    """
     fastest = []
     for row in zip(*sets, strict=True):
         name = row[0].contest.task.name
         with_times = [(winner, us[name]) for winner, us in zip(row, times, strict=True) if name in us]
         best, best_us = min(with_times, key=lambda entry: entry[1], default=(row[0], inf))
-        first_us = times[0].get(name, 0.0)  # nothing is faster than a first one without a time
+        first_us = times[0].get(name, 0.0)  # if untimed, the first stays
         fastest.append(best if best_us < first_us * (1 - least_gain) else row[0])
     return fastest
 
@@ -136,7 +140,10 @@ def fastest_inside(
 def alternative_sets(
     winners: Sequence[Winner], alternatives: Sequence[Sequence[Winner]]
 ) -> list[list[Winner]]:
-    """Return one set per rank n: the nth alternative of each task, else its winner."""
+    """Return sets of one schedule per task, so that every alternative is in some set.
+
+    Set n has each task's nth alternative; tasks with fewer alternatives keep their winner.
+    """
     pairs = list(zip(winners, alternatives, strict=True))
     ranks = range(max(map(len, alternatives), default=0))
     return [[row[n] if n < len(row) else winner for winner, row in pairs] for n in ranks]
@@ -145,7 +152,7 @@ def alternative_sets(
 def verify_replacements(
     winners: Sequence[Winner], replacements: Sequence[Winner], checker: Checker
 ) -> list[Winner]:
-    """Return per task the replacement if it passes the numeric check, else the winner."""
+    """Return per task the replacement if its outputs are correct, otherwise the winner."""
     checked_winners = list(winners)
     for index, (winner, rival) in enumerate(zip(winners, replacements, strict=True)):
         if rival is winner:
@@ -164,7 +171,7 @@ def list_swaps(
     sets: Sequence[Sequence[Winner]],
     times: Sequence[Times],
 ) -> list[Swap]:
-    """Return the tasks whose schedule changed, with times inside the model before and after."""
+    """List tasks whose schedule changed, with times inside the model before and after."""
     swaps = []
     for index, (old, new) in enumerate(zip(winners, replacements, strict=True)):
         if old.slot == new.slot:
@@ -178,9 +185,9 @@ def list_swaps(
 def decide_for_busy_host(
     model: JobModel, winners: Sequence[Winner], build: TunedModel, checker: Checker, step_log: StepLog
 ) -> Contention | None:
-    """Return the report section on busy hosts; None if not asked for or if a step failed.
+    """Return the report section on busy hosts; None if not asked for, impossible or failed.
 
-    If the version for busy hosts is faster at some load, copy its records into the export.
+    If the version for busy hosts is clearly faster under load, its records join the export.
     """
     if not model.stage.options.beside_others:
         return None
@@ -198,7 +205,7 @@ def decide_for_busy_host(
 def _compare_versions(
     model: JobModel, winners: Sequence[Winner], first: TunedModel, checker: Checker
 ) -> Contention:
-    """Build and time a version for busy hosts; copy its records into the export if it wins."""
+    """Build and time a version for busy hosts; add its records to the export if it wins."""
     started_sec = time.monotonic()
     with model.stage.runtime.database.transaction() as session:
         Jobs(session).set_reason(model.stage.job.id, "schedules are timed beside other programs")
@@ -232,12 +239,12 @@ def _compare_versions(
 
 
 def loads_to_time(full_load: int) -> list[int]:
-    """Return the numbers of load programs to time the model with: 0, 1, half and full load."""
+    """Return the numbers of load programs beside which the model is timed."""
     return sorted({0, 1, full_load // 2, full_load})
 
 
 def crossover(loads: Sequence[BesidePrograms]) -> int | None:
-    """Return the number of programs from which on the version for busy hosts is clearly faster.
+    """Return the number of load programs from which on the busy-host version always wins.
 
     None if it is not clearly faster at the highest load.
     """
@@ -252,7 +259,7 @@ def crossover(loads: Sequence[BesidePrograms]) -> int | None:
 def _store_times_under_load(
     model: JobModel, sets: Sequence[Sequence[Winner]], times: Sequence[Times]
 ) -> None:
-    """Store the times in a measuring context of their own, for later contests of the tasks."""
+    """Store kernel times under load, in a context that names the load, for later jobs."""
     stage = model.stage
     with stage.runtime.database.transaction() as session:
         context_id, contexts = Jobs(session).get(stage.job.id, None).context_id, Contexts(session)

@@ -1,6 +1,6 @@
-"""Decide the winners of all tasks one by one; each decision is stored before the next begins.
+"""Choose the winner of each task in turn; each choice is stored before the next begins.
 
-A job that measures nothing takes its winners from earlier results or models.
+A job that measures nothing takes its winners from earlier results or cost models.
 """
 
 import time
@@ -42,7 +42,7 @@ from workers.zero_shot.roller_and_cost_models import FromRoller, RankedByMachine
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A task's contest, its winner, and the seconds it took."""
+    """The final contest of a task, its winner if any, and the seconds spent on both."""
 
     contest: Contest
     winner: Winner | None
@@ -51,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class StoredDecisions:
-    """Decisions stored by earlier attempts to finish the job."""
+    """Decisions that earlier, interrupted attempts to finish this job stored."""
 
     stage: StageContext
     trials: int
@@ -60,7 +60,7 @@ class StoredDecisions:
 
     @classmethod
     def of(cls, stage: StageContext) -> Self:
-        """Return the decisions still valid: made after as many trials, by the same code."""
+        """Load the decisions made by the same code after the same number of trials."""
         with stage.runtime.database.session() as session:
             trials = progress(session, Jobs(session).get(stage.job.id, None)).spent
             steps = FinishSteps(session).of(stage.job.id, trials, code_digest())
@@ -68,7 +68,7 @@ class StoredDecisions:
             return cls(stage, trials, steps, Sketches(session).by_key(keys))
 
     def before(self, task: Task, workload: Workload) -> Decision | None:
-        """Return an earlier attempt's decision; None without one, or without its sketches."""
+        """Return a task's stored decision; None if it or one of its sketches is missing."""
         step = self.known.get(task.id)
         if step is None or any(candidate.sketch not in self.sketches for candidate in step.candidates):
             return None
@@ -131,7 +131,7 @@ def _pack_winner(winner: Winner) -> DecidedWinner:
 
 @dataclass(frozen=True, slots=True)
 class TaskDecisions:
-    """The winners of a job, and the contests without a winner."""
+    """The winners of a job's tasks, and the contests of tasks without a winner."""
 
     winners: Sequence[Winner]
     losers: Sequence[Contest]
@@ -145,7 +145,7 @@ class TaskDecisions:
 
 
 def decide_all(stage: StageContext, measurer: Measurer, checker: Checker) -> TaskDecisions:
-    """Decide every task. Raises TimeSliceOver after a task if other jobs wait."""
+    """Choose all winners. Raises TimeSliceOver between two tasks if other jobs wait."""
     with stage.runtime.database.session() as session:
         tasks = Tasks(session).programs(stage.job.id)
     if not stage.options.searches:
@@ -201,9 +201,9 @@ SOURCES: Final[dict[str, Sequence[AnswerSource]]] = {
 def _answer_all(
     stage: StageContext, tasks: Sequence[tuple[Task, Workload]], checker: Checker
 ) -> TaskDecisions:
-    """Decide every task of a job that measures nothing, from earlier results or models.
+    """Choose the winners of a job without measurements, from earlier results or models.
 
-    A task's winner is its first answer that passes the checker.
+    A task's winner is the first candidate from these sources that passes the checker.
     """
     winners: list[Winner] = []
     losers: list[Contest] = []
@@ -235,7 +235,6 @@ def _answer_all(
 def _check_answer(
     task: Task, workload: Workload, answer: ZeroShotAnswer, space: TvmSpace, checker: Checker
 ) -> Winner | None:
-    """Return the answer as the task's winner; None if it does not pass the checker."""
     program, candidate = program_of(workload), answer.candidate
     slot = MeasureInput(0, candidate, answer.sketch or space.by_key[candidate.sketch])
     verdict = checker.verify(program, slot)

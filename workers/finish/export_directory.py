@@ -57,14 +57,14 @@ class ExportFailed(MallornError):
 def write_records(
     stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler, directory: Path
 ) -> None:
-    """Write one target's records for TVM. Raises ExportFailed if a schedule does not rebuild."""
+    """Write TVM tuning records. Raises ExportFailed if a schedule does not rebuild."""
     records = [Tuned(winner.contest.program.tir, winner.trace, winner.record_sec) for winner in winners]
     if failures := graphs.write_database(str(directory), stage.target.text, records):
         raise ExportFailed(f"{len(failures)} schedules do not rebuild: {failures[0].error}")
 
 
 def complete_export(stage: StageContext, winners: Sequence[Winner], directory: Path) -> None:
-    """Add the manifest, the script, its archive and the requirements to the directory."""
+    """Add the manifest, the script apply.py, its archive and requirements to an export."""
     job, graph = stage.job, stage.graph
     carried = write_archive(directory)
     with stage.runtime.database.session() as session:
@@ -116,13 +116,16 @@ def complete_export(stage: StageContext, winners: Sequence[Winner], directory: P
 
 
 def largest_shapes(stage: StageContext) -> dict[str, list[int]]:
-    """Return the input shapes that bind free dimensions; for a range, the largest ones."""
+    """Return the tuned shapes of inputs with free dimensions; of a range, the largest."""
     dynamic = stage.graph.dynamic
     return stage.options.input_shapes if dynamic is None else dynamic.shapes(dynamic.largest)
 
 
 def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
-    """Return the job's range of shapes with rules from the winners' latencies, if it has one."""
+    """Return the job's range of shapes with rules; None if it does not tune for a range.
+
+    Rules say which tuned size computes which input; the winners' latencies decide that.
+    """
     dynamic = stage.graph.dynamic
     if dynamic is None:
         return None
@@ -134,12 +137,12 @@ def range_of(stage: StageContext, winners: Sequence[Winner]) -> Dynamic | None:
 
 
 def replace_rules(directory: Path, points: Sequence[PointTimes]) -> None:
-    """Replace an export's rules by ones from the whole model's times, if all points were timed.
+    """Base an export's rules for a range of shapes on the whole model's times, if complete.
 
-    The sum of the tasks' times differs from the model's time, since it lacks the time between
-    tasks. Points are timed one after the other and other load can only lengthen runs, so the
-    shortest burst of a point is its cost; for a point larger than needed, the longest burst is
-    its upper bound.
+    The sum of the tasks' times differs from the model's time, since it lacks the time
+    between tasks. Tuned sizes are timed one after the other and other load can only lengthen
+    runs, so the shortest burst counts as a size's cost; where a larger size than needed is
+    considered, its longest burst counts.
     """
     manifest = read_manifest(directory / MANIFEST)
     latencies = [point.latency_us.get(TUNED) for point in points]
@@ -156,7 +159,7 @@ def _write_manifest(directory: Path, manifest: Manifest) -> None:
 
 
 def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
-    """Upload the export and the report to the artifact store; return the URL.
+    """Upload the export and the report to the artifact store; return the export's URL.
 
     Raises ExportFailed if the script or archive does not match its digest in the manifest.
     """
@@ -165,8 +168,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
         if sha256((directory / name).read_bytes()).hexdigest() != digest:
             raise ExportFailed(f"{name} is not what was written", hint=f"mallorn resume {stage.job.id}")
     url = export_uri(stage.runtime.settings.artifacts, stage.job.id, stage.target.key)
-    # Record it as deleted first, so that the files are cleaned up if this worker dies before
-    # the end.
+    # Record it as deleted first, so that files are cleaned up if this worker dies early.
     with stage.runtime.database.transaction() as session:
         if Jobs(session).get(stage.job.id, None).export_uri is None:
             Jobs(session).record(stage.job.id, export_uri=url, export_deleted_at=read_clock(session))
@@ -180,7 +182,7 @@ def upload(stage: StageContext, directory: Path, report: FinishReport) -> str:
 def export_first(
     stage: StageContext, winners: Sequence[Winner], directory: Path, report: FinishReport
 ) -> None:
-    """Export a version checked as a whole before refining it, in case the job is cancelled."""
+    """Export a first checked version, in case the job is cancelled while it is refined."""
     complete_export(stage, winners, directory)
     url = upload(stage, directory, report)
     with stage.runtime.database.transaction() as session:

@@ -1,4 +1,4 @@
-"""The schedules that a finish exports: winners, or rivals that are faster inside the model."""
+"""Compile the model with the winning schedules, leave faulty ones out, and store scripts."""
 
 import json
 import logging
@@ -40,7 +40,7 @@ INSIDE: Final = "decide close contests inside the whole model"
 
 @dataclass(frozen=True, slots=True)
 class FinalSchedules:
-    """The schedules as tuning records, and the model compiled with them, if it was."""
+    """The schedules to export, their tuning records, and the model built with them."""
 
     winners: Sequence[Winner]
     directory: Path
@@ -50,7 +50,6 @@ class FinalSchedules:
 
 
 def write_records_only(model: JobModel, winners: Sequence[Winner]) -> FinalSchedules:
-    """Write the winners' records without compiling the model."""
     return FinalSchedules(winners, model.write("export", winners))
 
 
@@ -59,9 +58,9 @@ def build_final_schedules(
 ) -> FinalSchedules:
     """Write the winners' records, compile the model, and decide close contests inside it.
 
-    A step that fails is logged, and the result of the last successful step is returned. Raises
-    InvalidModel if the model does not compile even without schedules and passes; Unavailable
-    if the job must import the model again without a graph pass.
+    A step that fails is logged, and the result of the last successful step is returned.
+    Raises InvalidModel if the model does not compile even without schedules and graph
+    passes; Unavailable if the job must import the model again without a graph pass.
     """
     directory = model.write("export", winners)
     compile_model = partial(model.compile, directory, winners)
@@ -84,7 +83,7 @@ def build_final_schedules(
 
 
 def _build_or_error(compile_model: Callable[[], TunedModel]) -> TunedModel | MallornError:
-    """Return the build, or the error if the model, its schedules or its passes caused it."""
+    """Return the build, or the error that the model, its schedules or its passes caused."""
     try:
         return compile_model()
     except COMPILER_ERRORS as error:
@@ -97,8 +96,8 @@ def compile_without_fault(model: JobModel, winners: Sequence[Winner], error: Mal
     """Compile the model without the schedules that cause `error`.
 
     If graph passes cause it, send the job back to its import and raise Unavailable. Raises
-    InvalidModel with the compiler's message if the model does not compile even without all
-    schedules and passes.
+    InvalidModel with the compiler's message if the model does not compile even with no
+    schedule and no graph pass at all.
     """
     by_task = {winner.contest.task.name: winner for winner in winners}
     builds: dict[frozenset[str], TunedModel] = {}
@@ -144,7 +143,7 @@ def _import_without_passes(model: JobModel, error: MallornError, fault: str) -> 
 
 
 def store_scripts(stage: StageContext, winners: Sequence[Winner], graphs: ModelCompiler) -> None:
-    """Store the scripts of each winner; log and skip scripts that cannot be printed."""
+    """Store each winner's TVMScript and trace; log and skip those that cannot be printed."""
     for winner in winners:
         stage.lease.check()
         program = winner.contest.program

@@ -1,11 +1,10 @@
-"""Choose a job's first guesses inside the whole model, for all tasks at once (ADR 0053).
+"""Choose a job's schedules without trials: time first guesses inside the model (ADR 0053).
 
-For jobs without trials.
-
-Building, checking and timing three guesses per task separately takes a second or two each.
-Here the model is compiled with the likeliest guess of each task, checked as a whole and
-exported; then it is compiled with the second and third guesses, and kernels are timed inside
-the model. The times are stored in a measuring context of their own.
+First guesses are schedules that an analytic model proposes. Building, checking and timing
+three of them per task separately takes a second or two each. Here the model is compiled with
+the likeliest guess of each task, checked as a whole and exported; then it is compiled with
+the second and third guesses, and kernels are timed inside the model. The times are stored in
+a measuring context of their own.
 """
 
 import logging
@@ -53,26 +52,26 @@ from workers.whole_model.engines import TUNED, Engines
 CHOOSE: Final = "choose among first guesses inside the whole model"
 FEW: Final = 3  # bursts; few, because a user waits
 log = logging.getLogger(__name__)
-LIGHT: Final = 0.05  # share of a run: the lightest tasks up to it keep their likeliest guess
+LIGHT: Final = 0.05  # share of a run; tasks below it in sum keep their first guess
 KERNELS_SEC: Final = 0.4
 FIRST, JOINED = "guess-1", "joined"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedModel:
-    """The model with the likeliest guesses, whose error against onnxruntime is allowed."""
+    """A build with each task's likeliest guess, whose outputs agree with onnxruntime's."""
 
-    build: TunedModel  # its winners have the times below
+    build: TunedModel  # its winners have their times inside the model
     error: float
-    largest_error: float  # that is allowed
-    times: Times  # of its kernels
-    latency_us: dict[str, ModelLatency]  # and onnxruntime's; empty if no guesses are left
+    largest_error: float  # the largest allowed `error`
+    times: Times  # of the build's kernels
+    latency_us: dict[str, ModelLatency]  # also of onnxruntime; empty without other guesses
 
 
 def guess_inside(
     stage: StageContext, model: JobModel, checker: Checker, step_log: StepLog
 ) -> TaskDecisions | None:
-    """Return the guesses that are fastest inside the model; None to decide each task separately.
+    """Return the guesses that are fastest inside the model; None to decide task by task.
 
     Returns None for a job with trials or a range of shapes, if no device can time the whole
     model, and if the model with the likeliest guesses does not compile or has wrong outputs.
@@ -130,7 +129,7 @@ def guess_inside(
 def _build_and_check(
     model: JobModel, guesses: list[list[Winner]], reading: PendingCall[None] | None, step_log: StepLog
 ) -> CheckedModel | None:
-    """Build, check and time the model; None if it fails or onnxruntime does not confirm it."""
+    """Build the model with the likeliest guesses, check and time it; None if that fails."""
     likeliest = [row[0] for row in guesses]
     try:
         with Engines(model.whole_model, (TUNED, ONNXRUNTIME)) as engines:  # starts during the build
@@ -160,9 +159,9 @@ def _build_and_check(
 
 
 def _ensure_context(stage: StageContext) -> int:
-    """Return the context id for times inside the model, preferring a device of this host.
+    """Return the id of the measuring context for times inside the model; create it if new.
 
-    Raises NoDevice if the job's device class has no device.
+    A device of this host is preferred. Raises NoDevice if no device has the job's class.
     """
     devices = of_class(stage.runtime.fleet.devices(stage.target), stage.like)
     if not devices:
@@ -176,7 +175,7 @@ def _ensure_context(stage: StageContext) -> int:
 
 
 def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id: int) -> None:
-    """Store and promote the schedules that were timed inside the model."""
+    """Store winners that were timed inside the model: as measurements and best schedules."""
     job, winners = stage.job, [winner for winner in winners if winner.latency_us is not None]
     with stage.runtime.database.transaction() as session:
         slots = [winner.contest.slots[winner.slot] for winner in winners]
@@ -193,7 +192,10 @@ def _store_schedules(stage: StageContext, winners: Sequence[Winner], context_id:
 def choose_guesses(
     model: JobModel, checked: CheckedModel, guesses: Sequence[Sequence[Winner]], step_log: StepLog
 ) -> InsideChoice:
-    """Return a build with the fastest guess of each heavy task, if it beats the first build."""
+    """Build the model with each task's fastest guess; return that build if it is faster.
+
+    Otherwise the first build is returned. Tasks with very short times keep their guess.
+    """
     started_sec = time.monotonic()
     first = checked.build
     # Guesses for the lightest tasks gain nothing.
@@ -234,10 +236,10 @@ def choose_guesses(
 def _faster_build(
     model: JobModel, checked: CheckedModel, winners: Sequence[Winner], step_log: StepLog
 ) -> tuple[TunedModel, BeforeAfter | None, float]:
-    """Return the faster of the checked build and one with `winners`, both latencies, and its error.
+    """Return the faster of the checked build and a new one of `winners`; their latencies.
 
-    The error is relative to the checked build. If the build with `winners` exceeds the largest
-    error, it is not timed and the checked build is returned.
+    The third value is the error of the returned build's outputs, relative to the checked
+    build. A new build that exceeds the largest allowed error is neither timed nor returned.
     """
     first = checked.build
     with step_log.step("build"):
@@ -256,7 +258,7 @@ def _faster_build(
 
 
 def timed_inside(winners: Sequence[Winner], times: Times, is_alone: bool) -> list[Winner]:
-    """Return winners with the time of one call inside the model, if its kernel was observed.
+    """Return the winners with their time per call inside the model, if it was measured.
 
     If other work of this service ran meanwhile, times are upper bounds.
     """

@@ -34,7 +34,7 @@ BENCH: Final = "mallorn bench MODEL --schedules DIR, on the device's host"
 
 @dataclass(frozen=True, slots=True)
 class TunedModel:
-    """The model with one set of schedules."""
+    """The job's model, compiled with one set of schedules."""
 
     winners: tuple[Winner, ...]
     directory: Path  # the tuning records that it was compiled with
@@ -49,7 +49,7 @@ class TunedModel:
 
 @dataclass(frozen=True, slots=True)
 class JobModel:
-    """The model of a job whose finish this worker has leased."""
+    """The whole model of a job that this worker is finishing."""
 
     stage: StageContext
     whole_model: WholeModel
@@ -79,10 +79,9 @@ class JobModel:
         return self.compile(self.write(name, winners), winners)
 
     def write(self, name: str, winners: Sequence[Winner]) -> Path:
-        """Write the schedules as records to a directory that no child can write to; return it.
+        """Write the schedules as records to a directory that no child process can change.
 
-        Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files than
-        records.
+        Raises LeaseLost, ExportFailed; TamperedFile if the child process left other files.
         """
         self.stage.lease.check()
         child_directory, directory = self.whole_model.folder / name, self.folder.path / "exports" / name
@@ -95,9 +94,8 @@ class JobModel:
     def compile(self, directory: Path, winners: Sequence[Winner]) -> TunedModel:
         """Compile the model with the records of `write`, or take the library from the cache.
 
-        A range of shapes gets one rule per point, for timing. Raises ExportFailed if a
-        schedule does not match any function of the model, so that TVM compiled that task to
-        naive loops.
+        For a range of shapes, each tuned size runs its own kernels. Raises ExportFailed if a
+        schedule matches no function of the model, so that TVM compiled naive loops.
         """
         library = directory.with_suffix(".so")
         if (description := self.libraries.take(winners, library)) is None:
@@ -112,10 +110,10 @@ class JobModel:
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Hold the host lock for a timing; yield whether no other work of this service runs.
+        """Hold the host lock for a timing; yield False if other work of the service may run.
 
-        The device is released first, since other workers may wait for it. If a device times
-        the model, it locks its own host for each run, so nothing is locked here.
+        The device is released first, since other workers may wait for it. If a device on
+        another host times the model, it locks its own host, so nothing is locked here.
         """
         if self.whole_model.device_pool is not None:
             yield True
@@ -125,13 +123,13 @@ class JobModel:
             yield is_alone and self.shares_locks
 
     def kernel_times(self, builds: Sequence[TunedModel], programs: int = 0) -> list[dict[str, float]]:
-        """Return each build's microseconds per run and kernel, while `programs` programs run."""
+        """Return microseconds per run of each build's kernels, beside `programs` others."""
         by_name = {build.directory.name: build for build in builds}
         with self._engines(by_name) as engines, self.alone(), stress(programs):
             return list(engines.kernel_times(KERNELS_SEC).values())
 
     def latencies(self, builds: Mapping[str, TunedModel], programs: int = 0) -> dict[str, float]:
-        """Return the model's latency in microseconds per build, while `programs` programs run."""
+        """Return each build's latency in microseconds, beside `programs` load programs."""
         with self._engines(builds) as engines, self.alone(), stress(programs):
             return {name: latency.median for name, latency in engines.latencies().items()}
 
@@ -143,7 +141,7 @@ class JobModel:
 
 
 def place_on_device(model: JobModel) -> JobModel | None:
-    """Return the model to run on this host if a device is here, else on the device by RPC.
+    """Return the model set up to run here if this host has a device, otherwise by RPC.
 
     None if there is no device. Raises Unavailable if the tracker does not answer.
     """

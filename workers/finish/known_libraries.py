@@ -1,9 +1,9 @@
-"""A cache of compiled libraries: the same model with the same schedules is compiled only once.
+"""A cache of compiled libraries: the same model and schedules are compiled only once.
 
-Each owner has entries of their own, in a folder that no child process can write to; users of
-an entry get a copy. Entries are added and removed atomically, by a rename. A draft is locked
-while its writer lives, so that another worker can remove the draft of a killed writer. Workers
-ask the database which owners still have the model.
+Each owner has separate entries, in a folder that no child process can write to; users of an
+entry get a copy. Entries are written in a locked draft folder and then renamed, so they
+appear and vanish atomically, and another worker can remove the draft of a killed writer.
+Workers ask the database which owners still have the model.
 """
 
 import json
@@ -82,7 +82,7 @@ class KnownLibraries:
         return None
 
     def put(self, winners: Sequence[Winner], library: Path, compiled: Compiled) -> None:
-        """Store a copy of a library that a child may write to, and evict the oldest entries."""
+        """Copy a library into the cache, and remove the least recently used entries."""
         entry, root = self._entry(winners), self.folder.parent
         if entry.exists() or compiled.bytes > MOST_BYTES:
             return
@@ -133,7 +133,7 @@ def forget_deleted(data_dir: Path, database: Database) -> None:
 
 
 def _folder_name(model_id: str, owner: str) -> str:
-    """Return a folder name with a digest of the owner's name, since that name can be erased."""
+    """Name a folder by a digest of the owner's name, so that the name can be erased."""
     return f"{model_id}-{_digest_of(owner)}"
 
 

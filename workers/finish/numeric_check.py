@@ -27,8 +27,8 @@ RUN_TIMEOUT_SEC: Final = 60.0
 class NumericCheck:
     """Result of the numeric check of one candidate.
 
-    WRONG_RESULT is final; other failures mean that the check itself failed. OK without a
-    `max_error` means that the candidate was not checked.
+    WRONG_RESULT means that outputs differ; other failures, that the check itself failed. OK
+    without `max_error` means that no outputs were compared.
     """
 
     outcome: Outcome
@@ -53,7 +53,7 @@ class Checker(ABC):
         """Check one candidate. Raises Unavailable if the device is lost during the check."""
 
     def trace(self, program: Program, slot: MeasureInput) -> str | None:
-        """Return the candidate's full trace; None if it can no longer be rebuilt."""
+        """Return the candidate's complete trace; None if it can no longer be rebuilt."""
         return twice(
             lambda: self._compiler.full_trace(
                 program.tir, self._target.text, slot.sketch.trace, slot.candidate.decisions
@@ -128,7 +128,6 @@ class Verifier(Checker):
     def _run_and_compare(
         self, program: Program, slot: MeasureInput, trace: str, reference: Reference
     ) -> NumericCheck:
-        """Run the built library on the device and compare its outputs with the reference."""
         try:
             run = twice(partial(self._run, program, slot))
         except ChildError as error:
@@ -142,8 +141,7 @@ class Verifier(Checker):
         return NumericCheck(outcome, trace, comparison.max_error, words)
 
     def _run(self, program: Program, slot: MeasureInput) -> LibraryRun:
-        # Lease the device first, so that waiting for it does not count against the run's
-        # timeout.
+        # Lease the device first: waiting for it must not count against the run's timeout.
         self._runner.identity(self._tracker, self._target.text, hold=True, like=self._like)
         return self._runner.run_outputs(
             tracker=self._tracker,

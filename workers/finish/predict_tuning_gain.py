@@ -1,8 +1,8 @@
-"""Predict the gain from trials for a job without trials, from kernel times and machine limits.
+"""Predict how much trials would speed up a model that was tuned without any.
 
-Trials close a share of the gap between a first guess and the machine's limit (log scale). The
-share is estimated per operator from earlier jobs of this measuring context and the networks in
-EARLIER.
+Trials close a share of the gap between a first guess (a schedule chosen without trials) and
+the hardware limit, on a log scale. The share is estimated per operator from earlier jobs in
+the same measuring context and the networks in EARLIER.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,7 @@ EARLIER: Final = tuple(GapClosed(open=gap, won=won) for gap, won in (
     (0.022, 0.016), (0.014, 0.01), (0.013, 0.006), (0.014, 0.014),
     (0.027, 0.018), (0.03, 0.006), (0.002, 0.001),
 ))  # fmt: skip
-# Trials of these networks, fewest trials per task, and seconds per trial including job
-# overhead.
+# Trials of these networks, fewest trials per task, seconds per trial with job overhead.
 TRIALS: Final = 1000
 FEWEST: Final = 10
 TRIAL_SEC: Final = 0.33
@@ -52,7 +51,7 @@ class GuessedTask:
 
     @classmethod
     def of(cls, winner: Winner, machine: Machine) -> "GuessedTask | None":
-        """Return the task with the gap between its guess and its winner; None if untimed."""
+        """Return the task and its guess's gap to the hardware limit; None if untimed."""
         task, workload = winner.contest.task, winner.contest.workload
         guess_us, best_us = (winner.guess or winner).latency_us, winner.latency_us
         if guess_us is None or best_us is None:
@@ -69,7 +68,7 @@ class GuessedTask:
 def fill_trials_gain(
     stage: StageContext, winners: Sequence[Winner], tuned_us: float, report: ReportDraft
 ) -> None:
-    """Set the gaps that trials closed or, without trials, the gain predicted from trials.
+    """Set the report's gaps that trials closed or, without trials, the predicted gain.
 
     Set neither if tasks or machine were not timed, or the machine's probe was disturbed.
     """
@@ -96,7 +95,10 @@ def fill_trials_gain(
 
 
 def gap_closed(op: str, guess_us: float, best_us: float, limit_us: float | None) -> GapClosed:
-    """Return the gap to the limit (log scale), 0 if the limit is unknown or was beaten."""
+    """Return a first guess's gap to the hardware limit, and what the best time closed of it.
+
+    The gap is 0 if the limit is unknown or was beaten. Both are natural logarithms.
+    """
     gap = log(guess_us / limit_us) if limit_us else 0.0
     return GapClosed(op=op, open=max(0.0, gap), won=max(0.0, log(guess_us / best_us)))
 
@@ -108,10 +110,10 @@ def predict_tuning_gain(
     trial_sec: float = TRIAL_SEC,
     earlier: Sequence[GapClosed] = EARLIER,
 ) -> TuningGain:
-    """Predict the model's relative gain from trials, with an interval.
+    """Predict the relative gain of the model from trials, with an interval.
 
-    `seen` are gaps of tasks of other jobs in this measuring context; `whole_us` is one run of
-    the model. Errors of tasks are assumed to be correlated, so they do not cancel out.
+    `seen` are gaps of other jobs' tasks in this measuring context; `whole_us` is the time of
+    one model run. Errors of tasks are assumed to be correlated, so they do not cancel out.
     """
     ops = {task.gap.op for task in tasks}
     shares = {op: share_closed([*earlier, *(gap for gap in seen if gap.op == op)]) for op in ops}
@@ -131,10 +133,9 @@ def predict_tuning_gain(
 
 
 def share_closed(rows: Sequence[GapClosed]) -> tuple[float, float, float]:
-    """Return the share of the gap that trials close: low end of the interval, mean, high end.
+    """Return the share of a gap that trials close: low end of the interval, mean, high end.
 
-    Rows are weighted by the open gap, so that the noise of small gaps counts little; rows
-    without a gap are ignored.
+    Rows are weighted by their gap, so that small, noisy gaps count little.
     """
     pairs = sorted((row.share, row.open) for row in rows if row.open)
     shares, weights = zip(*pairs, strict=True)

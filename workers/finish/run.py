@@ -1,4 +1,4 @@
-"""Finish a job: run all steps from the last round to the report."""
+"""Finish a job: run all steps between its last round of trials and its report."""
 
 import time
 from collections import Counter
@@ -59,7 +59,7 @@ def finish(runtime: Runtime, job_id: str) -> None:
 
 
 def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None = None) -> None:
-    """Finish a leased job; `answers` stand in for a detached device's measurements."""
+    """Finish a leased job; `answers` (a batch's results) replaces measurer and checker."""
     job_id = stage.job.id
     with stage.runtime.stage_run(StageKind.FINISH, job_id, f"finishing job {job_id}"):
         step_log = StepLog(stage)
@@ -95,7 +95,7 @@ def finish_stage(stage: StageContext, answers: tuple[Measurer, Checker] | None =
 def _checking(
     stage: StageContext, graphs: ModelCompiler, folder: StageFolder, measurer: Measurer, step_log: StepLog
 ) -> Iterator[Checker]:
-    """Yield a verifier if the job checks outputs on a device, else `Unchecked`; release the device."""
+    """Yield a `Verifier` if the job checks outputs on a device, otherwise `Unchecked`."""
     runtime, target = stage.runtime, stage.target
     require_check = partial(measurer.require, Need.CHECK)
     if stage.options.mode == ZERO_SHOT or not step_log.attempt(Need.CHECK, require_check):
@@ -122,7 +122,7 @@ class FinishRun:
         return self.model.stage
 
     def decide(self) -> TaskDecisions:
-        """Decide the winner of every task: all inside the model if possible, else one by one."""
+        """Choose each task's winner: all inside the model if possible, else one by one."""
         try:
             self.measurer.require(Need.TIME)
         except MallornError:
@@ -137,9 +137,9 @@ class FinishRun:
         return decisions
 
     def build(self, decisions: TaskDecisions) -> tuple[TaskDecisions, FinalSchedules]:
-        """Write the schedules as records, and compile the model with them if it can be timed.
+        """Write the schedules as records; compile the model with them if it can be timed.
 
-        A winner that was left out, so that the model compiles, counts as a contest without one.
+        A task whose winner kept the model from compiling counts as one without a winner.
         """
         final = decisions.final
         if final is None:
@@ -198,7 +198,7 @@ class FinishRun:
     def store(self, decisions: TaskDecisions, final: FinalSchedules, started_sec: float) -> None:
         """Upload the export, store the report and end the job.
 
-        Raises Unavailable if a restore of the database lost decisions.
+        Raises Unavailable if decisions are missing because the database was restored.
         """
         stage, report, step_log = self.stage, self.report, self.step_log
         stage.lease.check()
@@ -233,7 +233,7 @@ class FinishRun:
 
 
 def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[Winner]) -> Conditions | None:
-    """Combine the conditions of the model with those of trials and winners; None if untimed."""
+    """Summarise what disturbed the timing of model, trials and winners; None if untimed."""
     with stage.runtime.database.session() as session:
         parts = [stats.disturbance for stats in Rounds(session).stats(stage.job.id)]
     trials = Disturbance.of_all(part for part in parts if part is not None)
@@ -250,10 +250,10 @@ def conditions(stage: StageContext, model: Conditions | None, winners: Sequence[
 
 
 def limits(stage: StageContext, tasks: Sequence[Contest], tuned_us: float, is_steady: bool) -> Limits:
-    """Return the report section on hardware limits for a run of `tuned_us`.
+    """Return the report section on hardware limits for a model that runs in `tuned_us`.
 
-    The peak is left out if it was not measured, or if timing was disturbed, since the share of
-    the peak would then be too low.
+    The peak is left out if it was not measured, or if timing was disturbed, since the share
+    of the peak would then be too low.
     """
     flop = sum(task.workload.flops * task.task.weight for task in tasks)
     machine = known_machine(stage.runtime, stage.job.id)

@@ -1,4 +1,4 @@
-"""Choose which tuned point of a shape range computes which sizes, from the points' times."""
+"""Choose, for a model tuned at several sizes (points), which point computes which input."""
 
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -13,9 +13,9 @@ Costs = Sequence[float]  # per point, in microseconds
 
 
 def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float = 0.0) -> Dynamic:
-    """Return the range with rules from its tasks' latencies plus `start_us` for each run.
+    """Return the range with rules that choose a tuned size per input, from task latencies.
 
-    A task without a latency counts as 0.
+    `start_us` is added for each run. A task without a latency counts as 0.
     """
     costs = [
         start_us + sum(tasks_us.get(task, 0.0) * count for task, count in calls.items())
@@ -25,7 +25,7 @@ def with_rules(dynamic: Dynamic, tasks_us: Mapping[str, float], start_us: float 
 
 
 def to_next(dynamic: Dynamic) -> Dynamic:
-    """Return the range with one rule per point, so that each is timed with its own kernels."""
+    """Return the range with one rule per tuned size, so that each is timed by itself."""
     rules = [
         Rule(upto=dict(point), point=index)
         for index, point in sorted(enumerate(dynamic.points), key=lambda pair: prod(pair[1].values()))
@@ -34,12 +34,12 @@ def to_next(dynamic: Dynamic) -> Dynamic:
 
 
 def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
-    """Return rules that cover every size of the range, the smallest sizes first.
+    """Return rules that map every size of the range to a tuned point, the smallest first.
 
-    A point larger than the nearest one is used only if its upper bound in `at_most` is lower
-    than the nearest point's cost, so that other load on the host while the nearest point was
-    timed does not divert its sizes permanently. Only one dimension is split into parts: the
-    divisible dimension with the widest range.
+    Inputs up to some sizes are normally computed by the smallest sufficient point. A larger
+    one is used only if its upper bound in `at_most` is lower than that point's cost, so that
+    a disturbed timing does not divert its inputs permanently. Only one dimension is split
+    into parts: the divisible dimension with the widest range.
     """
     names = [name for name in dynamic.ranges if name not in dynamic.grows]
     spreads = {name: dynamic.ranges[name][1] / dynamic.ranges[name][0] for name in dynamic.divided}
@@ -58,7 +58,7 @@ def rules_of(dynamic: Dynamic, costs: Costs, at_most: Costs = ()) -> list[Rule]:
 
 
 def _point_costs(dynamic: Dynamic, costs: Costs, at_most: Costs, room: Sequence[int]) -> dict[int, float]:
-    """Return the costs of points in `room`: `costs` of the nearest, `at_most` of others."""
+    """Return a cost per sufficient point (`room`): of all but the smallest, `at_most`."""
     nearest = min(room, key=lambda index: prod(dynamic.points[index].values()))
     return {index: at_most[index] for index in room} | {nearest: costs[nearest]}
 
@@ -74,7 +74,7 @@ def _with_room(dynamic: Dynamic, sizes: Mapping[str, int]) -> list[int]:
 def _rules_along(
     dynamic: Dynamic, costs: Costs, at_most: Costs, upto: dict[str, int], name: str
 ) -> list[Rule]:
-    """Return the rules for a divisible dimension, with the other sizes bounded by `upto`."""
+    """Return the rules along a divisible dimension, for other sizes bounded by `upto`."""
     extents = {index: dynamic.points[index][name] for index in reversed(_with_room(dynamic, upto))}
     best_costs: list[float] = [0.0]  # by size
     choices: list[tuple[int, str]] = []  # point of each size; the dimension's name if only a part

@@ -1,4 +1,4 @@
-"""Records of a running finish: its report so far, steps that were not done, seconds per step.
+"""Records of a running finish: its report so far, steps not done, seconds per step.
 
 Verified schedules are exported even if other steps fail; the report lists the failed steps.
 """
@@ -31,7 +31,7 @@ class ReportDraft(FinishReport):
 
 @dataclass(frozen=True, slots=True)
 class StepLog:
-    """Steps that were not done, each with its reason and a hint; and seconds per step."""
+    """The steps of a finish that were not done, with reasons and hints; seconds per step."""
 
     stage: StageContext
     entries: list[NotDone] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Decide a task's winner: measure the contenders again, check and store the fastest."""
+"""Choose a task's winner: measure final candidates again, check and store the fastest."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +26,7 @@ from workers.process.leased_stage import StageContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
 
 PASSES: Final = 3
-# Rivals within this factor may still be faster inside the model; at most two of them are
-# compiled.
+# At most RIVALS rivals within this factor of the winner are compiled into the model.
 CLOSE: Final = 1.05
 RIVALS: Final = 2
 VERSIONS: Final = 4
@@ -48,14 +47,14 @@ class ContestEntry:
 
     @property
     def failure(self) -> Trial | None:
-        """First failed pass, if any: a candidate that fails now and then must not win."""
+        """The first failed run; None if all passed, or if few of several devices failed."""
         failures = [result.trial for result in self.results if result.trial.outcome.failed]
         devices = {result.endpoint.name for result in self.results if result.endpoint is not None}
         most_ignored = (len(devices) - 1) // 2
         return failures[0] if len(failures) > most_ignored else None
 
     def trial(self, verdict: NumericCheck | None) -> Trial:
-        """Merge all passes into one trial, without a time if a pass or the check failed."""
+        """Merge all measurements into one trial, untimed if the entry or its check fails."""
         first = self.results[0].trial
         untimed = Trial(first.candidate, Outcome.OK, origin="finish", build_ms=first.build_ms)
         if self.failure is not None:
@@ -72,7 +71,7 @@ class ContestEntry:
 
     @property
     def _valid_results(self) -> tuple[MeasureResult, ...]:
-        """Undisturbed passes, if any has times; otherwise all, whose times are upper bounds."""
+        """The undisturbed results, or all (upper bounds) if no undisturbed one has times."""
         quiet = tuple(result for result in self.results if not result.trial.is_bound)
         return quiet if any(result.trial.run_us for result in quiet) else self.results
 
@@ -80,12 +79,12 @@ class ContestEntry:
         return median(self.times)
 
     def rank(self) -> tuple[int, float]:
-        """Return the sort key: most passes first (only close rivals get all), then latency."""
+        """Return a sort key: most measured first (only close rivals get all), then time."""
         return -len(self.results), self.latency()
 
 
 def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
-    """Return devices whose times of most candidates are off the median by a factor of 2 or more.
+    """Return devices whose times are off the median twofold or more for most candidates.
 
     Only candidates measured on three or more devices count.
     """
@@ -106,7 +105,7 @@ def odd_devices(entries: Sequence[ContestEntry]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The candidate exported for a task, and close rivals, whose outputs are unchecked."""
+    """The candidate to export for a task, and close rivals, whose outputs are unchecked."""
 
     contest: Contest
     slot: int
@@ -129,7 +128,7 @@ class Winner:
 
     @property
     def latency_us(self) -> float | None:
-        """Return the median of its times; None if it was not timed."""
+        """Median run time in microseconds; None if the schedule was not timed."""
         return median(self.trial.run_us) if self.trial.run_us else None
 
     @property
@@ -138,11 +137,11 @@ class Winner:
 
     @property
     def record_sec(self) -> list[float]:
-        """Return the run times that its tuning record has, in seconds; UNTIMED_SEC if it was not timed."""
+        """Run times for the tuning record, in seconds; UNTIMED_SEC if there are none."""
         return [time_us / 1e6 for time_us in self.trial.run_us] or [UNTIMED_SEC]
 
     def schedule(self, job: Job, context_id: int | None, measurement_id: int) -> NewSchedule:
-        """Return the row to store. Raises ValueError if it was not checked, or not timed."""
+        """Return the database row. Raises ValueError if it was not checked, or not timed."""
         if self.max_error is None or self.latency_us is None:
             raise ValueError(f"the schedule of {self.contest.task.name} was not checked, or not timed")
         low_us, high_us = interval(self.trial.run_us)
@@ -222,7 +221,7 @@ def _store(
     verdicts: dict[int, NumericCheck],
     winner: Winner | None,
 ) -> None:
-    """Store the trials of all entries, and promote the winner if it was checked."""
+    """Store the trials of all entries, and the winner's schedule if it was checked."""
     job = stage.job
     sketches = store_sketches(session, [entry.slot.sketch for entry in entries])
     endpoints = [entry.results[0].endpoint for entry in entries]
@@ -233,7 +232,7 @@ def _store(
         sketch_id = sketches[entry.slot.candidate.sketch]
         rows.append(NewMeasurement(entry.slot.slot, trial, sketch_id, site.context_id, site.device_id))
     ids = Measurements(session).add_finish(job.id, stage.hold.token, contest.workload.id, job.target_id, rows)
-    if winner is None or winner.max_error is None:  # a schedule is one that was checked
+    if winner is None or winner.max_error is None:  # only checked schedules are stored
         return
     id_of = dict(zip(sorted(row.slot for row in rows), ids, strict=True))
     site_of = {entry.slot.slot: site for entry, site in zip(entries, sites, strict=True)}

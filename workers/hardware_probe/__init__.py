@@ -1,1 +1,1 @@
-"""Measure each device's machine once: peak, cache and memory bandwidths."""
+"""Measure the peak speed, cache sizes and bandwidths of each device's machine, once."""

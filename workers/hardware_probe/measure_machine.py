@@ -51,7 +51,7 @@ class TimedProbe:
 
 
 def measure(runtime: Runtime, target: Target, device_class: DeviceClass) -> tuple[Endpoint, Machine]:
-    """Return the measured endpoint and its machine. Raises MallornError if measuring fails."""
+    """Probe a device of this class; return it and its speeds. Raises MallornError."""
     runtime.fleet.describe(target)  # raises before anything is built
     runtime.runner.start()  # starts while the probes are built
     with untrusted_folder("probes-", runtime.builds) as probing:
@@ -108,7 +108,7 @@ def _on_this_host(target: Target, folder: str, env: dict[str, str]) -> Iterator[
 
 
 def machine_of(timings: Sequence[TimedProbe], cores: int) -> Machine:
-    """Derive a machine from timed probes. Raises Unavailable if a kind of probe is missing."""
+    """Derive a machine's figures from probes. Raises Unavailable if a kind is missing."""
     peaks = [timing for timing in timings if timing.probe.finds is Finds.PEAK]
     one_core: dict[int, list[TimedProbe]] = defaultdict(list)  # float32 on a single core, by lanes
     for timing in peaks:
@@ -179,5 +179,4 @@ def _end_of_fall(is_flat: Sequence[bool], start: int) -> int:
 
 
 def _rounded(value: float) -> float:
-    """Round to three significant digits; further digits are noise."""
     return float(f"{value:.3g}")

@@ -1,4 +1,4 @@
-"""Have one worker measure each machine once; assume a machine, and say why, if that fails."""
+"""Measure each machine once, by a single worker; use assumed figures if that fails."""
 
 import logging
 import time
@@ -48,9 +48,9 @@ log = logging.getLogger(__name__)
 def ensure_machine(
     runtime: Runtime, job_id: str, patience_sec: float = PATIENCE_SEC, measuring: bool = True
 ) -> None:
-    """Bind a job, for its whole life, to the machine that its candidates are proposed for.
+    """Fix the machine (speeds, caches) that a job proposes candidates for, once and for all.
 
-    Without `measuring`, use any measured machine of the job's target, else an assumed one.
+    Without `measuring`, use the machine measured last for the target, or an assumed one.
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
@@ -72,7 +72,7 @@ def ensure_machine(
 
 
 def known_machine(runtime: Runtime, job_id: str) -> Machine | None:
-    """Return the machine that times a job's candidates, if this code measured it, else None."""
+    """Return the measured machine of a job's devices; None unless this code measured it."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         if job.context_id is None:
@@ -97,7 +97,7 @@ def _await_machine(
 ) -> DeviceMachine | None:
     """Return the stored machine; measure it first, or wait until another worker has done so.
 
-    After `patience_sec`, return what other code measured, or None.
+    After `patience_sec`, return an older measurement by other code, if any.
     """
     deadline_sec = time.monotonic() + patience_sec
     while (record := _fresh_machine(runtime, machine_key)) is None:
@@ -120,10 +120,10 @@ def _fresh_machine(runtime: Runtime, machine_key: MachineKey) -> DeviceMachine |
 def measured_by_us(
     runtime: Runtime, machine_key: MachineKey, target: Target, doubted: bool = False
 ) -> DeviceMachine | None:
-    """Measure a machine and return what is then stored; None if another worker measures it.
+    """Measure a machine and return the stored record; None if another worker measures it.
 
-    An earlier result stays if this attempt fails. A `doubted` one that this code measured also
-    stays unless the new result is better.
+    An earlier result stays if this attempt fails. With `doubted`, an earlier result of the
+    same code also stays unless the new one is faster or less disturbed.
     """
     words = "/".join(
         map(
@@ -184,7 +184,7 @@ def _attempt(
 def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
     """Measure a finished job's machine again if it was disturbed or a trial beat its peak.
 
-    Jobs stay bound to the machine that they have.
+    Existing jobs keep the earlier result.
     """
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
@@ -205,7 +205,7 @@ def remeasure_if_beaten(runtime: Runtime, job_id: str) -> None:
 
 
 def _shares(session: Session, job: Job, machine: Machine) -> Iterator[float]:
-    """Yield the share of its data types' peak that each workload's fastest trial reaches."""
+    """Yield each workload's fastest rate as a share of the peak for its data types."""
     for workload in Workloads(session).get_many([task.workload_id for task in Tasks(session).list(job.id)]):
         types = {dtype for _, dtype, _ in unpack_arguments(workload.args).args}
         if not types & machine.gflops.keys():

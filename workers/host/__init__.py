@@ -1,1 +1,1 @@
-"""Coordinates the processes of one host: locks on its cores, measured load, priority and memory."""
+"""Coordinates processes on one host: core locks, measured load, priority and memory."""

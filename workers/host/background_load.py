@@ -20,7 +20,7 @@ class Stressor(Child):
 
 @contextmanager
 def stress(programs: int) -> Iterator[None]:
-    """Run so many programs in the context; however this process ends, they end. Raises ChildError."""
+    """Run this many load programs during the block, and end them. Raises ChildError."""
     with ExitStack() as stack:
         stressors = [stack.enter_context(Stressor(name=f"program {n} beside")) for n in range(programs)]
         for stressor in stressors:

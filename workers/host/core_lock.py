@@ -23,7 +23,7 @@ _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def open_lock(path: Path, mode: int) -> int:
-    """Open the file, with this mode if it is ours or new. Raises HostFault if access is denied."""
+    """Open a lock file, created with `mode` if new. Raises HostFault if access is denied."""
     try:
         with suppress(FileNotFoundError):
             return _open(path, mode)
@@ -57,14 +57,14 @@ EVERYBODYS: Final = 0o644
 
 
 class CoreLock:
-    """Lock on the host's cores. While a process waits to time, no other process begins to share."""
+    """Lock on the host's cores. Waiting for the exclusive lock keeps out new shared ones."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or host_folder() / LOCK_NAME
         self._lock_fds: list[int] = []
 
     def take(self, wait_sec: float) -> bool:
-        """Lock the cores exclusively, unless locked already; return False if that took too long."""
+        """Lock the cores exclusively, unless done already; return False after `wait_sec`."""
         deadline_sec = time.monotonic() + wait_sec
         with ExitStack() as stack:
             stack.callback(self.give_back)
@@ -78,7 +78,7 @@ class CoreLock:
         return True
 
     def share(self) -> None:
-        """Wait until no process times or waits to time; keep all from timing until `give_back`."""
+        """Take a shared lock once no process times or waits to. It keeps all from timing."""
         gate_fd = _lock(self._gate, fcntl.LOCK_SH)
         try:
             lock_fd = _lock(self._path, fcntl.LOCK_SH)
@@ -103,9 +103,9 @@ class CoreLock:
 
 
 def lock_identity() -> str:
-    """Return a name of the file on which this process locks the cores; empty if it cannot be opened.
+    """Identify the file on which this process locks the cores; empty if it cannot be opened.
 
-    It differs for two processes of one host whose locks do not exclude each other.
+    The value differs for two processes of a host whose locks do not exclude each other.
     """
     try:
         status = CoreLock().files()[1].stat()
@@ -115,7 +115,7 @@ def lock_identity() -> str:
 
 
 def _lock(path: Path, operation: int) -> int | None:
-    """Return a locked file's descriptor; None if others have it and `operation` does not wait."""
+    """Lock a file; return its descriptor, or None if taken and `operation` does not wait."""
     lock_fd = open_lock(path, EVERYBODYS)
     try:
         fcntl.flock(lock_fd, operation)

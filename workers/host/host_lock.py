@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class HostShare:
-    """A share of the host, held by this process."""
+    """A shared lock on the host, held by this process."""
 
     def __init__(self, host: "HostLock", host_fd: int) -> None:
         self._host = host
@@ -55,7 +55,7 @@ class HostShare:
 
 
 class HostLock:
-    """The host's locks. Other users and containers have their own: their work only shows as load."""
+    """The host's locks. Other users and containers do not share them; they show as load."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class HostLock:
 
     @contextmanager
     def shared(self) -> Iterator[HostShare]:
-        """Share the host with other work; first wait while a process is alone."""
+        """Hold the shared lock; first wait while another process has the host alone."""
         with self._open("host") as host_fd:
             self.enter(host_fd)
             yield HostShare(self, host_fd)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Have the host exclusively; yield False if other work did not end in time."""
+        """Hold the exclusive lock; yield False if other work did not end in time."""
         until_sec = time.monotonic() + self._alone_patience_sec
         with self._open("gate") as gate_fd, self._open("host") as host_fd:
             is_alone = _wait(gate_fd, fcntl.LOCK_EX, until_sec) and _wait(host_fd, fcntl.LOCK_EX, until_sec)
@@ -92,7 +92,7 @@ class HostLock:
                 cores.give_back()
 
     def enter(self, host_fd: int) -> None:
-        """Lock a share, after waiting for the gate to open; on timeout, warn and go on."""
+        """Take the shared lock when no process is alone or waits to be; warn on timeout."""
         with self._open("gate") as gate_fd:
             until_sec = time.monotonic() + self._shared_patience_sec
             if not (_wait(gate_fd, fcntl.LOCK_SH, until_sec) and _wait(host_fd, fcntl.LOCK_SH, until_sec)):

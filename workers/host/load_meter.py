@@ -1,7 +1,7 @@
 """Measures from the kernel's counters how other work on this host disturbs a timing.
 
-`LoadMeter` measures the load of other programs in intervals of seconds. The load average is of no
-use here: a minute after our builders stopped, it still includes them.
+`LoadMeter` measures the load of other programs in intervals of seconds. The kernel's load
+average does not suit: it includes this worker's builders for a minute after they stopped.
 
 `ContentionReading` reads how long this process's threads waited for a processor, and how many others
 compete for one. The kernel counts the wait of each thread precisely enough for intervals of ten
@@ -26,7 +26,7 @@ LOOK_SEC: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The load that other programs put on the host during a period."""
+    """The load that other programs put on the host between two readings."""
 
     cores: int
     others_cores: float
@@ -37,11 +37,11 @@ class Load:
 
     @property
     def share(self) -> float:
-        """The share of the host and of its GPU that other programs had."""
+        """The share of the host and of its GPU that other programs used."""
         return self.others_cores / self.cores + self.stolen + self.gpu_share
 
     def words(self) -> list[str]:
-        """Return what disturbed the timing; empty if the host was quiet."""
+        """Return phrases about what disturbed a timing; empty if the host was quiet."""
         reasons = [*self.gpu_words]
         if self.others_cores > max(QUIET_CORES, QUIET_SHARE * self.cores):
             reasons.append(f"other programs used {self.others_cores:.1f} of {self.cores} cores")
@@ -63,7 +63,7 @@ class _Counters:
 
 
 class LoadMeter:
-    """Measures the load between looks; `ours` returns the pids of processes that do not count."""
+    """Measures other programs' load between `look` calls; `ours` returns pids to ignore."""
 
     def __init__(self, ours: Callable[[], Sequence[int]], proc: Path = PROC) -> None:
         self._ours = ours
@@ -71,7 +71,7 @@ class LoadMeter:
         self._last = self._read()
 
     def look(self) -> Load:
-        """Return the load since the last look."""
+        """Return the load since the previous call."""
         previous, self._last = self._last, self._read()
         cores = os.cpu_count() or 1
         ticks = max(1, self._last.total - previous.total)
@@ -85,7 +85,6 @@ class LoadMeter:
         )
 
     def wait_for_quiet(self, patience_sec: float) -> None:
-        """Wait until the host is quiet, at most for `patience_sec`."""
         wait_for_quiet(self.look, patience_sec)
 
     def _read(self) -> _Counters:
@@ -126,7 +125,7 @@ RUNNING: Final = "R"
 
 @dataclass(frozen=True, slots=True)
 class ContentionReading:
-    """The values of the kernel's counters at one time."""
+    """The kernel's counters of competition for processors, read at one time."""
 
     clock_sec: float
     waited_sec: dict[str, float]  # by thread: seconds in which it was ready to run but did not
@@ -148,10 +147,10 @@ class ContentionReading:
         return cls(time.monotonic(), waited, max(0, runnable - max(1, running)))
 
     def waited_since(self, previous: "ContentionReading") -> float | None:
-        """Return the share of the time since `previous` that the longest waiting thread waited.
+        """Return the share of the time since `previous` that the longest waiter waited.
 
-        None if it is not counted. Threads that compute together are as late as the latest of them.
-        Throttling by a quota counts as waiting.
+        None if the kernel does not count it. Threads that compute together end with the
+        latest of them, so the longest wait matters. Throttling by a quota counts as waiting.
         """
         if not self.waited_sec:
             return None

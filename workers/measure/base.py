@@ -22,7 +22,7 @@ from workers.subprocesses.process_pool import ChildPool
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A workload; its schedules are the candidates."""
+    """A workload, as measurers need it. Its schedules are the candidates."""
 
     key: str
     tir: str  # tvm.ir.save_json of its module
@@ -41,7 +41,7 @@ class MeasureInput:
 
 @dataclass(frozen=True, slots=True)
 class MeasureResult:
-    """The result of a slot."""
+    """The result of measuring the candidate in one slot of a round."""
 
     slot: int
     trial: Trial
@@ -51,7 +51,7 @@ class MeasureResult:
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevice:
-    """A stand-in for a device; `lacks` says which part of a job it cannot do, `hint` what to do."""
+    """A simulated device; `lacks` names what it cannot do for a job, `hint` the remedy."""
 
     endpoint: Endpoint
     lacks: str = ""
@@ -70,7 +70,7 @@ class Tools:
 
 
 class Need(StrEnum):
-    """Steps of a finish that a measurer may not support; the values name them in its report."""
+    """Steps of a job's finish that some measurers cannot do, as the report names them."""
 
     CHECK = "check what the schedules compute"
     TIME = "time the whole model"
@@ -91,10 +91,10 @@ class Measurer(ABC):
       and all its trials count. A candidate that falls far behind or fails has fewer than the others.
     - Raises NoDevice if no device serves the target, Unavailable if the tracker does not answer.
 
-    The rest is for measurers without a device, like `replay` and `simulated`, and their subclasses.
-    `stands_in` names which of these two they are: a job with such a measurer gets the target of that
-    stand-in, whatever name it used (ADR 0046). They implement `stand_in`, give each MeasureResult
-    its endpoint, whose host is the stand-in, and refuse in `require` what they cannot do.
+    Measurers without a device are `replay`, `simulated` and their subclasses. `stands_in`
+    names one of these two; a job with such a measurer gets the target of that name, whatever
+    it called the measurer (ADR 0046). They implement `stand_in`, give each MeasureResult an
+    endpoint whose host is that name, and refuse in `require` what they cannot do.
     """
 
     #: One of mallorn.core.stand_in_measurers.STAND_INS; empty if devices of the target measure.
@@ -128,13 +128,13 @@ class Measurer(ABC):
         """Measure every slot up to `passes` times, in turn, so that all see the same conditions."""
 
     def stand_in(self, tasks: Mapping[str, str], target: Target, options: JobOptions) -> VirtualDevice | None:
-        """Return the stand-in that measures; None, as here, if devices of the target do.
+        """Return the simulated device that measures; None, as here, if real devices do.
 
-        Called once per job with the names of its tasks by Program.key. Raises InvalidRequest if none
-        of them can be measured.
+        Called once per job with the names of its tasks by Program.key. Raises InvalidRequest
+        if none of them can be measured.
         """
         return None
 
     def require(self, need: Need) -> bool:
-        """Return True, as here, if TVM's devices can meet the need; otherwise raise MallornError."""
+        """Return True if this step of a finish is possible; otherwise raise MallornError."""
         return True

@@ -42,7 +42,7 @@ class BuiltCandidate:
 
 
 class Builds:
-    """Builds the candidates of one round; with `any_size`, none is refused as too large."""
+    """Builds the candidates of one round; with `any_size`, no library is too large."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Builds:
         return bool(self._waiting or self._retries or self._builders.tags)
 
     def feed(self) -> None:
-        """Give every idle builder a candidate: the first that it has the schedule of, or the first.
+        """Give each idle builder a candidate, preferably one that it validated before.
 
-        Candidates whose builder the host ended come last, one at a time.
+        Candidates whose builder the host killed come last, one at a time.
         """
         for place in self._builders.idle[: len(self._waiting)]:
             size = self._builders.size
@@ -119,7 +119,7 @@ class Builds:
         return self._folder / f"{slot.slot}.so"
 
     def _judge(self, call: Finished[Library]) -> BuiltCandidate | MeasureResult | None:
-        """Return a build's result; None if it is built again. Raises HostFault, StorageFull."""
+        """Return a build's result; None if it is retried. Raises HostFault, StorageFull."""
         slot, end = self._slots[int(str(call.tag))], call.end
         if isinstance(end, Library):
             return BuiltCandidate(slot, self._artifact(slot), end.args, end.build_ms)

@@ -1,4 +1,4 @@
-"""Checks the run times that a device reports: it times itself, and may be broken or lie."""
+"""Check the run times that a device reports, since it may be broken or dishonest."""
 
 from collections.abc import Sequence
 from math import isfinite

@@ -1,4 +1,4 @@
-"""The measurer of jobs whose device no worker reaches; `mallorn batch` carries the candidates."""
+"""The measurer of jobs whose device no worker can reach; `mallorn batch` files reach it."""
 
 from collections.abc import Generator, Sequence
 
@@ -9,7 +9,7 @@ from workers.measure.base import MeasureInput, Measurer, MeasureResult, Need, Pr
 
 
 class DetachedMeasurer(Measurer):
-    """Times nothing itself: its jobs wait for the results of their batches (ADR 0063)."""
+    """Refuses to time anything: its jobs wait for results of batches (ADR 0063)."""
 
     def measure(
         self,

@@ -1,4 +1,4 @@
-"""Times the candidates of a round, one at a time, on a device that the round holds."""
+"""Times the candidates of a round, one at a time, on a device that the round has leased."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
@@ -99,7 +99,7 @@ class DeviceRuns:
         return result
 
     def measure_again(self, candidate: BuiltCandidate) -> MeasureResult:
-        """Time a candidate briefly, to check a time that is known."""
+        """Time a candidate once more and briefly, to check whether its known time holds."""
         self._is_drift_check = True
         try:
             return self.measure(candidate)
@@ -114,8 +114,9 @@ class DeviceRuns:
     def poll(self) -> MeasureResult | None:
         """Return the result of the candidate on the device; None while there is none.
 
-        After an error the candidate is to blame unless the host ended the runner. Raises HostFault
-        or Unavailable if no device could be taken, or if the host must be quiet.
+        A failed run counts against the candidate, unless the host killed the runner. Raises
+        HostFault or Unavailable if no device could be taken or the job waits for a quiet
+        host.
         """
         try:
             if self._taking is not None and self._taking.poll():
@@ -131,8 +132,7 @@ class DeviceRuns:
                 self._taking = self._candidate = None
                 kind = HostFault if isinstance(error, ChildNotStarted) else Unavailable
                 raise kind(f"no device could be taken: {error.message}", hint="mallorn check") from error
-            # The device itself ends slow candidates in time: silence means that it or the network
-            # failed.
+            # The device itself ends slow candidates: a timeout means that it failed.
             is_lost = isinstance(error, (*HOSTS_DOING, ChildTimeout))
             outcome = Outcome.WORKER_LOST if is_lost else Outcome.RUN_ERROR
             return self._finish(candidate, LibraryRun(outcome, error=error.message))
@@ -212,8 +212,11 @@ def empties_cache(evaluator: EvaluatorOptions, args: Arguments, target: Target) 
 
 
 class TimingDriftDetector:
-    """Times the round's fastest and latest candidates again. If both times drifted, times since the
-    last check are upper bounds. One drift is no sign: a kernel's speed may vary between processes."""
+    """Times the round's fastest and latest candidates again, to notice that speed drifted.
+
+    If both times changed, times since the last check are upper bounds. A change of only one
+    proves nothing: a kernel's speed may vary between processes.
+    """
 
     def __init__(self, timing: DeviceRuns, builds: Builds) -> None:
         self._timing = timing
@@ -221,7 +224,7 @@ class TimingDriftDetector:
         self._unchecked: list[MeasureResult] = []
 
     def watch(self, results: Iterator[MeasureResult]) -> Iterator[MeasureResult]:
-        """Yield the results, and again, as upper bounds, those that turn out to be disturbed."""
+        """Yield each result; if it turns out disturbed, yield it again as an upper bound."""
         for result in results:
             yield result
             if result.trial.time_us is not None:
@@ -243,7 +246,7 @@ class TimingDriftDetector:
             yield replace(result, trial=replace(result.trial, disturbed=share), disturbance=disturbance)
 
     def _drift_of(self, reference: tuple[BuiltCandidate, float] | None) -> float:
-        """Return by what share of the longer time a new timing differs; 0 if there is none."""
+        """Time a candidate again; return the relative change, 0 if it cannot be timed."""
         if reference is None:
             return 0.0
         candidate, known_us = reference

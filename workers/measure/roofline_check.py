@@ -1,4 +1,4 @@
-"""Rejects reported times that are too short for the peak of the device's machine."""
+"""Rejects reported times that are too short for the peak speed of the device's machine."""
 
 from dataclasses import replace
 from typing import Final

@@ -20,7 +20,7 @@ SLACK: Final = 2.0
 
 
 def run_timeout_sec(program: Program, options: JobOptions, best_us: float | None) -> float:
-    """Return a candidate's time limit in seconds: the job's, or less if one so slow cannot win."""
+    """Return a candidate's limit in seconds: the job's, or less if it cannot win then."""
     evaluator = options.evaluator
     run_us = work(program) / SLOWEST_OPS_PER_US if best_us is None else HOPELESS * best_us
     runs = evaluator.number * evaluator.repeat + EXTRA_RUNS
@@ -38,7 +38,7 @@ SHARE: Final = 0.5
 
 
 class Retakes:
-    """A round's budget for repeating disturbed timings; it always suffices for one repeat."""
+    """A round's time budget for repeating disturbed timings, enough for at least one."""
 
     def __init__(self, evaluator: EvaluatorOptions, least_sec: float = 0.0) -> None:
         self._least_sec = max(least_sec, evaluator.repeat * evaluator.min_repeat_ms / 1e3)
@@ -46,7 +46,7 @@ class Retakes:
         self._lost_sec = 0.0
 
     def left_sec(self) -> float:
-        """Return how many seconds of disturbed timings of the next candidate may be repeated."""
+        """Return the seconds that repeats of the next candidate's timings may take."""
         so_far_sec = time.monotonic() - self._began_sec
         return max(self._least_sec, SHARE * so_far_sec - self._lost_sec)
 

@@ -45,7 +45,7 @@ class SimulatedMeasurer(Measurer):
     - a listed value: u(program, sketch, choice, value).
 
     A candidate with u(program, candidate) below `failure_rate` always fails to run. Each candidate
-    occupies its device for `device_sec`, while the worker sleeps. A slot has one device and no core.
+    occupies its device for `device_sec`, while the worker, which has no other, sleeps.
     """
 
     stands_in = NAME

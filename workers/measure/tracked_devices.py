@@ -34,7 +34,7 @@ class Fleet:
         self._left_out: deque[str] = deque(maxlen=REMEMBERED)
 
     def devices(self, target: Target | None = None) -> list[TrackedDevice]:
-        """Return a target's devices, or all, by name; only those started by `mallorn device`.
+        """Return the devices of a target, or of all, that `mallorn device` started, by name.
 
         Devices with an implausible description are left out, with a warning.
         """
@@ -59,7 +59,7 @@ class Fleet:
         return sorted((d for d in devices if key in (None, d.key)), key=lambda device: device.endpoint.name)
 
     def describe(self, target: Target) -> Endpoint:
-        """Return a device of the target, a free one if there is any. Raises NoDevice."""
+        """Return a device of the target, preferably a free one. Raises NoDevice."""
         devices = sorted(self.devices(target), key=lambda device: device.busy)
         if not devices:
             raise NoDevice

@@ -34,7 +34,7 @@ LEAST_SPREAD = 3
 
 
 class TvmMeasurer(Measurer):
-    """Builds in `builders` and times through `runner`; both stay warm for the next round."""
+    """Builds in `builders` and times through `runner`, processes that outlive the round."""
 
     @classmethod
     def from_tools(cls, tools: Tools) -> Self:
@@ -97,8 +97,11 @@ class TvmMeasurer(Measurer):
         options: JobOptions,
         passes: int,
     ) -> list[MeasureResult]:
-        """Build every slot once and time all in turn, up to `passes` times. A slot that falls far
-        behind or fails has fewer results. With enough devices of one class, each pass uses another."""
+        """Build every slot once, and time all in turn, up to `passes` times.
+
+        A slot that falls far behind or fails has fewer results. With enough devices of one
+        class, each pass uses another device.
+        """
         spread = count_alike(self._devices(target)) >= max(passes, LEAST_SPREAD)
         with untrusted_folder("build-", self._room) as folder:
             limit_sec = options.build_timeout_sec
@@ -139,7 +142,7 @@ def mark_if_builders_ran(result: MeasureResult, target: Target) -> MeasureResult
 
 
 def time_between_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
-    """Take the device, which shares cores with the builders, and stop them whenever it times."""
+    """Time on a device that shares cores with the builders; suspend these meanwhile."""
     timing.take()
     with host.shared() as turn:
         while builds.unfinished:
@@ -170,8 +173,8 @@ def time_in_passes(
 ) -> list[MeasureResult]:
     """Build all candidates, then time them in passes, so that all see the same conditions.
 
-    With `spread`, each pass uses another device and times all candidates: a device that lies or is
-    broken cannot exclude a candidate.
+    With `spread`, each pass uses another device and times all candidates, so that no broken
+    or dishonest device can exclude a candidate.
     """
     ends: list[BuiltCandidate | MeasureResult] = []
     with host.shared() as turn:
@@ -199,7 +202,7 @@ def time_in_passes(
 
 
 def time_during_builds(builds: Builds, timing: DeviceRuns, host: HostLock) -> Iterator[MeasureResult]:
-    """Build while the device, which shares no cores with the builders, times or is busy."""
+    """Build and time simultaneously: the device shares no cores with the builders."""
     ready: deque[BuiltCandidate] = deque()
     with host.shared() as turn:
         while builds.unfinished:

@@ -1,1 +1,1 @@
-"""A worker process: its long-lived resources and the leases on its rounds and stages."""
+"""A worker process: its resources, and the leases on rounds and stages that it runs."""

@@ -1,4 +1,4 @@
-"""Import and finish: the stages of a job that a single worker runs under a lease."""
+"""The stages of a job, import and finish, each run by a single worker under a lease."""
 
 import logging
 import os
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StageFolder:
-    """The files of a stage. Only the worker writes to `path`; each child has its own folder.
+    """Folders of a stage. Only the worker writes to `path`, each child to its own folder.
 
     So no child process can replace a file or folder of the worker or of another child.
     """
@@ -65,7 +65,7 @@ def stage_folder(runtime: Runtime, prefix: str) -> Iterator[StageFolder]:
 
 @dataclass(frozen=True, slots=True)
 class StageContext:
-    """A stage of a job that this worker runs, with the lease on it."""
+    """A stage of a job that this worker runs, with its inputs and the lease on it."""
 
     runtime: Runtime
     job: Job
@@ -87,7 +87,7 @@ class StageContext:
 
     @property
     def measured_by(self) -> str:
-        """Name of the target's stand-in measurer, or else the job's measurer option."""
+        """Name of the target's simulated measurer if any, else of the job's measurer."""
         return stand_in(self.target) or self.options.measurer
 
     def graphs(self, folder: StageFolder) -> ModelCompiler:
@@ -121,7 +121,7 @@ class StageContext:
 
 @contextmanager
 def leased_stage(runtime: Runtime, job_id: str, state: JobState) -> Iterator[StageContext | None]:
-    """Hold a stage while the block runs; yield None if it cannot be claimed."""
+    """Lease a stage of a job for the block; yield None if it cannot be claimed."""
     has_begun = False
     with leased_work(runtime, WorkItem(STAGES[state], job_id)) as work:
         stage = None if work is None else stage_of(work, state)

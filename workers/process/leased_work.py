@@ -49,10 +49,10 @@ Begin = Callable[[Session, LeaseToken], None]
 
 @contextmanager
 def leased_work(runtime: Runtime, item: WorkItem, begin: Begin | None = None) -> Iterator[LeasedWork | None]:
-    """Hold a lease on `item` while the block runs; yield None if it cannot be claimed or run.
+    """Hold a lease on `item` for the block; yield None if it cannot be claimed or run.
 
     `begin` runs in the transaction of the claim. If the block raises, `retry_rules` decides
-    whether the work is retried, given back or given up.
+    whether the work is retried, returned to the queue or given up.
     """
     if sources_replaced():
         STOP.replaced()

@@ -1,4 +1,7 @@
-"""Matches a job with devices of its class and with workers that have its builder."""
+"""Matches a job with devices of its class, and with workers that have its builder.
+
+A builder is the code that compiles candidates, identified by TVM's version and a digest.
+"""
 
 from sqlalchemy.orm import Session
 
@@ -30,17 +33,17 @@ def class_of_job(session: Session, job: Job) -> DeviceClass | None:
 
 
 def builder_of(options: JobOptions) -> str | None:
-    """Return this worker's builder; None if the job's measurer does not build with TVM."""
+    """Return this worker's builder; None if the job's measurer compiles nothing with TVM."""
     return builder() if is_built_by_tvm(options) else None
 
 
 def wait_for_builder(
     session: Session, job_id: str, own_builder: str, worker: str, tuning: bool = True
 ) -> Context | None:
-    """Return the job's context if it names a builder other than `own_builder` that no live worker has.
+    """Return the job's context if it must be left, since no live worker has its builder.
 
-    Return None if the builder is the same or the job has no context. Raises Unavailable if a
-    live worker has the other builder, so that the job waits for that worker.
+    None if its builder is `own_builder`, or if there is no context. Raises Unavailable if
+    another live worker has the context's builder, so that the job waits for that worker.
     """
     context_id = Jobs(session).get(job_id, None).context_id
     context = None if context_id is None else Contexts(session).get(context_id)
@@ -56,16 +59,16 @@ def wait_for_builder(
 
 
 def limits_of(options: JobOptions) -> TrialLimits:
-    """Return the builder of a job's candidates on this worker, and the job's timeouts."""
+    """Return the limits of a job's trials: the builder (or measurer) and the timeouts."""
     builder_name = builder_of(options) or options.measurer
     return TrialLimits(builder_name, options.build_timeout_sec, options.run_timeout_sec)
 
 
 def ensure_builder(runtime: Runtime, job_id: str) -> None:
-    """Ensure that one builder builds all candidates of a job: its context's, or this worker's.
+    """Ensure that a single builder compiles all candidates of a job.
 
-    If no live worker has the builder of the job's context, move the job to a context with this
-    worker's builder. Raises Unavailable if another live worker has the context's builder.
+    If no live worker has the builder of the job's context, move the job to a context with
+    this worker's builder. Raises Unavailable if another live worker has it.
     """
     with runtime.database.transaction() as session:
         Jobs(session).lock_job(job_id)

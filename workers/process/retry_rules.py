@@ -1,4 +1,4 @@
-"""Retry rules: whether failed work is retried, given back, given up or fails its job."""
+"""Retry rules: whether failed work is retried, requeued, given up or fails its job."""
 
 import logging
 from collections.abc import Callable
@@ -28,7 +28,7 @@ PROPOSING: Final = ("search", "sampler", "cost_model")
 
 @dataclass(frozen=True, slots=True)
 class RetryRule:
-    """Release of the work after an error, and its description in the log."""
+    """An action that releases work after an error, and its description in the log."""
 
     words: str
     act: Callable[[WorkItems, LeaseToken, MallornError], object] | None

@@ -1,4 +1,4 @@
-"""Worker health: after a host fault a worker rests and checks its host (ADR 0045)."""
+"""Worker health: after a fault of its host, a worker pauses and checks it (ADR 0045)."""
 
 import logging
 import time
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Health:
-    """The host fault of a worker, if any. A rest soon after another one is twice as long."""
+    """Makes a worker rest after faults of its host; frequent faults double the rest."""
 
     def __init__(self, tell: Callable[[str], None], tunes: Callable[[], bool]) -> None:
         self._report = tell

@@ -113,12 +113,11 @@ class Runtime:
         return Runner(key=self.settings.fleet_key, name="runner", room=self.runs, others=self._readable)
 
     def release_device(self) -> None:
-        """Release the device if this worker holds one."""
         if "runner" in self.__dict__ and self.runner.alive:
             self.runner.release()
 
     def validator(self, target: Target) -> Validate:
-        """Return the candidate validator: the builders' or, for stand-ins, the compiler's."""
+        """Return the validator: the builders or, for simulated devices, the compiler."""
         return self.compiler.validate if stand_in(target) else partial(validate, self.builders)
 
     def tools(self, like: DeviceClass | None) -> Tools:
@@ -144,10 +143,7 @@ class Runtime:
             self.builders.start()
 
     def graphs(self, threads: int, model_bytes: int, folder: Path) -> ModelCompiler:
-        """Start a model compiler process and return it.
-
-        TVM uses `threads` threads in the process, and the process writes to `folder`.
-        """
+        """Start a model compiler process of `threads` threads, which writes to `folder`."""
         zig = str(self.room / ZIG)
         env = {"TVM_NUM_THREADS": str(threads), "ZIG_GLOBAL_CACHE_DIR": zig}
         memory = self.settings.child_memory_bytes + COPIES * model_bytes

@@ -1,1 +1,1 @@
-"""A round of tuning: claim, propose, measure, commit (see `run.py`); then training."""
+"""A round of tuning: propose, measure and commit candidates (`run.py`), then train."""

@@ -22,8 +22,7 @@ from workers.round.round_context import RoundContext
 from workers.round.store_referenced_rows import store_sites, store_sketches
 from workers.subprocesses.shutdown import STOP
 
-# Results per commit. If the worker is killed, at most these and the running candidate are
-# lost.
+# Results per commit: a killed worker loses at most these and the running candidate.
 BATCH: Final = 4
 RETRY_SEC: Final = 1.0
 log = logging.getLogger(__name__)
@@ -65,7 +64,7 @@ class Commits:
 
     @property
     def disturbance(self) -> Disturbance:
-        """Other load on the devices while this attempt's candidates were timed."""
+        """Other load on the devices while candidates were timed in this attempt."""
         return Disturbance.of_all(self._disturbances.values())
 
     def flush(self) -> None:
@@ -122,11 +121,10 @@ class Commits:
         self._pending = {}
 
     def commit_all(self) -> None:
-        """Commit pending results, retrying until the database answers or the worker must stop.
+        """Commit pending results; retry until the database answers or the worker must stop.
 
-        An expired lease does not matter unless another attempt took the round; then the
-        fencing token makes `flush` raise LeaseLost. Raises Unavailable if the worker must
-        stop.
+        An expired lease does not matter unless another attempt took the round; then `flush`
+        raises LeaseLost. Raises Unavailable if the worker must stop.
         """
         while True:
             try:

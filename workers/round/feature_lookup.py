@@ -1,4 +1,4 @@
-"""Compute the features that a cost model reads: from decisions, cached, or by lowering."""
+"""Compute features for cost models: from decisions, from a cache, or by lowering."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _unanswered: WeakKeyDictionary[Database, set[tuple[FeatureSource, str]]] = WeakK
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOnTarget:
-    """A workload on a target, to which candidates belong."""
+    """A workload and a target, with what is needed to compute features of its candidates."""
 
     workload_id: int
     target_id: int
@@ -39,14 +39,14 @@ class WorkloadOnTarget:
 
 
 class FeatureRows(NamedTuple):
-    """One row per candidate; `known` marks rows that could be computed, others are zero."""
+    """Feature rows, one per candidate; `known` marks computed rows, others are zero."""
 
     rows: Matrix
     known: NDArray[np.bool_]
 
 
 class FeatureLookup:
-    """Computes features of any view. Features that need lowering are cached in the database."""
+    """Computes features of candidates, and caches in the database those of lowered code."""
 
     def __init__(self, database: Database, compiler: CandidateCompiler) -> None:
         self.database = database
@@ -90,10 +90,10 @@ class FeatureLookup:
     def _ask(
         self, view: str, work: WorkloadOnTarget, candidates: Sequence[Candidate]
     ) -> dict[str, bytes | None]:
-        """Lower the candidates in one call; if that call fails, one by one. Return rows by key.
+        """Lower the candidates in one call; if it fails, one by one. Return rows by key.
 
         A row is None if the candidate cannot be lowered or crashes the compiler. A candidate
-        whose failure may be the host's fault has no entry; the next process asks for it again.
+        whose failure may be the host's fault has no entry; another process tries it again.
         """
         traced = [(work.sketches[each.sketch].trace, each.decisions) for each in candidates]
         try:

@@ -1,4 +1,4 @@
-"""Propose the candidates of a round, as a function of its stored inputs; leave out parts that fail."""
+"""Propose a round's candidates from its stored inputs, leaving out plugins that fail."""
 
 import logging
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Proposed(NamedTuple):
-    """The candidates to measure, their proposals with predictions, and the state."""
+    """The candidates to measure, their proposals, and the searcher's new state, if any."""
 
     slots: list[MeasureInput]
     proposals: list[Proposal]
@@ -44,9 +44,9 @@ class Proposed(NamedTuple):
 def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext, Proposed]:
     """Load a round and propose its candidates, without a cost model or searcher that fails.
 
-    A part that fails is left out in all later attempts, too, and the job is warned. Raises
-    PluginFailed if candidates of this round were measured already or the fallback fails as
-    well; LeaseLost if the lease is lost.
+    Later attempts leave out what failed, too, and the job gets a warning. Raises
+    PluginFailed if candidates of this round were measured already or the fallback fails;
+    LeaseLost.
     """
     while True:
         try:
@@ -75,7 +75,7 @@ def prepare(runtime: Runtime, round_id: int, token: Token) -> tuple[RoundContext
 
 
 def warn(runtime: Runtime, job_id: str, error: MallornError, instead: str) -> None:
-    """Log an error and store it, with what is done `instead`, as a warning of the job."""
+    """Log an error; store it, with what is done `instead`, as a warning of the job."""
     log.warning("job %s: %s; %s", job_id, error.message, instead, exc_info=error)
     with runtime.database.transaction() as session:
         Warnings(session).add(job_id, _warning(error, instead))
@@ -91,8 +91,7 @@ def _warning(error: MallornError, instead: str) -> NewJobWarning:
 def propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | None = None) -> Proposed:
     """Return the candidates that the round measures. Raises PluginFailed if a plugin fails.
 
-    `validate` returns which candidates can be rebuilt; by default the lookup's compiler checks
-    that.
+    `validate` returns which candidates can be rebuilt; by default the compiler does.
     """
     # The searcher calls the model, so an error is attributed to the model first.
     model = [] if context.model_kind is None else [("cost_model", context.model_kind)]
@@ -148,12 +147,11 @@ def _propose(lookup: FeatureLookup, context: RoundContext, validate: Validate | 
 
 
 def _propose_first_round(context: RoundContext, space: Space, model: CostModel) -> SearcherResult:
-    """Propose a task's first round with a base model: half defaults, half chosen by the model.
+    """Propose a task's first round: half space defaults, half chosen by a base model.
 
-    Without this, the first round would only have the space's defaults. The first half are the
-    constructor's guesses, which a base model ranks no better than the constructor. A base
-    model with an `opener` uses that searcher, which needs more than scores from it. The state
-    is only returned if the round's own searcher ran.
+    A base (pre-trained) model ranks defaults no better than the analytic model that made
+    them; without a base model the round has only defaults. If the base model names a
+    searcher (`opener`), that one runs; the state is returned only if it is the round's own.
     """
     round_searcher = context.row.searcher
     searcher = round_searcher if round_searcher == SAFE_SEARCHER or model.opener is None else model.opener
@@ -167,7 +165,7 @@ def _propose_first_round(context: RoundContext, space: Space, model: CostModel) 
 def _screen_then_lower(
     lookup: FeatureLookup, context: RoundContext, space: Space, model: CostModel
 ) -> SearcherResult:
-    """Screen with the draft model, lower the best, and let the family's model choose."""
+    """Preselect with an analytic model, lower the best, let the cost model choose."""
     drafts, state = _search(context, space, Draft(space.machine), WIDER * context.row.size)
     candidates = [proposal.candidate for proposal in drafts]
     rows, is_known = lookup.see(model.view, context.work(space.by_key), candidates)

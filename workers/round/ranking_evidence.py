@@ -1,4 +1,4 @@
-"""Measure how well models rank a round's new results; families are split and merged by that."""
+"""Measure how well cost models rank a round's results, to split or merge task families."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -29,7 +29,7 @@ Batch = Sequence[tuple[Trial, int]]  # trial and measuring context; only times o
 
 
 def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
-    """Return how well models ranked the round's candidates; empty if a cost model fails."""
+    """Return how well cost models ranked the round's candidates; empty if one fails."""
     try:
         with blame_plugins(("cost_model", context.options.cost_model)):
             return _rank(FeatureLookup(runtime.database, runtime.compiler), context)
@@ -39,9 +39,9 @@ def ranked(runtime: Runtime, context: RoundContext) -> RoundStats:
 
 
 def _rank(lookup: FeatureLookup, context: RoundContext) -> RoundStats:
-    """Return the shares of a round's pairs that its own and other models ranked correctly.
+    """Return the shares of candidate pairs that the round's and other models rank correctly.
 
-    `rank_own` uses the predictions stored with the candidates; None if too few are comparable.
+    `rank_own` uses the predictions stored with the candidates; None if few are comparable.
     """
     with lookup.database.session() as session:
         batch = Trials(session).of_round(context.row.id)

@@ -76,8 +76,7 @@ def load_round(session: Session, round_id: int) -> RoundContext:
     proposer = None if row.cost_model_id is None else CostModels(session).get(row.cost_model_id)
     if proposer is not None and not reads_todays_view(proposer.name, str(proposer.metrics.get("view", ""))):
         proposer = None  # an earlier attempt chose it with other code
-    # Context 0 does not exist: a job whose device is unknown has no history, not that of all
-    # contexts.
+    # Context 0 does not exist, so a job whose device is unknown has no history.
     history = Trials(session).history(
         row.workload_id, row.target_id, row.seen_upto, job.context_id or 0, limits_of(options)
     )

@@ -107,10 +107,9 @@ def words_of(runtime: Runtime, round_id: int) -> str:
 def close_round(
     runtime: Runtime, context: RoundContext, token: Token, stats: RoundStats, state: bytes | None
 ) -> None:
-    """End a round whose candidates are all measured, and record the event.
+    """End a round whose candidates are all measured; store its state and the event.
 
-    Raises LeaseLost if another attempt has the round; Unavailable if a database restore lost
-    results.
+    Raises LeaseLost if another attempt has the round; Unavailable if a restore lost results.
     """
     row = context.row
     with runtime.database.transaction() as session:

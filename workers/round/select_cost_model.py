@@ -1,4 +1,4 @@
-"""Select the cost model of a round or a training: the family's own, or a base model."""
+"""Select the cost model of a round or training: the task family's, or a pre-trained base."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -39,9 +39,10 @@ def _load(name: str, blob: bytes) -> CostModel:
 
 
 def view_of(name: str) -> str:
-    """Return the view and version that models of this name read, and the builder if lowered.
+    """Return the feature view that a cost-model class reads, as name, version and builder.
 
-    Raises UnknownName, PluginFailed, MissingPackage.
+    The builder is only named if the view needs lowered code. Raises UnknownName,
+    PluginFailed, MissingPackage.
     """
     kind: type[CostModel] = resolve("cost_model", name)
     view = VIEWS.get(kind.view)
@@ -51,10 +52,10 @@ def view_of(name: str) -> str:
 
 
 def reads_todays_view(name: str, view: str) -> bool:
-    """Return whether a stored model's `view`, as recorded in training, is the present version.
+    """Return whether a stored model's `view`, as recorded in training, is the current one.
 
-    Earlier releases recorded none; all of them had version 1 of each view, and other builders.
-    Returns True for a model whose class cannot be loaded: loading it reports the reason.
+    Earlier releases recorded none; their views had version 1 and other builders. Returns
+    True for a model whose class cannot be loaded: loading it reports the reason.
     """
     try:
         with blame_plugins(("cost_model", name)):
@@ -113,7 +114,7 @@ def own_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
 
 
 def _nearest_bases(session: Session, op: str, target_id: int) -> Sequence[BaseHead]:
-    """Return usable base models of the nearest target that has any, as a prior only."""
+    """Return the usable base models of the nearest target that has any."""
     target = Target(Targets(session).get(target_id).text)
     candidates = [
         (gap, base.head)

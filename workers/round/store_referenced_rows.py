@@ -35,9 +35,9 @@ NOWHERE: Final = Site(None, None)
 
 
 def context_of(session: Session, target_id: int, options: JobOptions, endpoint: Endpoint) -> Context:
-    """Return the measuring context of times at an endpoint; only times in one context compare.
+    """Return the measuring context of times at an endpoint; other contexts do not compare.
 
-    Raises ClassRefused for a stand-in measurer that does not declare itself.
+    Raises ClassRefused for a measurer that simulates times without declaring it.
     """
     target = Target(Targets(session).get(target_id).text)
     # Simulated times must not be stored with real ones, also not from an undeclared stand-in.
@@ -56,9 +56,9 @@ def context_of(session: Session, target_id: int, options: JobOptions, endpoint: 
 def store_sites(
     session: Session, target_id: int, options: JobOptions, endpoints: Iterable[Endpoint | None]
 ) -> list[Site]:
-    """Return the site of each endpoint (NOWHERE for None), and store its rows if they are new.
+    """Return each endpoint's site (NOWHERE for None), and store its rows if they are new.
 
-    Raises ClassRefused for a stand-in measurer that does not declare itself.
+    Raises ClassRefused for a measurer that simulates times without declaring it.
     """
     endpoints = list(endpoints)
     by_name = {endpoint.name: endpoint for endpoint in endpoints if endpoint is not None}

@@ -1,4 +1,4 @@
-"""Refit a family's cost model if its data has grown enough."""
+"""Refit the cost model of a task family when its training data has grown enough."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ MOST_NEW: Final = 256  # uncached candidates per workload that one refit lowers
 
 @dataclass(frozen=True, slots=True)
 class _Refit:
-    """The family and cost model to refit, and the head of its newest version."""
+    """The family and cost model to refit, and the summary of its newest version."""
 
     family: str
     target_id: int
@@ -64,7 +64,7 @@ class _Data:
 
 
 def train(runtime: Runtime, job_id: str, task_id: int) -> None:
-    """Fit and store the next version if the data has grown enough; warn the job if it fails."""
+    """Refit the task's cost model if its data has grown enough; warn the job on failure."""
     with runtime.database.session() as session:
         job = Jobs(session).get(job_id, None)
         options = KeptOptions.model_validate(job.options)
@@ -103,7 +103,7 @@ def train(runtime: Runtime, job_id: str, task_id: int) -> None:
 def _fit(
     refit: _Refit, data: _Data, model: CostModel, base: CostModelName | None, lookup: FeatureLookup
 ) -> NewCostModel | None:
-    """Return the next version; None if too few rows with features in the view have a time."""
+    """Fit the model's next version; None if too few rows have both time and features."""
     rows = np.zeros((len(data.rows), VIEWS[model.view].width), dtype=np.float32)
     has_features = np.zeros(len(data.rows), dtype=np.bool_)
     for workload_id, work in data.works.items():

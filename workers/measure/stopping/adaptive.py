@@ -1,4 +1,4 @@
-"""Stopping rules that end once a candidate's time is known well enough (like AdaTune)."""
+"""Stopping rules that end once a candidate's time is known well enough (as in AdaTune)."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,10 @@ from workers.measure.stopping.slices import BEHIND, FEWEST, TIGHT, is_known_slow
 
 
 class Adaptive(StoppingRule):
-    """Takes short slices until the 95 % interval of their mean is tight and above the task's best.
+    """Times in short slices, until they suffice or the candidate is clearly too slow.
 
-    If there is no best time yet, it takes the evaluator's timing in one piece.
+    A candidate is too slow if the 95 % confidence interval of its mean is narrow and above
+    the task's best time. Without a best time, the job's timing options apply unchanged.
     """
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST) -> None:
@@ -29,9 +30,9 @@ class Adaptive(StoppingRule):
 
 
 class Racing(Adaptive):
-    """Like `adaptive`, but also stops if the lower bound is well above the task's best.
+    """Like `adaptive`, but stops also if the interval, however wide, is well above the best.
 
-    A cost model needs no precise time of a hopeless candidate: an error of 10 % does no harm.
+    A cost model needs no precise time of a hopeless candidate: 10 % error does no harm.
     """
 
     def __init__(self, tight: float = TIGHT, fewest: int = FEWEST, behind: float = BEHIND) -> None:

@@ -50,7 +50,7 @@ class Fixed(StoppingRule):
 
 
 class NamedRule(StoppingRule):
-    """A registered rule. Raises PluginFailed for exceptions of the rule, not of the timings."""
+    """A registered rule. Errors of the rule, not of the timings, become PluginFailed."""
 
     def __init__(self, name: str) -> None:
         self._part = ("stopping", name)

@@ -64,7 +64,7 @@ SEC_US: Final = 1e6
 
 @dataclass
 class Patience:
-    """The budget, in seconds, of disturbed pieces that are taken again."""
+    """The time budget, in seconds, for repeating disturbed pieces."""
 
     left_sec: float = 0.0
     lost_sec: float = 0.0  # spent so far
@@ -97,17 +97,17 @@ class CandidateTimes:
 
     @property
     def run_us(self) -> list[float]:
-        """Return the run times that count, in microseconds."""
+        """Run times in microseconds: only undisturbed ones, if these are enough."""
         return [mean.mean_sec * SEC_US for mean in self._counting()]
 
     @property
     def share(self) -> float | None:
-        """Return the share of these times that other programs had; None if unknown."""
+        """Share of the processors' time that other programs had; None if unknown."""
         shares = [mean.disturbed for mean in self._counting() if mean.disturbed is not None]
         return fmean(shares) if shares else None
 
     def disturbance(self) -> dict[str, float | str]:
-        """Return the fields of a `Disturbance`."""
+        """Return the fields of a `Disturbance` that summarises all timings."""
         return {
             "timed": 1,
             "bounds": int(is_disturbed(self.share)),
@@ -139,7 +139,7 @@ def take_timing(
 
 
 class _PartialMean:
-    """The pieces taken so far of one mean."""
+    """The pieces timed so far for one of a timing's `repeat` means."""
 
     def __init__(self, options: Evaluator, rough_sec: float) -> None:
         self._fewest, self._wanted_sec = options.number, options.min_repeat_ms / 1e3
@@ -149,7 +149,7 @@ class _PartialMean:
         self._disturbed: list[Piece] = []
 
     def missing(self) -> tuple[int, int]:
-        """Return the runs in a piece, and the number of pieces, likely to complete the mean."""
+        """Return runs per piece, and a number of pieces, likely to complete the mean."""
         runs, sec = _sums(self.quiet)
         samples = self.quiet or self._disturbed
         if not samples:

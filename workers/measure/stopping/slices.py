@@ -1,4 +1,4 @@
-"""Slices of a candidate's timing: how precisely they show its time, and how long the next one takes.
+"""Splits a candidate's timing into slices: their precision, and the length of the next.
 
 Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
 """
@@ -96,9 +96,9 @@ def is_known_slower(
 
 
 def next_slice(evaluator: T, run_us: Sequence[float], make: Callable[[int, int, int], T]) -> T | None:
-    """Return the slice after those of `run_us`; None if they add up to the evaluator's timing.
+    """Return the slice to time after `run_us`; None if the slices make up a full timing.
 
-    `make` makes options from the number of runs, the repeats and the least milliseconds of one.
+    `make` makes options from the number of runs, the repeats and the milliseconds of each.
     """
     total_ms, runs = evaluator.repeat * evaluator.min_repeat_ms, evaluator.repeat * evaluator.number
     count = min(max(SLICES, evaluator.repeat), total_ms // SHORTEST_MS)
