@@ -1,4 +1,4 @@
-"""Celery: names of queues and tasks, and the configuration of senders and receivers."""
+"""Names of Celery's queues and tasks, and the Celery configuration of all processes."""
 
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -53,10 +53,7 @@ ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, object]:
-    """Return the configuration: JSON only, late acknowledgement, no prefetching, no results.
-
-    Raises InvalidRequest if the URL is not one of a supported broker.
-    """
+    """Return Celery's settings. Raises InvalidRequest for the URL of an unsupported broker."""
     broker_url, sentinel_options = _broker(redis_url)
     return {
         "broker_url": broker_url,
