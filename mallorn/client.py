@@ -116,7 +116,7 @@ class Client:
     def jobs(
         self, state: str | None = None, archived: bool = False, all_owners: bool = False
     ) -> Iterator[Job]:
-        """Iterate over jobs, newest first: only archived ones if `archived`, else the rest."""
+        """Iterate over jobs, newest first: archived ones if `archived`, else the others."""
         # False is left out, because older coordinators do not know these parameters.
         filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
         return (Job(self.connection, body) for body in self.connection.rows("/jobs", **filters))
@@ -163,7 +163,7 @@ class Client:
     def schedules(
         self, workload: str | None = None, target: Wanted | None = None, beaten: bool = False
     ) -> Iterator[VerifiedSchedule]:
-        """Iterate over the best schedule per workload and target; `beaten`: all schedules."""
+        """Iterate over the best schedules per workload and target, or all if `beaten`."""
         filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
         return self.connection.pages(VerifiedSchedule, "/schedules", **filters)
 

@@ -54,7 +54,7 @@ class Retries:
         self.failures = 0
 
     def pause_after(self, error: MallornError) -> None:
-        """Sleep before the next attempt; raise the error after too many failures in a row."""
+        """Sleep before the next attempt; raise `error` after too many failures in a row."""
         self.failures += 1
         if self.failures > self._most:
             raise error

@@ -217,7 +217,7 @@ class Job:
         return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
 
     def schedules(self, directory: str | Path) -> Path:
-        """Download the schedules for TVM's `JSONDatabase`. Raises InvalidRequest on errors."""
+        """Download the schedules for TVM's `JSONDatabase`. Raises InvalidRequest."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
         try:

@@ -54,10 +54,7 @@ def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) 
 
 
 def existing(model: str | Path) -> Path:
-    """Return the path of a model file, or of the only ONNX file in a folder.
-
-    Raises InvalidModel if there is no such file.
-    """
+    """Return the path of a file, or of a folder's only ONNX file. Raises InvalidModel."""
     file = Path(model)
     if file.is_dir():
         files = sorted(file.glob("*.onnx"))

@@ -19,14 +19,14 @@ ROWS, PAST = 4, 6  # tokens and cache length of the traced example
 
 
 class WithCaches(torch.nn.Module):
-    """Wraps a model so that its caches are a flat list of tensors."""
+    """Wraps a decoder so that its caches are a flat list of tensors, in and out."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, *past: Any) -> tuple[Any, ...]:
-        """Return the logits, and the caches with the new tokens appended."""
+        """Return the logits, and each layer's key and value caches with the new tokens."""
         cache = DynamicCache()
         for layer, pair in enumerate(zip(past[::2], past[1::2], strict=True)):
             cache.update(*pair, layer)

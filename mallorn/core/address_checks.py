@@ -112,7 +112,7 @@ def user_name(uid: int) -> str:
 
 
 def _open_end(local: Address, remote: Address) -> End | None:
-    """Return the established socket between two addresses; None if there is none any more."""
+    """Return the established socket between two addresses; None if it is not there (now)."""
     with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
         if (end := _diagnosed(local, remote)) is not None:
             return end

@@ -52,7 +52,7 @@ def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
 
 
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's TVMScript texts, which jobs with equal schedules share."""
+    """Return the URI of a schedule's TVMScript texts, which all jobs with it share."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
 
 

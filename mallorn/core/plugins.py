@@ -34,10 +34,7 @@ def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused if a user's class lacks the base class that its option requires.
-
-    A class that cannot be imported here is skipped: another worker may have it.
-    """
+    """Raise ClassRefused if a class lacks its option's base class; skip what is not here."""
     for seam, name in own_classes(options):
         if seam in seams:
             # Another worker may have the class; a round without it continues and reports that.

@@ -53,7 +53,7 @@ ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, object]:
-    """Return Celery's settings. Raises InvalidRequest for the URL of an unsupported broker."""
+    """Return Celery's settings. Raises InvalidRequest unless the URL is a known broker's."""
     broker_url, sentinel_options = _broker(redis_url)
     return {
         "broker_url": broker_url,

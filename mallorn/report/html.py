@@ -12,7 +12,7 @@ Child = Any  # text, number, Html, None (nothing), or an iterable of these
 
 
 class Html(str):
-    """Text that is HTML already. Only this module and constants in our code may create it."""
+    """Text that is HTML already. Only this module and constants of ours may create it."""
 
     __slots__ = ()
 

@@ -9,7 +9,7 @@ from mallorn.core.values.job import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Sum of latency times calls, after `trials` outcomes and `sec` seconds from submission."""
+    """Sum of latency times calls, after `trials` outcomes, `sec` seconds from submission."""
 
     trials: int
     sec: float
@@ -41,12 +41,12 @@ def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
 
 
 def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
-    """Return the lowest total `sec` seconds after submission; None if no point is that early."""
+    """Return the lowest total up to `sec` seconds after submission; None before a point."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
 def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
-    """Return each task's best latency, from the job's rounds and from what it knew before."""
+    """Return each task's best latency, from the job's rounds and what was known before."""
     rows = sorted(rounds, key=lambda row: row.index)
     best_us = at_start(rows, tasks)
     for row in rows:
@@ -68,7 +68,7 @@ def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict
 
 
 def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
-    """Return the sum over tasks of latency times weight; None unless each task has a time."""
+    """Return the sum over tasks of latency times weight; None if a task has no time."""
     total_us = 0.0
     for index, weight in weights.items():
         if (best := best_us[index]) is None:

@@ -43,7 +43,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of `judge`: the fastest job (None if undecided), the figure used, the reason."""
+    """Result of `judge`: the fastest job (None if undecided), the figure used and why."""
 
     by: str | None
     fastest: str | None
@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """Judge by whole-model latency if each job has one undisturbed, else by sums over tasks."""
+    """Judge by whole-model latency if each job has one undisturbed, else by task sums."""
     # Why the whole model's latency cannot decide; empty if it can.
     doubt = next(
         (f"the whole model of {job.id} was not timed" for job in jobs if job.model_us is None),

@@ -85,7 +85,7 @@ def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> l
 
 
 def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> DecisionSummary:
-    """Summarise rounds: trials and gain by task, forecasts, and tasks without more rounds."""
+    """Summarise rounds: trials and gain by task, forecasts, tasks without more rounds."""
     trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
     shares = []
     for task in tasks:

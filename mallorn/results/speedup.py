@@ -37,7 +37,7 @@ class Speedup:
 
     @property
     def differs(self) -> bool:
-        """Return whether the interval of the ratio excludes 1, so that one model is faster."""
+        """Return whether the ratio's interval excludes 1, so that one model is faster."""
         return not self.even and not self.low <= 1 <= self.high
 
     @property

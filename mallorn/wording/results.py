@@ -190,7 +190,7 @@ def facts(job: JobStatus) -> list[str]:
 
 
 def failures(progress: JobProgress) -> str:
-    """Return a text on failed candidates by outcome, and on those left unbuilt on purpose."""
+    """Return a text on failed candidates by outcome, and on candidates left unbuilt."""
     failed = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items()) or "none"
     return "; ".join(filter(None, [failed, unbuilt(progress)]))
 
