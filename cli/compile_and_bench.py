@@ -52,7 +52,7 @@ class Callee:
 
 
 def write_runners(callee: Callee) -> list[Path]:
-    """Write programs that call the library; return their paths. Keep files of users."""
+    """Write programs that call the library, and return their paths; keep users' files."""
     programs = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)
@@ -229,7 +229,7 @@ def bench(
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
-    """Compile, and warn of workloads without a schedule. Raises InvalidRequest if all are."""
+    """Compile; warn if workloads lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
     build = model.compile(exported.records(model.folder), library)
     for problem in build.problems[:PROBLEMS_SHOWN]:

@@ -51,7 +51,7 @@ class DatasetPlace(NamedTuple):
 
 
 class RowFilter(NamedTuple):
-    """Filters that select the measurements that a command works on."""
+    """Filters that select the measurements for a command."""
 
     target: TargetOption = None
     op: OpOption = None

@@ -1,4 +1,4 @@
-"""The command that checks a data directory for damage, and a service, and repairs damage."""
+"""The command that finds and repairs damage in a data directory, and checks a service."""
 
 from collections.abc import Iterator
 from itertools import chain

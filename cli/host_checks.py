@@ -109,7 +109,7 @@ def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
 
 def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
-    """Check for CUDA's compiler, runtime and driver; with a GPU elsewhere for no driver."""
+    """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
     from workers.tvm.cuda_toolchain import find_toolchain
 
     toolchain = find_toolchain()
@@ -161,7 +161,7 @@ def cores(cpus: Path = CPUS) -> str:
 
 
 def onnxruntime() -> str:
-    """Raise MissingPackage without onnxruntime, with which results are compared."""
+    """Raise MissingPackage if onnxruntime, with which results are compared, is missing."""
     if find_spec("onnxruntime") is None:
         raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
     return "installed: results are compared with it"

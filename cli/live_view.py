@@ -37,7 +37,7 @@ LEAST_ROWS: Final = 3
 
 
 def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
-    """Plot weighted latency (log axis) over trials as lines of text; [] if it cannot."""
+    """Plot latency (log axis) over trials as lines of text; [] for lack of data or room."""
     if len(points) < 2 or width < MARGIN + LEAST_WIDTH:
         return []
     last, fields = points[-1].trials, width - MARGIN
@@ -127,7 +127,7 @@ class WholeView:
 
 
 def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
-    """Return the tasks that take most time, in order of index; untimed ones come first."""
+    """Return the `count` slowest tasks, sorted by index; untimed tasks take precedence."""
 
     def rank(task: TaskStatus) -> tuple[bool, float]:
         known_us = task.weighted_latency_us
@@ -241,7 +241,7 @@ LONG_SEC: Final = 90 * 60.0
 
 
 class Eta:
-    """Estimates the time left from trials since the view opened; falls between trials."""
+    """Estimates the time left from the pace of trials; without new trials it only falls."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

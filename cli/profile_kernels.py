@@ -67,7 +67,7 @@ def profile(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel's time in the model; what its task would tell is None if it has no task."""
+    """A kernel's time in the model; figures that need its task are None if it has none."""
 
     kernel: str
     calls: int | None

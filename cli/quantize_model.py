@@ -159,7 +159,7 @@ class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> None:
-    """Write a QDQ model: data as unsigned and weights as signed bytes, as CPUs need it."""
+    """Write a QDQ model with unsigned data and signed weights, as CPUs multiply them."""
     nodes = onnx.load(str(real)).graph
     constant = {tensor.name for tensor in nodes.initializer}
     loose = [node.name for node in nodes.node if node.op_type == "MatMul" and node.input[1] not in constant]
@@ -285,7 +285,7 @@ def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
 
 
 def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
-    """Return integers [outputs, blocks, group], of which half the range means 0, and scales.
+    """Return integers [outputs, blocks, group], offset by half their range, and scales.
 
     A block's value of largest magnitude becomes the smallest integer, because there is one
     more negative value than positive ones.

@@ -41,7 +41,7 @@ class ReadFrom:
 
 @contextmanager
 def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
-    """Yield a client of the coordinator at `url` or on a data directory, or of its files."""
+    """Yield a client of the coordinator at `url` or on `data`, or one that reads `data`."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
     uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ
@@ -68,7 +68,7 @@ def reader(url: str | None, api_key: str | None, data: Path | None = None) -> It
 
 
 def find_job(api: Client, job: str | None) -> Job:
-    """Return the job with this id or prefix of an id; the newest for None. Raises NotFound."""
+    """Return the job with this id or id prefix; the newest for None. Raises NotFound."""
     if job is not None:
         return api.job(job)
     newest = api.newest_job()
@@ -85,7 +85,7 @@ def check_open(origin: ReadFrom, job: Job) -> None:
 
 
 def check_moves(origin: ReadFrom, job: Job) -> None:
-    """Raise Unavailable, with the next command, if a job stands still without a service."""
+    """Raise Unavailable, with the next command, if a job needs a service and none runs."""
     state = job.status.state
     if origin.still is None or state.final:
         return

@@ -106,7 +106,7 @@ def migrate() -> None:
 
 
 def check_tables(url: str) -> None:
-    """Raise Conflict if the tables are not of this version; ignore a silent database."""
+    """Raise Conflict if the tables have another version; ignore a database that is down."""
     from db.migrate import check
     from db.session import Database
 

@@ -31,7 +31,7 @@ class ScheduleDirectory:
     version: Version = Version.ALONE
 
     def file(self, name: str) -> Path:
-        """Return the path of a TVM database file of this version."""
+        """Return the path of this version's file for TVM's database file `name`."""
         return self.directory / self.version.file(name)
 
     @property
@@ -51,7 +51,7 @@ class ScheduleDirectory:
 
 
 def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
-    """Read a directory's manifest. If stock TVM wrote it, there is none: give `target`.
+    """Read a directory's manifest; one that stock TVM wrote has none and needs `target`.
 
     Raises NotFound for a missing directory, InvalidRequest for another target, an invalid
     manifest or a missing version.
@@ -130,5 +130,5 @@ def local_model(
 
 
 def onnxruntime_runs(exported: ScheduleDirectory) -> bool:
-    """Return whether onnxruntime is installed and the target is a CPU, as it needs."""
+    """Return whether onnxruntime is installed and can run the target, which is a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -306,7 +306,7 @@ def evaluate(
 def _figures_by_arm(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
-    """Yield the metrics of each model and, if `control`, of it fitted to shuffled labels."""
+    """Yield each model's metrics; with `control`, also when fitted to shuffled labels."""
     import numpy as np
 
     from research.pretraining.evaluate_splits import figures

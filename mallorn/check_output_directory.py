@@ -26,7 +26,7 @@ class ExistingSchedules:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the manifest; None if there is no file. Raises Conflict for other files."""
+        """Read the manifest; None if there are no files. Raises Conflict for other files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
@@ -37,7 +37,7 @@ class ExistingSchedules:
 
 
 def holds_schedules_of(directory: Path, job_id: str) -> bool:
-    """Return whether the directory holds schedules of this job, in any version."""
+    """Return whether the directory holds schedules of this job, early or final ones."""
     try:
         return read_manifest(directory / MANIFEST).job == job_id
     except (OSError, InvalidRequest):

@@ -67,7 +67,7 @@ class Job:
 
     @property
     def verdict(self) -> Verdict | None:
-        """How good the result is, and the next command; from the last known status."""
+        """Quality of the result and the next command, from the last known status."""
         return self.status.verdict
 
     @property
@@ -109,7 +109,7 @@ class Job:
         return frame(Record, self.measurements(outcome))
 
     def history(self) -> "pandas.DataFrame":
-        """Return the weighted sum of latencies after each round. Raises MissingPackage."""
+        """Return a DataFrame of total latency after each round. Raises MissingPackage."""
         rounds = list(self.rounds())
         points = curve(rounds, self.tasks(), self.status.created_at)
         return history_frame(points, rounds)
@@ -167,7 +167,7 @@ class Job:
         return self.status.state is JobState.PAUSED and not by_owner
 
     def raise_for_state(self) -> None:
-        """Raise JobFailed if the job failed, was cancelled or is stuck, as last known."""
+        """Raise JobFailed if the last known state is failed, cancelled or `stuck`."""
         state = self.status.state
         if self.stuck or state in (JobState.FAILED, JobState.CANCELLED):
             reason, _, next_step = self.status.reason.partition("\n")

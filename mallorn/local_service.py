@@ -31,7 +31,7 @@ LAST_LINES: Final = 12  # shown of the log of a service that ended
 
 @dataclass(frozen=True)
 class Connected:
-    """A client of a running service; `data` is its data directory if it runs here."""
+    """A client of a running service, and its data directory if it is on this machine."""
 
     api: Client
     data: DataDir | None = None
@@ -54,7 +54,7 @@ class Connected:
 
 @contextmanager
 def connected_stack(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Connected]:
-    """Connect to `url`, or to the service on a data directory; start it if none runs.
+    """Connect to `url`, else to the service on a data directory; start one if none runs.
 
     A service started here also serves other commands, and stops when the last of them ends.
     """
@@ -88,9 +88,8 @@ def wait_for_device(stack: Connected) -> None:
 def submitted_target(stack: Connected, target: str) -> str:
     """Return the target to submit a job with.
 
-    A service resolves `local` only once a device is online. For one on this machine, `local`
-    becomes the target that this host's device last had, else the detected one: no need to
-    wait.
+    A service resolves `local` only once a device is online. To avoid that wait, one on this
+    machine gets the last target of this host's device, else the detected target.
     """
     if target != LOCAL or stack.data is None:
         return target
@@ -132,7 +131,7 @@ class Starter:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start_unless_held(self) -> None:
-        """Start a service unless one runs here. Raises Unavailable if it ended at once."""
+        """Start a service unless one runs. Raises Unavailable if it ended before ready."""
         is_held = self._directory.is_locked()
         if self._process is None and not is_held:
             print_line(f"starting the service on this machine, data in {self._directory.path}")

@@ -1,4 +1,4 @@
-"""Upload of a model as a stream, which survives the loss of the coordinator's answer."""
+"""Upload of a model as a stream; it succeeds even if the coordinator's answer is lost."""
 
 import hashlib
 import mmap
@@ -30,14 +30,14 @@ WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """A model as a stream: its file, or a tar with its weight files; made without a copy."""
+    """A model as a stream: its file, or a tar with its weights; equal files, equal bytes."""
 
     model: Path
     weights: tuple[str, ...]  # file names relative to the model's directory
 
     @classmethod
     def of(cls, model: Path) -> Self:
-        """Check an ONNX file. Raises InvalidModel if it or a weight file is incomplete."""
+        """Check an ONNX file. Raises InvalidModel if it is none or lacks a weight file."""
         weights = tuple(check_onnx_file(model))
         for name in weights:
             place = Path(name)
@@ -113,7 +113,7 @@ class UploadStream:
                 self._progress(self._sent_bytes, self._size_bytes)
 
     def put(self, connection: Connection, name: str) -> Any:
-        """Upload; return the coordinator's answer, or poll for the model if it is lost.
+        """Upload, and return the coordinator's answer; if that is lost, poll for the model.
 
         Raises AnswerLost if the model does not appear within PATIENCE_SEC.
         """

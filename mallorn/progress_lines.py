@@ -27,7 +27,7 @@ NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def share(job: JobStatus) -> float:
-    """Return how much of a job is done: of the tasks in its message, or of its budget.
+    """Return the share of a job that is done, by the tasks in its message or its budget.
 
     The budget is in trials or minutes; without one, the share is an estimate.
     """
@@ -49,7 +49,7 @@ def words(job: JobStatus) -> str:
 
 
 def best(job: JobStatus) -> str:
-    """Return the best latency of a job so far, and how many tasks have a time; or empty."""
+    """Return a text on the best latency so far and how many tasks have one; may be empty."""
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
@@ -90,7 +90,7 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """Prints a job's status when state, message or tenth done change, else every 30 s."""
+    """Prints a line when a job's state, message or tenth done changes, or after 30 s."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -118,7 +118,7 @@ def print_line(line: str) -> None:
 
 @dataclass
 class FirstVersion:
-    """Downloads a job's first export to `to`; if `to` is a text, it only prints it."""
+    """Downloads a job's first export to a folder; if `to` is a text, shows it instead."""
 
     job: Job
     to: Path | str

@@ -153,7 +153,7 @@ def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
 
 
 def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
-    """Move damaged models to quarantine; record in their jobs that they are lost."""
+    """Quarantine damaged models; record damaged and missing models in their jobs."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
         _check_there(uri.rpartition("/")[0])
@@ -164,7 +164,7 @@ def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterato
 
 
 def exports(database: Database) -> Iterator[str]:
-    """Record in the jobs that their exports are missing."""
+    """Record missing exports in the jobs that they belong to."""
     for job_id, uri in stored.missing_exports(database).items():
         _check_there(exports_beside(exports_beside(uri)))
         with database.transaction() as session:
@@ -173,7 +173,7 @@ def exports(database: Database) -> Iterator[str]:
 
 
 def times(database: Database) -> Iterator[str]:
-    """Mark times as upper bounds where all of an hour's show that the host was busy."""
+    """Mark times as upper bounds if most trials of their hour took too long."""
     with database.transaction() as session:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
@@ -197,7 +197,7 @@ def cost_models(database: Database) -> Iterator[str]:
 
 
 def _check_there(folder: str) -> None:
-    """Raise NotFound if a folder is missing: then its disk is not mounted, no file is lost."""
+    """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
         raise NotFound(

@@ -13,7 +13,7 @@ from stack.readiness_probes import tracker_answers
 
 
 def ready(api: Client) -> str:
-    """Raise Unavailable, naming it, if coordinator, database, tables or broker fail."""
+    """Raise Unavailable with the failing part: coordinator, database, tables or broker."""
     api.connection.get("/readyz")
     return f"{api.connection.url}: database, tables and broker are ready"
 
@@ -51,7 +51,7 @@ def devices(api: Client) -> str:
 
 
 def locks(api: Client) -> str:
-    """Raise HostFault if builds of a worker disturb timings of a device on its host."""
+    """Raise HostFault if workers may build while devices of their host time candidates."""
     separate = separate_locks(api.devices(), api.workers())
     if separate:
         raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(separate)}", hint=SHARE_LOCKS)

@@ -86,7 +86,7 @@ def rights(data: Path) -> str:
 
 
 def stack(directory: DataDir) -> str:
-    """Return the service that runs here. Raises Unavailable if a killed one left a file."""
+    """Describe the service that runs here. Raises Unavailable if a dead one left a file."""
     running = directory.running_stack()
     if running is not None:
         return f"{running.url}, process {running.pid}"
@@ -105,7 +105,7 @@ def leftovers(directory: DataDir) -> str:
 
 
 def sandbox(mode: str) -> str:
-    """Return the sandbox that this host gives. Raises NoSandbox if `require` is not met."""
+    """Describe this host's sandbox. Raises NoSandbox if `mode` requires more."""
     return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"
 
 
@@ -124,7 +124,7 @@ class Flaw(NamedTuple):
 
 
 def models(database: Database, artifacts: str) -> str:
-    """Check the models' files. Raises Lacking, but not for losses on record in jobs."""
+    """Check the models' files. Raises Lacking, except for losses that jobs have recorded."""
     bad = [
         f"{model_uri(artifacts, model_id)} {flaw.words}"
         for model_id, flaw in flawed_models(database, artifacts)
@@ -170,7 +170,7 @@ def missing_exports(database: Database) -> dict[str, str]:
 
 
 def times(database: Database) -> str:
-    """Check measured times. Raises Lacking for times taken while the host was busy."""
+    """Check measured times. Raises Lacking for hours in which most trials took too long."""
     with database.session() as session:
         hours = BusyHours(session).busy_hours()
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]

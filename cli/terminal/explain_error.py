@@ -1,4 +1,4 @@
-"""Conversion of errors of files, settings and imports to MallornErrors with hints."""
+"""Conversion of errors of files, settings and imports to MallornError, with hints."""
 
 import errno
 from typing import Final

@@ -108,7 +108,7 @@ class Choices(NamedTuple):
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
-    """Parse `["search=random", "evaluator.repeat=3"]`; use values as JSON if they are."""
+    """Parse texts such as `evaluator.repeat=3` to nested options; values may be JSON."""
     options: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

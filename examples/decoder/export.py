@@ -26,7 +26,7 @@ class WithCaches(torch.nn.Module):
         self.model = model
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any, *past: Any) -> tuple[Any, ...]:
-        """Return the logits, and each layer's key and value caches with the new tokens."""
+        """Return the logits, and the caches with the new tokens appended."""
         cache = DynamicCache()
         for layer, pair in enumerate(zip(past[::2], past[1::2], strict=True)):
             cache.update(*pair, layer)

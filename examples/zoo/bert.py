@@ -30,7 +30,7 @@ def _gelu(g: GraphBuilder, x: str) -> str:
 
 
 def _attention(g: GraphBuilder, x: str, name: str) -> str:
-    """Append scaled dot-product attention; one Transpose splits heads, one also keys."""
+    """Append scaled dot-product attention; keys are split and transposed in one step."""
 
     def heads(role: str, perm: list[int]) -> str:
         value = _linear(g, x, f"{name}.{role}", (HIDDEN, HIDDEN))

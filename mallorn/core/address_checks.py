@@ -47,7 +47,7 @@ class NotYours(Unavailable):
 
 
 def check_yours(url: str) -> str:
-    """Return the URL of a local service. Raises NotYours if another user runs it."""
+    """Return a local service's URL unchanged. Raises NotYours if it is another user's."""
     uid = listener_uid(urlsplit(url).port or 80)
     if uid is None or uid == os.getuid():
         return url
@@ -69,7 +69,7 @@ ANY: Final = 0xFFFFFFFF  # state, cookie
 HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, number, sender
 QUERY: Final = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
 ADDRESSES: Final = struct.Struct("!HH16s16s")  # both ports and both addresses of a socket
-PLACE: Final = struct.Struct("=III")  # its interface and its cookie
+PLACE: Final = struct.Struct("=III")  # a socket's interface and its cookie
 ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries; expiry, queues, user, inode
 
 
@@ -112,7 +112,7 @@ def user_name(uid: int) -> str:
 
 
 def _open_end(local: Address, remote: Address) -> End | None:
-    """Return the established socket between two addresses; None if it is not there (now)."""
+    """Return the socket between two addresses; None if there is none or it was closed."""
     with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
         if (end := _diagnosed(local, remote)) is not None:
             return end
@@ -124,7 +124,7 @@ def _open_end(local: Address, remote: Address) -> End | None:
 
 
 def _diagnosed(local: Address, remote: Address) -> End | None:
-    """Query one socket by netlink, faster than /proc, which lists all in milliseconds."""
+    """Query this socket by netlink; /proc lists all sockets, which takes milliseconds."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = [socket.inet_pton(family, host) for host, _ in (local, remote)]
     query = (
@@ -146,7 +146,7 @@ def _held(uid: int, inode: int) -> End | None:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Return lines of the kernel's tables of TCP sockets that contain a text, in columns."""
+    """Return the lines of the kernel's TCP socket tables with this text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6

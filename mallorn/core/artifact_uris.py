@@ -47,7 +47,7 @@ def exports_beside(uri: str) -> str:
 
 
 def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
-    """Return the URI of the file of a batch for `mallorn batch`; an id may be `*`."""
+    """Return the URI of a `mallorn batch` record; with `*` as an id, a pattern of them."""
     return f"{artifacts.rstrip('/')}/batches/{job_id}/{batch_id}.json"
 
 

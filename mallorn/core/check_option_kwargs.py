@@ -70,7 +70,7 @@ def check_asked(options: OptionKwargs) -> None:
 
 
 def check_options(options: JobOptions) -> None:
-    """Raise InvalidRequest for an unknown name, or for an invalid recording or mode."""
+    """Raise InvalidRequest for an unregistered name, or a wrong recording or mode."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_recording(options)

@@ -1,4 +1,4 @@
-"""Cost-model names such as `operator:matmul/xgboost@3`; without `@3` the active version."""
+"""Cost-model names: `operator:matmul/xgboost@3`, or without `@3` for the active version."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -48,7 +48,7 @@ def base_family(op: str) -> str:
 
 
 def scope_of(owner: str) -> str:
-    """Return the prefix of the families of an owner's private jobs, used by no one else."""
+    """Return the prefix that the families of an owner's private jobs have, and no others."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
 
 

@@ -27,7 +27,7 @@ class ServiceAddress:
 
 
 def waiting_words(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
-    """Return the reason text of a job without a device; its second line starts a device."""
+    """Return the reason text of a job without a device; the second line is a command."""
     return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, service)}"
 
 
@@ -57,7 +57,7 @@ def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
 
 
 def device_command(target: str, service: ServiceAddress) -> str:
-    """Return the command that starts a device, after one that opens a local tracker."""
+    """Return the command to start a device, preceded by one to open a loopback tracker."""
     template = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
     if is_loopback(host_and_port(service.tracker)[0]):
         start = f"mallorn up{service.data} --tracker {OTHERS_REACH}"

@@ -13,7 +13,7 @@ HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host o
 
 
 class FleetKey:
-    """One key, or several during a change: the first signs, all verify. False if none."""
+    """The key, or several during a change: the first signs, all verify. False if none."""
 
     def __init__(self, text: str = "") -> None:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
@@ -41,7 +41,7 @@ class FleetKey:
         return _signed(self._keys[0], purpose, texts) if self._keys else ""
 
     def proves(self, proof: str, purpose: str, *texts: str) -> bool:
-        """Return whether one of the keys signed purpose and texts; False without keys."""
+        """Return whether `proof` is a signature by one of the keys; False without keys."""
         signatures = (_signed(key, purpose, texts) for key in self._keys)
         return any(hmac.compare_digest(signature.encode(), _bytes(proof)) for signature in signatures)
 

@@ -211,7 +211,7 @@ class JobOptions(BaseModel):
 
     @property
     def is_detached(self) -> bool:
-        """Return whether `mallorn batch` takes candidates to a device without a worker."""
+        """Return whether `mallorn batch` moves candidates to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
@@ -235,7 +235,7 @@ class JobOptions(BaseModel):
         return timing | {"stopping": self.stopping, "cache": cache}
 
     def timing_inside(self, model: str, programs: int) -> dict[str, object]:
-        """Return that part for kernels timed inside a model while `programs` others run."""
+        """Return `timing` for kernels inside a model while `programs` others run."""
         return {"cache": "model", "beside": programs, "model": model}
 
 

@@ -24,7 +24,7 @@ _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
 def about(**facts: object) -> Iterator[None]:
     """Add facts, such as job, round and attempt, to everything that is logged in the block.
 
-    A thread started in the block gets them only if it runs in a copy of the contextvars.
+    A thread has them only if it runs in a copy of its starter's context (contextvars).
     """
     token = _about.set({**_about.get(), **facts})
     try:

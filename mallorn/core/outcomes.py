@@ -36,5 +36,5 @@ class Outcome(StrEnum):
 
 
 def is_disturbed(share: float | None) -> bool:
-    """Return whether other programs had so large a share of a timing that it is a bound."""
+    """Return whether so much of a timing was disturbed that it is only an upper bound."""
     return share is not None and share > QUIET_SHARE

@@ -34,7 +34,7 @@ def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused if a class lacks its option's base class; skip what is not here."""
+    """Raise ClassRefused if a user's class that is installed here has a wrong base class."""
     for seam, name in own_classes(options):
         if seam in seams:
             # Another worker may have the class; a round without it continues and reports that.

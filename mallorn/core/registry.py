@@ -70,7 +70,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "primitives": "workers.features.schedule_primitives_view:Primitives",
         "loops": "workers.features.loop_tree_view:LoopsView",
     },
-    "lowered_features": {  # of views that the compiler child computes
+    "lowered_features": {  # feature views that the compiler process computes
         "statements": "workers.tvm.lowered_views:describe_statements",
         "code": "workers.tvm.lowered_views:describe_code",
         "executed": "workers.tvm.lowered_views:describe_executed",
@@ -148,7 +148,7 @@ def check_name(seam: str, name: str) -> None:
 
 
 def resolve(seam: str, name: str) -> Any:
-    """Import and return the class or object with this name.
+    """Import and return the class or object that is registered under this name.
 
     Raises UnknownName, PluginFailed if a user's own class cannot be imported, and
     ClassRefused if it does not implement the seam's base class.

@@ -240,7 +240,7 @@ class Settings(BaseSettings):
 
     @property
     def fleet_key(self) -> FleetKey:
-        """Key of devices and workers. Raises InvalidRequest if too short or a blank file."""
+        """Key shared by devices and workers. Raises InvalidRequest if short or blank."""
         text = self.rpc_key.get_secret_value()
         with suppress(FileNotFoundError, NotADirectoryError):  # an unreadable file raises
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
@@ -248,7 +248,7 @@ class Settings(BaseSettings):
         return FleetKey(text)
 
     def sandbox_mode(self, needs_api_keys: bool = False) -> SandboxMode:
-        """Return the mode set, else `require` if callers need API keys, or `best-effort`."""
+        """Return the mode set, else `require` if callers need keys, else `best-effort`."""
         needs_keys = needs_api_keys or bool(self.api_keys or self.oidc_issuer)
         return self.sandbox or ("require" if needs_keys else "best-effort")
 
@@ -271,7 +271,7 @@ _BETWEEN_PROCESSES: Final = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence per MALLORN_* variable without a setting, with the nearest one."""
+    """Yield a sentence per MALLORN_* variable that nothing reads, with a similar name."""
     settings = {PREFIX + name.upper() for name in Settings.model_fields}
     for name, value in sorted(environ.items()):
         is_unread = name.startswith(PREFIX) and name not in settings | _BETWEEN_PROCESSES

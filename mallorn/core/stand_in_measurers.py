@@ -35,7 +35,7 @@ def stand_in(target: Target) -> str:
 def measured_target(target: Target, measurer: str) -> Target:
     """Return a job's target; `replay` and `simulated` are added to it as the device.
 
-    Raises InvalidTarget if the target names another device, or one of these two unasked.
+    Raises InvalidTarget if the target already names another device or measurer.
     """
     device = target.attrs.get("device")
     if measurer in STAND_INS and device not in (None, measurer):
@@ -54,7 +54,7 @@ def real_target(target: Target) -> Target:
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest if `replay` has no valid recording, or any other has one."""
+    """Raise InvalidRequest if `replay` lacks a recording, or another measurer has one."""
     name = options.recording
     if options.measurer != "replay":
         if name:

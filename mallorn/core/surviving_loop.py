@@ -1,4 +1,4 @@
-"""Service loops that survive errors: an error is logged and ends one part of a turn."""
+"""Service loops that survive errors: each is logged and ends one part of an iteration."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Turn:
-    """One iteration of a service loop that has run regularly for `steady_sec` seconds."""
+    """Iteration of a service loop that has run regularly for `steady_sec` seconds."""
 
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec

@@ -32,7 +32,7 @@ class Distance(NamedTuple):
 
     @property
     def cuts_alike(self) -> bool:
-        """Return whether vectors and cores agree, so that good tile sizes do, too."""
+        """Return whether vector widths and core counts match, and so do good tile sizes."""
         return not self.other_vectors and not self.cores
 
 

@@ -184,7 +184,7 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
 
 
 def _attributes_of_tag(tag: str | None) -> TargetAttrs:
-    """Return the architecture of a GPU tag of TVM. Raises InvalidTarget if unknown.
+    """Return the architecture of the GPU that a TVM tag names. Raises InvalidTarget.
 
     TVM's L2 size is omitted, so that a GPU has the same target whichever way it is named.
     """

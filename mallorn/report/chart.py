@@ -80,7 +80,7 @@ class _Frame:
 def chart(
     points: Sequence[CurvePoint], axis: XAxis, beside_us: Mapping[str, float] | None = None
 ) -> Html | None:
-    """Draw the curve on a log axis, with lines at `beside_us`; None below two points."""
+    """Draw the curve on a log axis, and lines at `beside_us`; None if it has one point."""
     if len(points) < 2:
         return None
     ends_us = [point.total_us for point in (points[0], points[-1])]

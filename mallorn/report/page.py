@@ -174,14 +174,14 @@ def curves(story: ReportData) -> Html | None:
 
 
 def tasks(story: ReportData) -> Html | None:
-    """Return MetaSchedule's table of tasks; None if there are no tasks."""
+    """Return the section with MetaSchedule's table of tasks; None without tasks."""
     if not story.tasks:
         return None
     return el("section", el("h2", "Tasks"), table(story.tasks, [*task_columns(story.tasks), *FAMILIES]))
 
 
 def answers(story: ReportData) -> Html | None:
-    """Return the basis of each task's schedule; None if the job measured candidates."""
+    """Return the section on what schedules are based on; None if the job measured."""
     rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
@@ -208,7 +208,7 @@ def failures(story: ReportData) -> Html:
 
 
 def trouble(story: ReportData) -> Html | None:
-    """Return the job's warnings; None if there are none."""
+    """Return the section on the job's warnings; None if there are none."""
     lines = warnings(story.job)
     return (
         el("section", el("h2", "Warnings"), el("ul", (el("li", line) for line in lines))) if lines else None

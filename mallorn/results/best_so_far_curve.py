@@ -1,4 +1,4 @@
-"""Best-so-far curve: sum of task latencies, times calls, after every round of a job."""
+"""Best-so-far curve: total latency of a job's tasks, times calls, after every round."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mallorn.core.values.job import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """Sum of latency times calls, after `trials` outcomes, `sec` seconds from submission."""
+    """Total latency of the tasks after `trials` outcomes, `sec` seconds from submission."""
 
     trials: int
     sec: float
@@ -41,7 +41,7 @@ def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
 
 
 def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
-    """Return the lowest total up to `sec` seconds after submission; None before a point."""
+    """Return the lowest total within this many seconds; None if no point is that early."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 

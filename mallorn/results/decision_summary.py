@@ -65,10 +65,10 @@ class DecisionSummary:
 
 
 def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
-    """Return the rounds with the job's weighted latency before and after each.
+    """Return the rounds with the tasks' total latency before and after each.
 
-    `rounds` must begin with the oldest. The latency is a sum over the tasks that have a time
-    now; it is None as long as one of them had none. Overlapping rounds count as planned.
+    `rounds` begin with the oldest. The total is over the tasks that have a time now, and
+    None as long as one of them had none. Overlapping rounds count in the order of planning.
     """
     rows = list(rounds)
     best_us = at_start(rows, tasks)

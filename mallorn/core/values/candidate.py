@@ -20,7 +20,7 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One sampling instruction of a sketch's trace, whose decision is open."""
+    """Sampling instruction of a sketch's trace, whose decision is open."""
 
     kind: ChoiceKind
     width: int  # number of integers that the choice has in the decision vector
@@ -30,7 +30,7 @@ class Choice:
     labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
     suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
-    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides the rest's product
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides product of [index:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from pydantic import Field
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.base import Value
 
-NOTICEABLE: Final = 1.5  # slowdown factor; our own service sometimes uses a processor
-SOMEBODY: Final = 0.25  # mean number of programs
-FEW: Final = 0.05  # share of a job's times: so few upper bounds do not hide good candidates
+NOTICEABLE: Final = 1.5  # slowdown factor; our own service may cause smaller ones
+SOMEBODY: Final = 0.25  # mean number of other programs from which on these are named
+FEW: Final = 0.05  # share of a job's times; so few bounds hide no good candidates
 HINT: Final = "use --wait-for-quiet to time candidates only while the host is quiet"
 
 

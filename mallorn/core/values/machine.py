@@ -142,7 +142,7 @@ def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> fl
 
 
 def peak_gflops(machine: Machine, dtypes: Iterable[str]) -> float:
-    """Return the highest peak GFLOPS of these types: sums often use a wider, slower one."""
+    """Return the peak GFLOPS of the fastest of these types; sums often use a wider one."""
     peaks = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
     return max(peaks, default=machine.core_gflops * machine.cores)
 
