@@ -1,1 +1,1 @@
-"""The command line, one file per group of commands; each imports what it needs when run."""
+"""The command line: one file per group of commands, which import what they need when run."""

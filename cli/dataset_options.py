@@ -64,8 +64,8 @@ class RowFilter(NamedTuple):
 def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterator["Database"]:
     """Open the database in a data directory, at a URL, or of this process's settings.
 
-    Raises NotFound if it does not exist, unless `create`, and Conflict if its tables are not
-    of this version.
+    Raises NotFound if it does not exist, unless `create`, and Conflict for old or newer
+    tables.
     """
     with installed("server"):
         from db.engine import parse_url

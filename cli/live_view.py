@@ -168,8 +168,7 @@ def follow(
 def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
     """Return a function that shows a job and prints each message for the user once.
 
-    Messages are advice on a small budget, the command that starts a missing device, and the
-    job's first export.
+    It prints advice on a small budget, how to start a missing device, and the first export.
     """
     printed: set[str] = set()
 

@@ -66,8 +66,7 @@ class Client:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
         An ONNX file is streamed from disk as it is, or in a tar if its weights are in other
-        files. Any other model that `tune` accepts is first converted to ONNX on this
-        machine.
+        files. Any other model that `tune` accepts is first converted to ONNX here.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
             upload = ModelUpload.of(file)
@@ -205,7 +204,11 @@ class Client:
     def create_key(
         self, name: str, owner: str | None = None, scopes: Sequence[str] = (), days: float | None = None
     ) -> NewApiKey:
-        """Create an API key that expires after `days`; only this result contains the key."""
+        """Create an API key; only this result contains the key itself.
+
+        It is for you unless `owner` is given, has the scopes read and submit unless `scopes`
+        are given, and expires after `days`, or never if that is None.
+        """
         body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
         return self.connection.read(NewApiKey, self.connection.post("/keys", body))
 

@@ -54,7 +54,10 @@ class Retries:
         self.failures = 0
 
     def pause_after(self, error: MallornError) -> None:
-        """Sleep before the next attempt; raise `error` after too many failures in a row."""
+        """Sleep before the next attempt: ever longer, or as long as the coordinator asks.
+
+        Raises `error` after too many failures in a row.
+        """
         self.failures += 1
         if self.failures > self._most:
             raise error

@@ -124,8 +124,7 @@ class Job:
     def watch(self) -> Self:
         """Show the job below a notebook cell and return it once it ended or is stuck.
 
-        Interrupting the cell does not stop the job. Raises InvalidRequest outside a
-        notebook.
+        Interrupting the cell does not stop the job. Raises InvalidRequest elsewhere.
         """
         watch(self)
         return self
@@ -194,8 +193,7 @@ class Job:
     def resume(self, trials: int = 0, *, auto: bool = False) -> JobStatus:
         """Continue a job with `trials` more trials; nothing is measured again.
 
-        With `auto` it continues as long as trials are worth their time, whatever its budget
-        was.
+        With `auto` it goes on as long as trials are worth their time, whatever the budget.
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
@@ -236,8 +234,7 @@ class Job:
 def unzip(content: bytes, directory: Path) -> None:
     """Unpack a zip archive; replace existing files only once all of it was extracted.
 
-    Raises Unavailable if it is not a zip, and InvalidRequest if a member's path leads out of
-    the directory.
+    Raises Unavailable if it is no zip, InvalidRequest if a path leads out of the directory.
     """
     root = directory.resolve()
     try:

@@ -113,8 +113,7 @@ def leftovers(data: Path) -> Iterator[str]:
 def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Replace a damaged or missing SQLite file by the newest intact backup.
 
-    Raises DamagedDatabase or NotFound if there is no backup, and Conflict while a process
-    uses the file.
+    Raises DamagedDatabase or NotFound without a backup, Conflict while the file is used.
     """
     file = sqlite_file(url)
     if file is None:

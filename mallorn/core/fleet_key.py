@@ -13,7 +13,7 @@ HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host o
 
 
 class FleetKey:
-    """The key, or several during a change: the first signs, all verify. False if none."""
+    """The fleet's keys, several in a change: the first signs, all verify. False if none."""
 
     def __init__(self, text: str = "") -> None:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""

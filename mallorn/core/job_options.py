@@ -201,7 +201,7 @@ class JobOptions(BaseModel):
 
     @property
     def beside_others(self) -> bool:
-        """Return whether the job also looks for schedules for busy machines."""
+        """Return whether the job also looks for schedules that are fastest on busy hosts."""
         return self.contention == "on"
 
     @property
@@ -290,7 +290,7 @@ class KeptOptions(JobOptions):
 
 
 def _drop(options: Any, path: Sequence[int | str]) -> None:
-    """Remove the value at a path; if the path leads into a list, remove the whole list."""
+    """Remove the value at a path of keys; if it leads into a list, remove the whole list."""
     for key in path:
         if isinstance(options, dict) and isinstance(options.get(key), dict) and key != path[-1]:
             options = options[key]

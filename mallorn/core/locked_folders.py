@@ -33,7 +33,7 @@ def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
-    """Yield folders of this user's dead processes, each locked while the caller uses it."""
+    """Yield folders of this user's dead processes, each locked until the next is taken."""
     for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
         lock_fd = _locked(folder)
         if lock_fd is not None:

@@ -1,4 +1,4 @@
-"""Outcomes of candidates."""
+"""Outcomes of building and running candidates; when a time is only an upper bound."""
 
 from enum import StrEnum
 from typing import Final

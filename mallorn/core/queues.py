@@ -46,14 +46,17 @@ ROUTES: Final = {task: {"queue": queue} for queue, tasks in _TASKS_BY_QUEUE.item
 SCHEMES: Final = ("redis", "rediss", "redis+socket", "sentinel", "memory")
 HINT: Final = "redis://HOST:6379/0, or sentinel://HOST:26379,HOST:26379/0?master_name=NAME"
 
-# Longer than any round; Redis then redelivers a dead worker's message; the reaper acts first.
+# Longer than any round. Redis then redelivers a dead worker's message; the reaper is faster.
 VISIBILITY_TIMEOUT_SEC = 3600
 # Socket timeout. Kombu polls for one second at a time; a later answer counts as lost.
 ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, object]:
-    """Return Celery's settings. Raises InvalidRequest unless the URL is a known broker's."""
+    """Return Celery's settings: JSON, late acknowledgement, no prefetching, no results.
+
+    Raises InvalidRequest unless the URL is that of a supported broker.
+    """
     broker_url, sentinel_options = _broker(redis_url)
     return {
         "broker_url": broker_url,

@@ -91,7 +91,7 @@ class StageKind(StrEnum):
 
 
 class MeasurementKind(StrEnum):
-    """Why a candidate was measured; only `trial` rows count against a job's budget."""
+    """Purpose of a measurement; only `trial` rows count against a job's budget."""
 
     TRIAL = "trial"
     FINISH = "finish"

@@ -121,8 +121,7 @@ def parse_target(value: str | Mapping[str, object]) -> Target:
     """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...`.
 
     A CUDA target is completed from its tag and architecture, but given attributes win.
-    Raises InvalidTarget if a key is unknown, a value is wrong, or `num-cores` or `arch` is
-    missing.
+    Raises InvalidTarget for an unknown key, a wrong value, or no `num-cores` or `arch`.
     """
     attrs = _attributes(value)
     try:

@@ -1,4 +1,4 @@
-"""Best-so-far curve: total latency of a job's tasks, times calls, after every round."""
+"""Best-so-far curve: total latency of a job's tasks (latency times calls) by round."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

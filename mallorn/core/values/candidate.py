@@ -30,7 +30,7 @@ class Choice:
     labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
     suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
-    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides product of [index:]
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides prod([index:])
 
 
 @dataclass(frozen=True, slots=True)

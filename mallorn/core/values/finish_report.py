@@ -1,7 +1,6 @@
 """Report of a job's last stage (finish): schedules found, model latency, steps left out.
 
-Every key may be missing: a finish omits what it could not do, and earlier versions had
-fewer.
+Every key may be missing: a finish omits what it could not do; earlier versions had fewer.
 """
 
 from enum import StrEnum
