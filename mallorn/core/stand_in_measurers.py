@@ -54,7 +54,7 @@ def real_target(target: Target) -> Target:
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest if `replay` lacks a recording, or another measurer has one."""
+    """Raise InvalidRequest if `replay` has no valid recording, or another measurer any."""
     name = options.recording
     if options.measurer != "replay":
         if name:
