@@ -1,1 +1,1 @@
-"""The command line: one file per group of commands. A command imports what it needs when it runs."""
+"""The command line: one file per group of commands, which import what they need when run."""

@@ -1,4 +1,4 @@
-"""Runs the command line as a module, for use without the installed console script."""
+"""`python -m cli`: the command line, for use without the installed console script."""
 
 from cli.main import app
 

@@ -1,4 +1,4 @@
-"""Commands for devices that no worker can reach: candidates and results are transferred as files."""
+"""Commands that transfer candidates as files to devices that no worker can reach."""
 
 import os
 from pathlib import Path
@@ -110,7 +110,7 @@ def drop(
 
 
 def _runtime(data: Path | None) -> "Runtime":
-    """Return a worker's runtime in this process, because the command itself builds batches."""
+    """Return a worker's runtime for this process, which builds the batches itself."""
     if data is not None:
         os.environ["MALLORN_DATA_DIR"] = str(data.expanduser().absolute())
         settings.cache_clear()

@@ -41,7 +41,7 @@ SITE: Final = "import importlib.util as u; print(u.find_spec('tvm_ffi').origin.r
 
 @dataclass(frozen=True, slots=True)
 class Callee:
-    """A compiled model, as described in the generated programs that call it."""
+    """Description of a compiled model, for the generated programs that call it."""
 
     library: Path
     target: Target
@@ -52,7 +52,7 @@ class Callee:
 
 
 def write_runners(callee: Callee) -> list[Path]:
-    """Write the programs that call the library and return them; keep files that we did not write."""
+    """Write programs that call the library, and return their paths; keep users' files."""
     programs = []
     for name, text in _programs(callee).items():
         path = callee.library.with_name(name)
@@ -63,7 +63,7 @@ def write_runners(callee: Callee) -> list[Path]:
 
 
 def run_lines(program: Path, library: Path, target: Target) -> list[str]:
-    """Return the shell commands that run a program; C++ is compiled against TVM's Python wheels."""
+    """Return the shell commands that run a program; C++ is built against TVM's wheels."""
     if program.suffix == ".py":
         return [f"python {shlex.quote(str(program))}"]
     path = program.with_suffix("")
@@ -229,7 +229,7 @@ def bench(
 
 
 def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Path) -> "Compiled":
-    """Compile, and warn of workloads without schedules. Raises InvalidRequest if none has any."""
+    """Compile; warn if workloads lack a schedule. Raises InvalidRequest if all do."""
     print_note(f"compiling for {exported.target}")
     build = model.compile(exported.records(model.folder), library)
     for problem in build.problems[:PROBLEMS_SHOWN]:
@@ -249,7 +249,7 @@ def compile_tuned(model: "WholeModel", exported: ScheduleDirectory, library: Pat
 
 
 def check_numbers(model: "WholeModel", library: Path) -> float:
-    """Return a library's relative error against the untuned model. Raises WrongNumbers if too large."""
+    """Return a library's relative error against the untuned model. Raises WrongNumbers."""
     from graphc.export.export_checks import is_quantised
     from workers.whole_model.compiled_model import ONNXRUNTIME
     from workers.whole_model.engines import TUNED, UNTUNED, Engines
@@ -271,7 +271,7 @@ def check_numbers(model: "WholeModel", library: Path) -> float:
 
 
 def copy_library(library: Path, output: Path) -> None:
-    """Copy a library from a sandboxed process. Raises TamperedFile if it is not a regular file."""
+    """Copy a library out of a sandbox. Raises TamperedFile unless it is a regular file."""
     from workers.sandbox.sandbox import FILE_BYTES
     from workers.sandbox.untrusted_files import copy_out
 

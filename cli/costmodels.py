@@ -1,4 +1,4 @@
-"""`mallorn costmodels`: lists trained cost models and their quality, activates earlier versions."""
+"""`mallorn costmodels`: lists trained cost models, and activates earlier versions."""
 
 import itertools
 from typing import Annotated, Final, cast
@@ -153,7 +153,7 @@ def rollback(
 
 
 def _named(api: Client, model: str, target: str | None) -> CostModelVersion:
-    """Return the named version, or the active version of the named model. Raises NotFound, Conflict."""
+    """Return the named version, or a model's active version. Raises NotFound or Conflict."""
     if model.isdecimal():
         return api.cost_model(int(model))
     name = CostModelName.parse(model)

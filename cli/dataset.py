@@ -1,4 +1,4 @@
-"""`mallorn dataset`: statistics, snapshots, export, import and generation of measurements."""
+"""`mallorn dataset`: statistics, snapshots, export and import of measurements."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +38,7 @@ class TakenSnapshot(Value):
 
     @property
     def taken(self) -> str:
-        """Time of creation, formatted for users."""
+        """Time at which the snapshot was taken, formatted for users."""
         return moment(self.created_at)
 
 
@@ -164,7 +164,7 @@ SHOWN: Final = 20  # rows of a table; --json prints all
 
 
 def print_statistics(statistics: DatasetStats, as_json: bool) -> None:
-    """Print the counts as one JSON document, or as one table for each kind of count."""
+    """Print the counts as one JSON document, or as one table per kind of count."""
     if as_json:
         print_json(statistics)
         return

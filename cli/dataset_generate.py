@@ -1,4 +1,4 @@
-"""The command that measures random tasks similar to those of real networks, on idle devices."""
+"""The command that measures random tasks like those of real networks, on idle devices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ PRIORITY: Final = -1000  # after all other jobs
 
 @dataclass(frozen=True, slots=True)
 class ListedTask:
-    """A task that would be measured: its job's number, kind, shape and number of candidates."""
+    """A task that `--dry-run` lists: its job's number, kind, shape and candidate count."""
 
     job: int
     kind: str
@@ -150,7 +150,7 @@ def generate(
 def _submit(
     stack: Connected, batch: "Sequence[Drawn]", number: int, shares: Mapping[str, int], target: str, seed: int
 ) -> list[Job]:
-    """Submit a network of the batch's tasks as one job per searcher; jobs share measurements."""
+    """Submit a network of the tasks as one job per searcher; they share measurements."""
     from research.generate.draw_tasks import network_name
     from research.generate.tasks_as_onnx import network, patterns
 

@@ -25,7 +25,7 @@ PROBLEMS_SHOWN: Final = 20
 
 @dataclass(slots=True)
 class ImportTally:
-    """Counts of imported, known and skipped rows, and problems found."""
+    """Numbers of imported, known and skipped rows, and the first problems found."""
 
     added: int = 0
     known: int = 0
@@ -36,7 +36,7 @@ class ImportTally:
     problems: list[str] = field(default_factory=list)
 
     def add_problem(self, problem: Any) -> None:
-        """Count a bad line; keep the text of the first ones."""
+        """Count a line that cannot be read; keep the text of the first 20."""
         self.bad_lines += 1
         if len(self.problems) < PROBLEMS_SHOWN:
             self.problems.append(str(problem))

@@ -1,4 +1,4 @@
-"""Options of the dataset commands that choose a database and rows."""
+"""Options of the dataset commands that select a database and rows in it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,14 +44,14 @@ SnapshotOption = Annotated[
 
 
 class DatasetPlace(NamedTuple):
-    """The database that a command works on."""
+    """The database that a command works on; by default that of the settings."""
 
     data: DataOption = None
     database: DatabaseOption = None
 
 
 class RowFilter(NamedTuple):
-    """Filters that select the rows a command works on."""
+    """Filters that select the measurements for a command."""
 
     target: TargetOption = None
     op: OpOption = None
@@ -64,7 +64,8 @@ class RowFilter(NamedTuple):
 def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterator["Database"]:
     """Open the database in a data directory, at a URL, or of this process's settings.
 
-    Raises NotFound if there is none, unless `create`; Conflict if its tables have another version.
+    Raises NotFound if it does not exist, unless `create`, and Conflict for old or newer
+    tables.
     """
     with installed("server"):
         from db.engine import parse_url
@@ -89,7 +90,7 @@ def dataset(data: Path | None, url: str | None, create: bool = False) -> Iterato
 
 
 def selected(database: "Database", rows: RowFilter) -> "Selection":
-    """Return the options' filter for the database. Raises NotFound for an unknown model."""
+    """Convert the options to a database filter. Raises NotFound for an unknown model."""
     from db.repositories.snapshots import Selection
     from db.repositories.stored_files import Models
 

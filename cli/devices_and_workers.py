@@ -1,4 +1,4 @@
-"""`mallorn devices` and `mallorn workers`: lists them, and withdraws a device's measurements."""
+"""`mallorn devices` and `workers`: list them, and withdraw a device's measurements."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -91,7 +91,7 @@ def withdraw(
 
 
 def words(withdrawn: Withdrawn) -> str:
-    """Return the counts of withdrawn rows in one line."""
+    """Return the numbers of withdrawn measurements, schedules and cost models as text."""
     jobs = f" of {', '.join(withdrawn.jobs)}" if withdrawn.jobs else ""
     return (
         f"{withdrawn.measurements} measurements, {withdrawn.schedules} schedules{jobs}, "
@@ -121,7 +121,7 @@ _WORDS: Final = ("full", "off")
 
 
 def machine_words(probed: DeviceMachine | None) -> str:
-    """Return the machine's measured peaks in words, or why they are missing."""
+    """Return a device's measured peak rates as text, or why they are missing."""
     if probed is None:
         return "not measured yet"
     if probed.machine is None:
@@ -141,7 +141,7 @@ def machine_words(probed: DeviceMachine | None) -> str:
 
 
 def sandbox_word(level: str) -> str:
-    """Return `full`, `off` or `partly` for a sandbox description, or a dash if it is empty."""
+    """Return `full`, `off` or `partly` for a sandbox's description; a dash if empty."""
     if not level:
         return "-"
     return level if level in _WORDS else PARTLY

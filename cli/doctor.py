@@ -1,4 +1,4 @@
-"""The command that checks a data directory, its database and artifacts for damage, and repairs it."""
+"""The command that finds and repairs damage in a data directory, and checks a service."""
 
 from collections.abc import Iterator
 from itertools import chain
@@ -53,7 +53,7 @@ def doctor(
 
 
 def _repair(config: Settings) -> Iterator[Finding]:
-    """Lock the directory and repair it. Raises Conflict while a service uses it."""
+    """Lock the data directory and repair it. Raises Conflict while a service uses it."""
     from cli.doctor_checks.repair import repaired
 
     directory = DataDir(config.data_dir.absolute())
@@ -100,7 +100,7 @@ def _check_running_parts(config: Settings, address: Address) -> Iterator[Finding
 
 
 def _check_stored_data(config: Settings, backup: Path | None) -> Iterator[Finding]:
-    """Run checks that need the database; stop where an earlier failure makes later ones impossible."""
+    """Run checks that need the database; stop once a failure prevents all further ones."""
     from cli.doctor_checks import stored_data
     from db.session import Database
 

@@ -1,4 +1,4 @@
-"""Commands that explain a job, compare jobs and write a report."""
+"""Commands that explain a job, compare jobs and write a job's report."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -137,7 +137,7 @@ def _facts(comparison: Comparison) -> Iterator[Line]:
 
 
 def _latencies(fact: str, values: Sequence[float | None], trials: Sequence[int | None] = ()) -> Line:
-    """Return a line of latencies with their ratios to the first and, for tasks, their trials."""
+    """Return a line with latencies, their ratios to the first, and their trials if given."""
     first, *later_values = values
     ratios = (f" (x{value / first:.3f})" if value is not None and first else "" for value in later_values)
     texts = [

@@ -1,4 +1,4 @@
-"""Checks of what this machine needs before it can tune a model; each check runs on its own."""
+"""Checks, each by itself, of what this machine needs to tune a model."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ def look(name: str, check: Callable[[], str], necessary: bool = True) -> Finding
 
 
 def compiler() -> str:
-    """Link a library as a test. Raises HostFault if linking fails."""
+    """Link a library as a test. Raises HostFault if that fails."""
     from workers.tvm.linker import check_linking
 
     with _path_of_child_processes(), TemporaryDirectory(prefix="mallorn-check-") as folder:
@@ -49,7 +49,7 @@ def compiler() -> str:
 
 
 def disk(data: Path) -> str:
-    """Return the free space for `data`. Raises StorageFull below 256 MiB."""
+    """Return a text on the free space for `data`. Raises StorageFull below 256 MiB."""
     place = next(folder for folder in (data, *data.parents) if folder.exists())
     free_bytes = shutil.disk_usage(place).free
     words = f"{free_bytes / 1e9:.1f} GB free for {data}"
@@ -59,14 +59,14 @@ def disk(data: Path) -> str:
 
 
 def tvm_process() -> "ModelCompiler":
-    """Return a process that loads TVM with its first call, for use in a `with` block."""
+    """Return a process in which TVM loads at the first call; use it in a `with` block."""
     from workers.interfaces.model_compiler import ModelCompiler
 
     return ModelCompiler(env={"PATH": search_path()}, name="TVM")
 
 
 def tvm(graphs: "ModelCompiler", target: Target) -> str:
-    """Check that a child process can load TVM for the target. Raises MissingPackage, ChildError."""
+    """Load TVM for the target in a child process. Raises MissingPackage or ChildError."""
     for library in ("tvm", "onnx"):
         if find_spec(library) is None:
             raise MissingPackage(f"{library} is not installed", hint=install_line("server,worker"))
@@ -75,7 +75,7 @@ def tvm(graphs: "ModelCompiler", target: Target) -> str:
 
 
 def kernel(target: Target) -> str:
-    """Build and run a kernel in sandboxed processes, as candidates are. Raises HostFault."""
+    """Build and run a kernel in the sandboxes that candidates get. Raises HostFault."""
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.interfaces.whole_model_engine import Engine
     from workers.subprocesses.errors import ChildError
@@ -92,8 +92,9 @@ def kernel(target: Target) -> str:
 
 
 def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
-    """Parse a target and compare it with this machine's. Unless `is_elsewhere`, raises InvalidTarget if
-    this machine cannot run it.
+    """Return the target, and a text that compares it with this machine's.
+
+    Raises InvalidTarget if this machine cannot run it, unless `is_elsewhere`.
     """
     from workers.device.detect_host import detect_target
     from workers.device.target_support import check_executable, target_on_this_machine
@@ -108,7 +109,7 @@ def target_here(text: str, is_elsewhere: bool) -> tuple[Target, str]:
 
 
 def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
-    """Check for the CUDA compiler, runtime and driver; a GPU elsewhere needs no driver here."""
+    """Check for CUDA's compiler, runtime and driver; only a GPU here needs the driver."""
     from workers.tvm.cuda_toolchain import find_toolchain
 
     toolchain = find_toolchain()
@@ -125,14 +126,14 @@ def cuda(is_gpu_elsewhere: bool) -> Iterator[Finding]:
 
 
 def model(graphs: "ModelCompiler", file: Path, shapes: dict[str, list[int]]) -> str:
-    """Return the model's inputs. Raises InvalidModel if it is unreadable or an input size is unknown."""
+    """Return a text on a model's inputs. Raises InvalidModel if it cannot be imported."""
     report = graphs.look(str(file.absolute()), shapes)
     inputs = ", ".join(f"{spec.name} {spec.shape}" for spec in report.inputs)
     return f"{file}: {sum(report.operators.values())} operators; {inputs}"
 
 
 def sandbox(mode: str) -> str:
-    """Check that untrusted models and candidates run in a full sandbox. Raises HostFault if not."""
+    """Check that models and candidates run in a full sandbox. Raises HostFault if not."""
     from workers.sandbox.sandbox import OFF, WHOLE
     from workers.sandbox.sandbox_support import reached
 
@@ -144,7 +145,7 @@ def sandbox(mode: str) -> str:
 
 
 def cores(cpus: Path = CPUS) -> str:
-    """Raise HostFault if some cores are much slower, because work is split equally between cores."""
+    """Raise HostFault if some cores are slower than others: each gets equal work."""
     clocks = {}
     for core in sorted(os.sched_getaffinity(0)):
         try:
@@ -160,14 +161,14 @@ def cores(cpus: Path = CPUS) -> str:
 
 
 def onnxruntime() -> str:
-    """Raise MissingPackage without onnxruntime; results are then compared only with TVM's build."""
+    """Raise MissingPackage if onnxruntime, with which results are compared, is missing."""
     if find_spec("onnxruntime") is None:
         raise MissingPackage("not installed: nothing to compare results with", hint="pip install onnxruntime")
     return "installed: results are compared with it"
 
 
 def check_host(data: Path) -> None:
-    """Run the fast checks before a service is started here. Raises the first check's error."""
+    """Run fast checks before a service is started here. Raises the first error."""
     from workers.host.core_lock import CoreLock
 
     compiler()
@@ -177,7 +178,7 @@ def check_host(data: Path) -> None:
 
 @contextmanager
 def _path_of_child_processes() -> Iterator[None]:
-    """Set PATH to that of the stack's parts while the block runs, so that it finds the same programs."""
+    """Use in the block the PATH of the service's processes, to find the same programs."""
     old_path = os.environ.get("PATH")
     os.environ["PATH"] = search_path()
     try:

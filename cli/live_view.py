@@ -1,4 +1,4 @@
-"""The live view of a job: a progress bar with the time left, its curve, and the heaviest tasks."""
+"""Live view of a job on a terminal: progress bar, time left, curve and slowest tasks."""
 
 import math
 import time
@@ -37,7 +37,7 @@ LEAST_ROWS: Final = 3
 
 
 def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list[str]:
-    """Return lines that plot weighted latency (log axis) over trials; [] for too few points or columns."""
+    """Plot latency (log axis) over trials as lines of text; [] for lack of data or room."""
     if len(points) < 2 or width < MARGIN + LEAST_WIDTH:
         return []
     last, fields = points[-1].trials, width - MARGIN
@@ -63,7 +63,7 @@ def plot(points: Sequence[CurvePoint], width: int, height: int = HEIGHT) -> list
 
 
 class RoundsSoFar:
-    """Caches a job's rounds; `refresh` fetches the oldest open round and all newer ones."""
+    """Caches a job's rounds; `refresh` fetches only the oldest open one and newer ones."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -81,13 +81,13 @@ class RoundsSoFar:
         return [self._rows[index] for index in sorted(self._rows)]
 
     def forget(self) -> None:
-        """Clear the cache: the finish may have found that a round's best gives wrong results."""
+        """Clear the cache: a job's last checks may have changed results of ended rounds."""
         self._rows.clear()
         self._settled = -1
 
 
 class LiveView(Protocol):
-    """A view that receives a job's status repeatedly and renders it in between."""
+    """A view that is given a job's status repeatedly, and drawn again in between."""
 
     def show(self, job: JobStatus) -> None: ...
 
@@ -127,7 +127,7 @@ class WholeView:
 
 
 def heaviest(tasks: Sequence[TaskStatus], count: int) -> list[TaskStatus]:
-    """Return the `count` tasks that take most time, by index; untimed tasks are preferred."""
+    """Return the `count` slowest tasks, sorted by index; untimed tasks take precedence."""
 
     def rank(task: TaskStatus) -> tuple[bool, float]:
         known_us = task.weighted_latency_us
@@ -150,10 +150,11 @@ def follow(
     verbose: bool = False,
     check_runs: Callable[[], None] = lambda: None,
 ) -> JobStatus:
-    """Show a job until it ends, and announce its first version; return the final status.
+    """Show a job until it ends, announce its first export, and return the final status.
 
-    On a terminal it shows a live bar (with `verbose`, also the curve and the table of tasks), else lines.
-    `check_runs` is called when the service does not answer; it raises Unavailable if the service ended.
+    On a terminal it shows a live bar (with `verbose`, also the curve and the table of
+    tasks), else lines. `check_runs` is called when the service does not answer; it raises
+    Unavailable if the service ended.
     """
     if not console.is_terminal:
         say = partial(console.print, markup=False, soft_wrap=True)
@@ -165,9 +166,9 @@ def follow(
 
 
 def _advised(show: Show, console: Console, first: FirstVersion) -> Show:
-    """Return a function that shows a job and prints messages for the user, each of them once.
+    """Return a function that shows a job and prints each message for the user once.
 
-    These are advice on a small budget, the command that starts a missing device, and the first version.
+    It prints advice on a small budget, how to start a missing device, and the first export.
     """
     printed: set[str] = set()
 
@@ -239,7 +240,7 @@ LONG_SEC: Final = 90 * 60.0
 
 
 class Eta:
-    """Estimates the time left from the trials since the view opened; it only falls between new trials."""
+    """Estimates the time left from the pace of trials; without new trials it only falls."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -249,7 +250,7 @@ class Eta:
         self._finishing_since: float | None = None
 
     def left(self, job: JobStatus) -> str:
-        """Return the time left in words; empty if it is unknown."""
+        """Return the time left as text; empty if it is unknown."""
         now_sec = self._clock()
         estimates: list[float] = []
         if job.state is JobState.FINISHING:
@@ -291,6 +292,6 @@ def about(seconds: float) -> str:
 
 
 def _finish_sec(job: JobStatus) -> float:
-    """Return the seconds of the job's last finish, else the seconds reserved for one."""
+    """Return how long the job's last stage took before, else the time reserved for it."""
     last_sec = job.report.finish_sec if job.report else None
     return finish_sec(job.progress.tasks) if last_sec is None else last_sec

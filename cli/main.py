@@ -1,4 +1,4 @@
-"""The command `mallorn`: its list of commands, and how errors are printed."""
+"""The command `mallorn`: its subcommands, and how errors are printed."""
 
 import os
 import sys
@@ -66,7 +66,7 @@ COMMANDS: Final[list[tuple[str, str]]] = [
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command's module on first use; prints errors as a message and the next command."""
+    """Imports a command's module when it is used; prints errors with the next command."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [name for name, _ in COMMANDS]
@@ -102,7 +102,7 @@ class LazyGroup(TyperGroup):
 
 
 def _show_fault(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print a traceback in which secrets of the settings are redacted."""
+    """Print the traceback of an unexpected error, with secrets redacted."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 

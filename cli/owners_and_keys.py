@@ -1,4 +1,4 @@
-"""Commands on API keys and owners, and the list of requests that changed something."""
+"""Commands on API keys and owners, and on the audit log."""
 
 import itertools
 import time
@@ -111,7 +111,7 @@ def revoke(key: KeyArgument, yes: YesOption = False, *, place: Place) -> None:
 
 
 def state_of(key: ApiKey) -> str:
-    """Return whether a key is valid, revoked or expired, and how long it remains valid."""
+    """Return a text on whether a key is valid (and how much longer), revoked or expired."""
     if key.revoked_at is not None:
         return "revoked"
     if key.expires_at is None:

@@ -1,4 +1,4 @@
-"""The command that profiles a tuned model's kernels and compares them with the machine's limits."""
+"""The command that times a tuned model's kernels and compares them with peak rates."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -67,7 +67,7 @@ def profile(
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel's time in the model. Figures that need the kernel's task are None without one."""
+    """A kernel's time in the model; figures that need its task are None if it has none."""
 
     kernel: str
     calls: int | None
@@ -96,7 +96,7 @@ COLUMNS: Final = (
 def describe(
     times_us: Mapping[str, float], tasks: "Mapping[str, ModelTask]", machine: "Machine | None"
 ) -> list[Kernel]:
-    """Return the kernels with their figures, slowest first."""
+    """Return the kernels, slowest first, with their rates if their tasks are known."""
     total_us, kernels = sum(times_us.values()), []
     for name, time_us in sorted(times_us.items(), key=lambda item: -item[1]):
         kernel, task = Kernel(name, None, time_us, time_us / total_us), tasks.get(name)
@@ -117,7 +117,7 @@ def describe(
 
 
 def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None") -> Iterator[str]:
-    """Yield a text if the kernel only copies data: the operator that needs it, and its bandwidth."""
+    """Yield a text if a kernel only copies data: for which operator, and how fast."""
     for copy in (copy for copy in left if copy.function == kernel.kernel):
         label = "a copy" if copy.kind == "copy" else f"a copy: {copy.kind}"
         rate = f", {kernel.gbytes_per_sec:.3g} GB/s" if kernel.gbytes_per_sec else ""
@@ -126,7 +126,7 @@ def copies(kernel: Kernel, left: "Iterable[CopyLeft]", machine: "Machine | None"
 
 
 def summary(whole_us: float, kernels: Sequence[Kernel], machine: "Machine | None") -> list[str]:
-    """Return lines with the model's latency, its kernels' sum, and the limits of the machine."""
+    """Return lines on the model's latency, its kernels' sum, and the machine's limits."""
     kernels_us = sum(kernel.time_us for kernel in kernels)
     lines = [
         f"the model takes {latency(whole_us)}, its kernels {latency(kernels_us)} of it as they were watched"

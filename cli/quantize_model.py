@@ -1,4 +1,4 @@
-"""Quantises a model for `mallorn quantize`, with samples or only its weights; measures the error."""
+"""Quantisation for `mallorn quantize`: of all operators or of weights, and its error."""
 
 import logging
 import shutil
@@ -28,7 +28,7 @@ Sample = dict[str, NDArray[Any]]  # by the name of an input
 
 @dataclass(frozen=True)
 class Error:
-    """Error of one output against float32, relative to the largest value of that output."""
+    """Error of an output against the float32 model, relative to the output's peak."""
 
     mean: float
     largest: float
@@ -36,7 +36,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Quantised:
-    """Sizes and errors of a quantised model that was written."""
+    """Number of samples, sizes and errors of a quantised model."""
 
     samples: int
     bytes: int
@@ -45,7 +45,7 @@ class Quantised:
 
 
 def read_network(model: Path) -> Any:
-    """Read an ONNX file. Raises InvalidModel if it is invalid or already quantised."""
+    """Read an ONNX file. Raises InvalidModel if it is invalid or quantised already."""
     try:
         network = onnx.load(str(model))
     except (DecodeError, OSError, onnx.checker.ValidationError) as error:
@@ -56,7 +56,7 @@ def read_network(model: Path) -> Any:
 
 
 def read_samples(network: Any, data: Path) -> Iterator[Sample]:
-    """Yield the inputs of one sample at a time. Raises InvalidRequest for unsuitable data."""
+    """Yield the inputs of each sample in a file. Raises InvalidRequest if one is wrong."""
     weights = {tensor.name for tensor in network.graph.initializer}
     inputs = [value for value in network.graph.input if value.name not in weights]
     try:
@@ -80,7 +80,7 @@ def read_samples(network: Any, data: Path) -> Iterator[Sample]:
 
 
 def _cut(value: Any, array: Any) -> list[Any]:
-    """Split an array along its first axis into inputs with the model's batch size, 1 if it is free."""
+    """Split an array of samples into inputs of the model's batch size, 1 if that is free."""
     kind = value.type.tensor_type
     sizes = [dim.dim_value for dim in kind.shape.dim]  # 0: free
     dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
@@ -101,7 +101,7 @@ def _cut(value: Any, array: Any) -> list[Any]:
 
 
 def errors_of(model: Path, candidate: Path, samples: Sequence[Sample]) -> dict[str, Error]:
-    """Return the second model's errors against the first, by output, as onnxruntime runs both."""
+    """Return, by output, the second model's errors against the first, in onnxruntime."""
     sessions = [make_session(str(file)) for file in (model, candidate)]
     outputs = [value.name for value in sessions[0].get_outputs()]
     results: dict[str, list[Error]] = {name: [] for name in outputs}
@@ -122,7 +122,7 @@ PRODUCTS: Final = ("MatMul", "Gemm")
 
 
 def quantised(model: Path, data: Path, output: Path) -> Quantised:
-    """Write the quantised model. Raises InvalidModel or InvalidRequest."""
+    """Write the model with 8-bit operators. Raises InvalidModel or InvalidRequest."""
     network = read_network(model)
     opset = max(
         (entry.version for entry in network.opset_import if entry.domain in ("", "ai.onnx")), default=0
@@ -159,7 +159,7 @@ class _SampleReader(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def _quantise(real: Path, quantised_file: Path, samples: Sequence[Sample]) -> None:
-    """Write a QDQ model with unsigned bytes for data and signed bytes for weights, which CPUs multiply."""
+    """Write a QDQ model with unsigned data and signed weights, as CPUs multiply them."""
     nodes = onnx.load(str(real)).graph
     constant = {tensor.name for tensor in nodes.initializer}
     loose = [node.name for node in nodes.node if node.op_type == "MatMul" and node.input[1] not in constant]
@@ -200,7 +200,7 @@ MOST_BYTES: Final = 1 << 30
 
 
 def narrowed(model: Path, data: Path | None, output: Path, bits: int, group: int) -> Quantised:
-    """Write the model with narrow weights. Raises InvalidModel or InvalidRequest."""
+    """Write the model with 4- or 8-bit weights. Raises InvalidModel or InvalidRequest."""
     network = read_network(model)
     samples = [] if data is None else list(read_samples(network, data))
     old_bytes = _weight_bytes(network)
@@ -221,7 +221,7 @@ def _weight_bytes(network: Any) -> int:
 
 
 def _narrow(network: Any, bits: int, group: int) -> int:
-    """Replace products with constant weights by MatMulNBits; return how many."""
+    """Replace products with constant weights by MatMulNBits nodes; return their number."""
     graph, count = network.graph, 0
     constants = {tensor.name: tensor for tensor in graph.initializer}
     transposes = {
@@ -244,7 +244,7 @@ def _narrow(network: Any, bits: int, group: int) -> int:
 def _weights(
     node: NodeProto, constants: Mapping[str, TensorProto], transposes: Mapping[str, NodeProto]
 ) -> Any | None:
-    """Return the constant matrix [inputs, outputs] of a float product; None for any other node."""
+    """Return a product's constant matrix [inputs, outputs]; None for any other node."""
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     if node.domain or node.op_type not in ("MatMul", "Gemm"):
         return None
@@ -266,7 +266,7 @@ _REAL: Final = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
 
 def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
-    """Turn the node into a MatMulNBits; return its new constants."""
+    """Change a node to a MatMulNBits; return its packed weights and their scales."""
     inputs, outputs = weights.shape
     numbers, scales = rounded(weights, bits, group)
     if bits == NIBBLE:
@@ -285,9 +285,10 @@ def _packed(node: NodeProto, weights: Any, bits: int, group: int) -> list[Any]:
 
 
 def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
-    """Return numbers [outputs, blocks, group] with their zero at half the range, and scales.
+    """Return integers [outputs, blocks, group], offset by half their range, and scales.
 
-    A block's value of largest magnitude becomes the smallest number: negatives reach one step further.
+    A block's value of largest magnitude becomes the smallest integer, because there is one
+    more negative value than positive ones.
     """
     half = 1 << (bits - 1)
     matrix = np.pad(weights.T.astype("float32"), [(0, 0), (0, -len(weights) % group)])
@@ -300,7 +301,7 @@ def rounded(weights: Any, bits: int, group: int) -> tuple[Any, Any]:
 
 
 def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
-    """Remove initializers that nothing reads any more, and Transpose nodes of weights without readers."""
+    """Remove initializers that nothing reads any more, and unread Transposes of weights."""
     reads = _read(graph)
     for name, node in transposes.items():
         if not reads[name]:
@@ -314,7 +315,7 @@ def _drop_unread(graph: Any, transposes: Mapping[str, NodeProto]) -> None:
 
 
 def _read(graph: Any) -> Counter[str]:
-    """Count how often each value is read, including reads in bodies of branches and loops."""
+    """Count how often each value is read, also in the bodies of If and Loop nodes."""
     reads = Counter(value.name for value in graph.output)
     for node in graph.node:
         reads.update(node.input)

@@ -1,4 +1,4 @@
-"""Clients for commands that only read: of a coordinator, else of the data directory itself."""
+"""Clients for commands that only read: they ask a coordinator, or read the files here."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ FIRST_STEP: Final = "mallorn tune model.onnx"
 
 @dataclass(frozen=True)
 class ReadFrom:
-    """A read-only client; `still` is the data directory that it reads if no service runs there."""
+    """A read-only client; `still` is the data directory that it reads without a service."""
 
     api: Client
     named: DataDir | None = None
@@ -35,13 +35,13 @@ class ReadFrom:
 
     @property
     def words(self) -> str:
-        """Option with which another command finds the same data directory."""
+        """Option that names the same data directory to the next command; may be empty."""
         return data_words(self.named)
 
 
 @contextmanager
 def source(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[ReadFrom]:
-    """Yield a client of the coordinator at `url` or on the data directory, else of the directory."""
+    """Yield a client of the coordinator at `url` or on `data`, or one that reads `data`."""
     directory = DataDir((data.expanduser() if data else Settings().data_dir).absolute())
     stack = None if url else directory.running_stack()
     uses_defaults = data is None and "MALLORN_DATA_DIR" not in os.environ
@@ -62,13 +62,13 @@ def source(url: str | None, api_key: str | None, data: Path | None = None) -> It
 
 @contextmanager
 def reader(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Client]:
-    """Yield the client of `source`."""
+    """Yield only the client that `source` provides."""
     with source(url, api_key, data) as origin:
         yield origin.api
 
 
 def find_job(api: Client, job: str | None) -> Job:
-    """Return the job with this id or prefix of an id; the newest for None. Raises NotFound."""
+    """Return the job with this id or id prefix; the newest for None. Raises NotFound."""
     if job is not None:
         return api.job(job)
     newest = api.newest_job()
@@ -79,13 +79,13 @@ def find_job(api: Client, job: str | None) -> Job:
 
 
 def check_open(origin: ReadFrom, job: Job) -> None:
-    """Raise Conflict for a job that has ended, if no service runs that would raise it."""
+    """Raise Conflict for a job that has ended, if there is no service to raise it."""
     if origin.still is not None and job.status.state.final:
         raise Conflict(f"job {job.id} has ended: {job.status.state}", hint=f"mallorn show {job.id}")
 
 
 def check_moves(origin: ReadFrom, job: Job) -> None:
-    """Raise Unavailable, with the command to type, for a job that waits because no service runs."""
+    """Raise Unavailable, with the next command, if a job needs a service and none runs."""
     state = job.status.state
     if origin.still is None or state.final:
         return
@@ -97,7 +97,7 @@ def check_moves(origin: ReadFrom, job: Job) -> None:
 
 
 def _answers(url: str) -> bool:
-    """Return whether a coordinator of this user answers; print a note if it is another user's."""
+    """Return whether this user's coordinator answers; print a note if it is another's."""
     try:
         check_yours(url)
         health = httpx.get(f"{url}{API}/healthz", timeout=PROBE_SEC, trust_env=False).json()

@@ -1,4 +1,4 @@
-"""The command that records all measurements of some tasks, to run searchers without a device."""
+"""The command that records measurements in a file, to run searchers without a device."""
 
 import time
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ MOST_TASKS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WrittenTask:
-    """Contents of a recording for one task."""
+    """Contents of a recording for one of its tasks."""
 
     name: str
     op: str

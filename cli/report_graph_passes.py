@@ -1,4 +1,4 @@
-"""The command that reports which graph passes change a model, and why the others do not."""
+"""The command that reports which graph passes change a model, and why others do not."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def passes(
 
 
 def copies_text(copies: Iterable["CopyLeft"]) -> str:
-    """Return the number of copy functions of each kind, and which operators need them."""
+    """Return a text on the copies left: number by kind, and the operators that need them."""
     counts_by_kind = defaultdict[str, Counter[str]](Counter)
     for copy in copies:
         counts_by_kind[copy.kind][copy.asked_by] += copy.calls

@@ -1,4 +1,4 @@
-"""Prints a finished job's result: latencies of the tuned model and of other engines."""
+"""Printing of a finished job's result: latency by engine, verdict and next command."""
 
 import shlex
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ STYLES: Final = {Level.GOOD: "bold green", Level.FAIR: "bold yellow", Level.POOR
 
 
 def print_winnings(job: JobStatus, directory: Path, model: str, resume_options: Sequence[str] = ()) -> None:
-    """Print a finished job's figures, the directory of its schedules, and the next commands.
+    """Print a finished job's result, the directory of its schedules and the next commands.
 
     `resume_options` are further options that `mallorn resume JOB` needs.
     """
@@ -31,7 +31,7 @@ def print_winnings(job: JobStatus, directory: Path, model: str, resume_options: 
 
 
 def print_result(job: JobStatus, words: str = "", files: str = "") -> None:
-    """Print a finished job's figures and verdict; `words` and `files` as for `typed`."""
+    """Print a finished job's figures and verdict; for `words` and `files` see `typed`."""
     rows = latency_rows(job.report.latency_us) if job.report else []
     if rows:
         stdout().print(table(rows, ENGINE_COLUMNS))
@@ -57,7 +57,7 @@ def print_verdict(verdict: Verdict | None, words: str = "", files: str = "") -> 
 
 
 def typed(command: str, words: str = "", files: str = "") -> str:
-    """Return a verdict's command with this service's options (`words`) and the real file names."""
+    """Return a verdict's command with options for the same service and real file names."""
     verb = " ".join(command.split()[:2])
     if verb in OF_FILES:
         return f"{verb} {files}" if files else command

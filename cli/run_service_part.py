@@ -106,7 +106,7 @@ def migrate() -> None:
 
 
 def check_tables(url: str) -> None:
-    """Raise Conflict if the tables have another version; ignore a database that does not answer."""
+    """Raise Conflict if the tables have another version; ignore a database that is down."""
     from db.migrate import check
     from db.session import Database
 
@@ -116,7 +116,7 @@ def check_tables(url: str) -> None:
 
 @contextmanager
 def installed(extra: str, *libraries: str) -> Iterator[None]:
-    """Raise MissingPackage, with the command that installs it, if an import or `libraries` is missing."""
+    """Raise MissingPackage, with the pip command, if an import or a library is missing."""
     try:
         for library in libraries:
             if find_spec(library) is None:
@@ -129,5 +129,5 @@ def installed(extra: str, *libraries: str) -> Iterator[None]:
 
 
 def end_on_sigterm() -> None:
-    """Exit through SystemExit on SIGTERM, so that clean-up code runs."""
+    """Raise SystemExit on SIGTERM, so that clean-up code runs."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

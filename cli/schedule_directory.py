@@ -1,4 +1,4 @@
-"""Reads a directory of schedules, and sets up its model, for local commands without a service."""
+"""A directory of schedules, and its model, for commands that need no service."""
 
 import shutil
 from collections.abc import Iterator
@@ -31,16 +31,16 @@ class ScheduleDirectory:
     version: Version = Version.ALONE
 
     def file(self, name: str) -> Path:
-        """Return the path of a file of this version's records."""
+        """Return the path of this version's file for TVM's database file `name`."""
         return self.directory / self.version.file(name)
 
     @property
     def files(self) -> list[Path]:
-        """Files that a process reads when it compiles with these schedules."""
+        """Files that a process reads to compile with these schedules, for its sandbox."""
         return [(self.directory / name).absolute() for name in (MANIFEST, *DATABASE)]
 
     def records(self, scratch: Path) -> Path:
-        """Return a directory with this version's records under TVM's file names, copied if needed."""
+        """Return a folder with this version's database under TVM's usual file names."""
         if self.version is Version.ALONE:
             return self.directory.absolute()
         folder = scratch / self.version
@@ -51,10 +51,10 @@ class ScheduleDirectory:
 
 
 def read_exported(directory: Path, target: str | None, version: Version = Version.ALONE) -> ScheduleDirectory:
-    """Read a directory's manifest. Stock TVM writes none; then `target` must be given.
+    """Read a directory's manifest; one that stock TVM wrote has none and needs `target`.
 
-    Raises NotFound for a missing directory, InvalidRequest for another target, an invalid manifest or a
-    missing version.
+    Raises NotFound for a missing directory, InvalidRequest for another target, an invalid
+    manifest or a missing version.
     """
     if not directory.is_dir():
         raise NotFound(f"there is no directory {str(directory)!r}", hint="mallorn tune MODEL --out DIR")
@@ -94,10 +94,10 @@ def read_exported(directory: Path, target: str | None, version: Version = Versio
 def local_model(
     model: Path, exported: ScheduleDirectory, threads: int | None = None
 ) -> "Iterator[WholeModel]":
-    """Yield the model as it was tuned; its processes and files are removed when the block ends.
+    """Yield the model as it was tuned; remove its processes and files on exit.
 
-    The processes are sandboxed, because schedules may be untrusted and become machine code. Engines run
-    on `threads` threads, by default as many as the target has cores.
+    The processes are sandboxed, because schedules may be untrusted and become machine code.
+    Engines run on `threads` threads, by default as many as the target has cores.
     """
     with installed("worker", "onnx", "tvm"):
         from workers.interfaces.model_compiler import ModelCompiler
@@ -130,5 +130,5 @@ def local_model(
 
 
 def onnxruntime_runs(exported: ScheduleDirectory) -> bool:
-    """Return whether onnxruntime is installed and can run the target, that is, a CPU."""
+    """Return whether onnxruntime is installed and can run the target, which is a CPU."""
     return exported.target.is_cpu and find_spec("onnxruntime") is not None

@@ -1,4 +1,4 @@
-"""`mallorn schedules`: lists schedules, downloads a job's, and exports or imports the best ones."""
+"""`mallorn schedules`: list schedules, download a job's, export or import the best ones."""
 
 from pathlib import Path
 from typing import Annotated, Any, Final

@@ -1,4 +1,4 @@
-"""The command that serves this machine as a device, which runs and times candidates."""
+"""The command that makes this machine a device, which runs and times candidates."""
 
 import ctypes
 import os
@@ -93,7 +93,7 @@ def device(
 
 
 def serve_each(gpus: "Sequence[Gpu]", name: str) -> NoReturn:
-    """Start this program once per GPU; when all have ended, exit with their highest exit code.
+    """Start this program once per GPU; exit with the highest exit code when all have ended.
 
     The started programs end with this process.
     """

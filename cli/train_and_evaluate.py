@@ -1,4 +1,4 @@
-"""Commands that pretrain base cost models and evaluate cost models, and their training data."""
+"""Commands that pretrain and evaluate cost models, and the reading of training data."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Taught(NamedTuple):
-    """Training data, and the compiler for feature views that need one."""
+    """Training data, and the compiler that some feature views need."""
 
     data: "TrainingData"
     lowering: "Lowering | None"
@@ -50,7 +50,7 @@ class Taught(NamedTuple):
 def training_data_from(
     data: Path | None, url: str | None, snapshot: str | None, target: str | None, op: str | None
 ) -> Iterator[Taught]:
-    """Yield training data. `data` is a Parquet file, an export's directory or a data directory."""
+    """Yield training data from a Parquet file, an export's folder or a data directory."""
     if data is not None and is_parquet(data):
         if url or snapshot or target or op:
             raise InvalidRequest(
@@ -65,7 +65,7 @@ def training_data_from(
 
 @contextmanager
 def lowering_in(database: "Database") -> Iterator["Lowering"]:
-    """Yield a compiler for a database's programs; its process starts with the first call."""
+    """Yield a compiler for a database's programs; its process starts when first used."""
     from research.pretraining.feature_rows import Lowering
     from workers.interfaces.candidate_compiler import CandidateCompiler
     from workers.process.worker_runtime import MAX_CALLS
@@ -83,7 +83,7 @@ def lowering_in(database: "Database") -> Iterator["Lowering"]:
 def training_data_in(
     database: "Database", snapshot: str | None, target: str | None, op: str | None
 ) -> "TrainingData":
-    """Return measurements of a database: those of a snapshot, or those that match the filters."""
+    """Return a database's measurements: a snapshot's, or those that match the filters."""
     from research.pretraining.from_database import training_data_of
 
     if snapshot is not None and (target or op):
@@ -102,12 +102,12 @@ def read_parquet(path: Path) -> "TrainingData":
 
 
 def is_parquet(path: Path) -> bool:
-    """Return whether a path, which need not exist, is a Parquet file or a directory with some."""
+    """Return whether a path names a Parquet file, or is a directory with such files."""
     return path.suffix == ".parquet" or (path.is_dir() and any(path.glob("*.parquet")))
 
 
 def note_skipped(training_data: "TrainingData") -> None:
-    """Print how many rows were skipped, by cause, if any were."""
+    """Print how many rows were skipped as useless for training, by cause."""
     if training_data.skipped:
         words = ", ".join(f"{count:,} {cause}" for cause, count in sorted(training_data.skipped.items()))
         print_note(f"left out, as nothing can be learned from them: {words}")
@@ -230,7 +230,7 @@ CONTROL: Final = "scrambled"
 
 @dataclass(frozen=True, slots=True)
 class SeedFigures:
-    """A figure's mean, standard deviation and value for each seed; None if it is undefined."""
+    """Mean, standard deviation and values by seed of a metric; None where undefined."""
 
     mean: float | None
     spread: float | None
@@ -306,7 +306,7 @@ def evaluate(
 def _figures_by_arm(
     models: Sequence[str], taught: Taught, split: str, seeds: int, control: bool, progress: "Progress"
 ) -> Iterator[tuple[str, Figures]]:
-    """Yield the figures of each model and, if `control`, of the model fitted to scrambled labels."""
+    """Yield each model's metrics; with `control`, also when fitted to shuffled labels."""
     import numpy as np
 
     from research.pretraining.evaluate_splits import figures
@@ -330,7 +330,7 @@ def _figures_by_arm(
 
 
 def _number(value: Any) -> float | None:
-    """Return None for NaN, which JSON does not have."""
+    """Convert a number for JSON, which has no NaN: that becomes None."""
     return None if value != value else float(value)
 
 

@@ -1,4 +1,4 @@
-"""The commands that tune a model, or resume its job: follow it, fetch schedules, print results."""
+"""The commands that tune a model or resume its job, follow it and fetch its schedules."""
 
 import shlex
 from collections.abc import Callable, Iterator
@@ -130,7 +130,7 @@ def _stem(job: Job) -> str:
 
 
 def _resume_options(out: Path | None, place: Place, force: bool) -> tuple[str, ...]:
-    """Return the options with which `resume` finds the same job and directory again."""
+    """Return the options for `mallorn resume` to find the same service and directory."""
     options = {"--out": out, "--data": place.data, "--url": place.url}
     words = (str(word) for name, value in options.items() if value is not None for word in (name, value))
     return (*words, "--force") if force else tuple(words)
@@ -138,7 +138,7 @@ def _resume_options(out: Path | None, place: Place, force: bool) -> tuple[str, .
 
 @dataclass(frozen=True)
 class Ending:
-    """Follows a job to its end, fetches its schedules and prints the result."""
+    """Follows a job to its end, downloads its schedules and prints the result."""
 
     directory: Path
     model: str  # as the user would type it
@@ -148,7 +148,6 @@ class Ending:
     check_runs: Callable[[], None] = lambda: None  # raises Unavailable if the service here ended
 
     def reach(self, job: Job) -> None:
-        """Follow the job, fetch its schedules and print the result."""
         with self.pausing(job):
             print_note(f"its page: {job.page}")
             for seam, name in own_classes(job.status.options):
@@ -165,7 +164,7 @@ class Ending:
 
     @contextmanager
     def pausing(self, job: Job) -> Iterator[None]:
-        """Pause the job on Ctrl-C, print what exists of its results, and exit with code 130."""
+        """Pause the job on Ctrl-C, print where its results are, and exit with code 130."""
         try:
             yield
         except KeyboardInterrupt:

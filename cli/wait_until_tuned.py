@@ -1,4 +1,4 @@
-"""Waits for a job's last round with a progress bar, and makes signals interrupt a command."""
+"""Waiting for a job's trials with a progress bar, and signals that interrupt commands."""
 
 import signal
 import time
@@ -23,7 +23,7 @@ class NotTuned(MallornError):
 
 
 def wait_until_tuned(job: Job, hint: str) -> None:
-    """Wait until the last round is closed, then cancel the finish. Raises NotTuned with the hint."""
+    """Wait until all trials are done; cancel the job's last stage. Raises NotTuned."""
     with bar(f"job {job.id}") as advance:
         while job.state in OPEN:
             status = job.status
@@ -41,7 +41,7 @@ def wait_until_tuned(job: Job, hint: str) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Raise KeyboardInterrupt also for SIGTERM and SIGHUP, unless ignored, for example by `nohup`."""
+    """Raise KeyboardInterrupt also on SIGTERM and SIGHUP, unless these are ignored."""
     signals = [
         number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN
     ]

@@ -1,4 +1,4 @@
-"""Check and create the output directory: only `force` overwrites another model's schedules."""
+"""Checks of an output directory: only `force` overwrites schedules of another model."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -19,14 +19,14 @@ CHOOSE: Final = "--out OTHER_DIR, or --force to write over it"
 
 @dataclass(frozen=True)
 class ExistingSchedules:
-    """The model id and the target of the schedules in a directory."""
+    """Model id and target of the schedules that a directory already holds."""
 
     model: str
     target: Target
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the manifest; None without any file. Raises Conflict for unrelated files."""
+        """Read the manifest; None if there are no files. Raises Conflict for other files."""
         if not directory.is_dir() or not any(directory.iterdir()):
             return None
         try:
@@ -37,7 +37,7 @@ class ExistingSchedules:
 
 
 def holds_schedules_of(directory: Path, job_id: str) -> bool:
-    """Return whether the directory holds schedules of this job, in any version."""
+    """Return whether the directory holds schedules of this job, early or final ones."""
     try:
         return read_manifest(directory / MANIFEST).job == job_id
     except (OSError, InvalidRequest):
@@ -50,7 +50,7 @@ def default_directory(name: str) -> Path:
 
 
 def check_model(directory: Path, model_id: Callable[[], str], force: bool) -> None:
-    """Raise Conflict if the directory holds another model's schedules or unrelated files."""
+    """Raise Conflict if the directory holds another model's schedules, or other files."""
     existing = None if force else ExistingSchedules.read(directory)
     if existing is not None and existing.model != model_id():
         raise Conflict(f"{directory} holds the schedules of another model", hint=CHOOSE)
@@ -64,9 +64,9 @@ def check_target(directory: Path, target: str, force: bool) -> None:
 
 
 def check_job(directory: Path, job: Job, force: bool) -> None:
-    """Cancel the job and raise Conflict if the directory holds schedules for another target.
+    """Cancel the new job and raise Conflict if the directory is for another target.
 
-    The coordinator resolves the target `local` only when it creates the job.
+    Only now can this be checked: creating the job resolved the target `local`.
     """
     try:
         check_target(directory, job.status.target, force)
@@ -85,10 +85,7 @@ def model_id_of(file: Path) -> str:
 
 @contextmanager
 def out_directory(directory: Path) -> Iterator[Path]:
-    """Create the directory before a job starts; on exit remove it if it is still empty.
-
-    Raises InvalidRequest if the directory cannot be created.
-    """
+    """Create a directory; remove it on exit if still empty. Raises InvalidRequest."""
     new_folders = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Python client of a coordinator."""
+"""Python client of a coordinator, the service's REST server."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -35,8 +35,8 @@ Wanted = str | TargetAttrs
 class Client:
     """Client of one coordinator: `Client().tune("model.onnx", trials=200).wait()`.
 
-    The defaults are MALLORN_URL, else the embedded stack's address, and MALLORN_API_KEY.
-    Raises NotYours if another user of this machine listens at the embedded stack's address.
+    The URL defaults to MALLORN_URL, else to the address of `mallorn up`; the key to
+    MALLORN_API_KEY. Raises NotYours if another user of this machine listens at that address.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class Client:
     ) -> UploadedModel:
         """Upload a model; the `id` of the result is the SHA-256 of the uploaded bytes.
 
-        An ONNX file is streamed from disk as it is, or as a tar if its weights are in other
-        files. Any other model that `tune` accepts is converted to ONNX on this machine first.
+        An ONNX file is streamed from disk as it is, or in a tar if its weights are in other
+        files. Any other model that `tune` accepts is first converted to ONNX here.
         """
         with as_onnx(model, example_inputs, dynamic_shapes) as file:
             upload = ModelUpload.of(file)
@@ -88,7 +88,7 @@ class Client:
         dynamic_shapes: Any = None,
         **options: Unpack[OptionKwargs],
     ) -> Job:
-        """Upload a model, unless it is named by its id, and submit a tuning job for it.
+        """Submit a tuning job for a model: a model's id, or a model to upload first.
 
         Without `trials` the job runs as many trials as are worth their time, or as fit into
         `minutes`. A Keras file, a TFLite file or a `torch.nn.Module` is converted to ONNX on
@@ -109,13 +109,13 @@ class Client:
         return Job(self.connection, self.connection.post("/jobs", body, is_repeatable=True))
 
     def job(self, job_id: str) -> Job:
-        """Return the job with this id, or with an id that begins so if only one does."""
+        """Return the job whose id is, or begins with, `job_id`, if only one id does."""
         return Job(self.connection, self.connection.get(f"/jobs/{job_id}"))
 
     def jobs(
         self, state: str | None = None, archived: bool = False, all_owners: bool = False
     ) -> Iterator[Job]:
-        """Iterate over jobs, newest first: only archived ones if `archived`, else the rest."""
+        """Iterate over jobs, newest first: archived ones if `archived`, else the others."""
         # False is left out, because older coordinators do not know these parameters.
         filters = {"state": state, "archived": archived or None, "all_owners": all_owners or None}
         return (Job(self.connection, body) for body in self.connection.rows("/jobs", **filters))
@@ -140,7 +140,7 @@ class Client:
         outcome: str | None = None,
         page_size: int = 200,
     ) -> Iterator[Record]:
-        """Iterate over the dataset's measurements, newest first, fetched page by page."""
+        """Iterate over measurements, newest first; `page_size` are fetched per request."""
         filters = {"job": job, "workload": workload, "target": _text(target), "outcome": outcome}
         return self.connection.pages(Record, "/records", **filters, limit=page_size)
 
@@ -152,17 +152,17 @@ class Client:
         target: Wanted | None = None,
         outcome: str | None = None,
     ) -> "pandas.DataFrame":
-        """Return the first `limit` rows of `records` as a DataFrame. Raises MissingPackage."""
+        """Return the newest `limit` measurements as a DataFrame. Raises MissingPackage."""
         return frame(Record, islice(self.records(job, workload, target, outcome), limit))
 
     def dataset_stats(self) -> DatasetStats:
-        """Count your jobs' measurements by target, operator, model, outcome and day."""
+        """Return counts of your measurements by target, operator, model, outcome and day."""
         return self.connection.value(DatasetStats, "/dataset/stats")
 
     def schedules(
         self, workload: str | None = None, target: Wanted | None = None, beaten: bool = False
     ) -> Iterator[VerifiedSchedule]:
-        """Iterate over each workload's best schedule per target; `beaten` adds slower ones."""
+        """Iterate over the best schedules per workload and target, or all if `beaten`."""
         filters = {"workload": workload, "target": _text(target), "beaten": beaten or None}
         return self.connection.pages(VerifiedSchedule, "/schedules", **filters)
 
@@ -183,14 +183,14 @@ class Client:
         return self.connection.value(CostModelVersion, f"/costmodels/{version_id}")
 
     def activate_cost_model(self, version_id: int) -> CostModelVersion:
-        """Make new rounds use this version and training continue from it; keep later ones."""
+        """Make this version the one that new rounds use and that training continues."""
         answer = self.connection.post(f"/costmodels/{version_id}/activate")
         return self.connection.read(CostModelVersion, answer)
 
     def withdraw_device(self, name: str, since: float | None = None, *, dry_run: bool = False) -> Withdrawn:
         """Withdraw a device's measurements, and schedules and cost models based on them.
 
-        `since` is in seconds since the epoch; None withdraws all. `dry_run` only counts them.
+        `since` is in seconds since the epoch; None withdraws all. `dry_run` only counts.
         """
         body = {"since": since, "dry_run": dry_run}
         path = f"/devices/{quote(name, safe='')}/withdraw"
@@ -204,7 +204,11 @@ class Client:
     def create_key(
         self, name: str, owner: str | None = None, scopes: Sequence[str] = (), days: float | None = None
     ) -> NewApiKey:
-        """Create an API key. Only this result contains the key itself."""
+        """Create an API key; only this result contains the key itself.
+
+        It is for you unless `owner` is given, has the scopes read and submit unless `scopes`
+        are given, and expires after `days`, or never if that is None.
+        """
         body = {"name": name, "owner": owner, "days": days} | ({"scopes": list(scopes)} if scopes else {})
         return self.connection.read(NewApiKey, self.connection.post("/keys", body))
 
@@ -222,11 +226,11 @@ class Client:
         return self.connection.values(OwnerStatus, "/owners")
 
     def treat_owner(self, owner: str, deed: OwnerDeed) -> OwnerStatus:
-        """Sign an owner out, ban, readmit or erase them. Needs an admin's key."""
+        """Sign out, ban, readmit or erase an owner. Needs an admin's key."""
         return self.connection.read(OwnerStatus, self.connection.post(f"/owners/{deed}", {"owner": owner}))
 
     def audit(self, page_size: int = 50) -> Iterator[AuditEntry]:
-        """Iterate over audit entries, newest first: your own, or with an admin's key all."""
+        """Iterate over entries of the audit log, newest first; an admin's key reads all."""
         return self.connection.pages(AuditEntry, "/audit", limit=page_size)
 
     def devices(self) -> list[DeviceStatus]:
@@ -239,7 +243,7 @@ class Client:
 
 
 def is_model_id(text: str) -> bool:
-    """Return whether a text is a SHA-256 in hex, so that it is no path."""
+    """Return whether a text is a SHA-256 in hex, and so a model's id instead of a path."""
     return len(text) == 64 and all(c in "0123456789abcdef" for c in text)
 
 

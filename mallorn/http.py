@@ -1,4 +1,4 @@
-"""HTTP connection to a coordinator: requests, retries, server-sent events, and errors with hints."""
+"""HTTP connection to a coordinator: requests, retries, server-sent events and errors."""
 
 import json
 import math
@@ -46,7 +46,7 @@ class AnswerLost(Unavailable):
 
 
 class Retries:
-    """Pauses between attempts of one request; they double, with jitter between clients."""
+    """Doubling pauses, with random jitter, between the attempts of one request."""
 
     def __init__(self, limit: int, deadline_sec: float = math.inf) -> None:
         self._most = limit
@@ -54,9 +54,9 @@ class Retries:
         self.failures = 0
 
     def pause_after(self, error: MallornError) -> None:
-        """Wait until the next attempt, as long as the coordinator says if it does.
+        """Sleep before the next attempt: ever longer, or as long as the coordinator asks.
 
-        Raises the error after too many failures in a row.
+        Raises `error` after too many failures in a row.
         """
         self.failures += 1
         if self.failures > self._most:
@@ -69,7 +69,7 @@ class Retries:
 
 
 class LoggedEvent(NamedTuple):
-    """An event of a job. Ids count up without gaps; `payload` is the JSON that was sent."""
+    """An event of a job. Its ids count up without gaps; `payload` is its data as JSON."""
 
     id: int
     kind: str
@@ -77,7 +77,7 @@ class LoggedEvent(NamedTuple):
 
     @property
     def value(self) -> KnownEvent | OtherEvent:
-        """The event as a value, whose class depends on its kind."""
+        """The event as an instance of the class for its kind."""
         return read_event(self.kind, self.payload)
 
 
@@ -111,11 +111,11 @@ class Connection:
         return self._json("GET", path, params={k: v for k, v in params.items() if v is not None})
 
     def value(self, kind: type[V], path: str, **params: Any) -> V:
-        """Get a path and parse the answer. Raises Unavailable if it does not fit `kind`."""
+        """Send a GET request and parse the answer. Raises Unavailable if it is no `kind`."""
         return self.read(kind, self.get(path, **params))
 
     def values(self, kind: type[V], path: str, **params: Any) -> list[V]:
-        """Get a list that is not paged and parse its items."""
+        """Send a GET request for a list without pages and parse its items."""
         return [self.read(kind, item) for item in self.get(path, **params)["items"]]
 
     def pages(self, kind: type[V], path: str, **params: Any) -> Iterator[V]:
@@ -133,7 +133,7 @@ class Connection:
                 return
 
     def read(self, kind: type[V], body: object) -> V:
-        """Parse an answer of the coordinator. Raises Unavailable if it does not fit `kind`."""
+        """Parse JSON of the coordinator as `kind`. Raises Unavailable if it does not fit."""
         try:
             return kind.model_validate(body)
         except ValidationError as error:
@@ -148,8 +148,8 @@ class Connection:
     ) -> Any:
         """Send a POST request and return the JSON.
 
-        With `is_repeatable` an idempotency key makes it safe to send it again after a lost
-        answer.
+        If `is_repeatable`, it is retried after a lost answer; an idempotency key keeps the
+        coordinator from acting twice.
         """
         timeout = httpx.Timeout(TIMEOUT_SEC, read=read_sec)
         if not is_repeatable:
@@ -162,7 +162,7 @@ class Connection:
                 retries.pause_after(error)
 
     def delete(self, path: str) -> Any:
-        """Send a DELETE request; return what is left of the object as JSON, or None."""
+        """Send a DELETE request; return the JSON of what remains, such as a job, or None."""
         return self._json("DELETE", path)
 
     def put(self, path: str, content: Iterator[bytes], size_bytes: int, **params: str) -> Any:
@@ -265,7 +265,7 @@ class Connection:
 
 
 def error_from(response: httpx.Response) -> MallornError:
-    """Return the error in a response as the exception class that the coordinator named."""
+    """Return an error response as the exception class that the coordinator named."""
     is_answer_lost = response.status_code in (502, 504)
     fallback = AnswerLost if is_answer_lost else _BY_STATUS.get(response.status_code, MallornError)
     try:
@@ -289,7 +289,7 @@ def _check_time(deadline_sec: float) -> None:
 
 
 def parse_events(lines: Iterable[str]) -> Iterator[LoggedEvent | None]:
-    """Yield each complete event, and None for each comment (a heartbeat)."""
+    """Parse server-sent events; yield each complete one, and None for each heartbeat."""
     fields: dict[str, str] = {}
     for line in lines:
         if line.startswith(":"):

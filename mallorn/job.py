@@ -1,4 +1,4 @@
-"""Python handle of one job of a coordinator."""
+"""Handle of one of a coordinator's jobs, for Python programs."""
 
 import io
 import math
@@ -90,17 +90,17 @@ class Job:
     def rounds(
         self, task: int | None = None, order: str = "newest", page_size: int = ROUNDS_A_PAGE
     ) -> Iterator[RoundStatus]:
-        """Iterate over rounds, of one task or all; `order` is `newest` or `oldest` first."""
+        """Iterate over the rounds of one task or of all; `order` is `newest` or `oldest`."""
         filters = {"task": task, "order": order, "limit": page_size}
         return self._connection.pages(RoundStatus, f"/jobs/{self.id}/rounds", **filters)
 
     def explain(self) -> list[LoggedRound]:
-        """Return all rounds, oldest first, with the weighted total before and after each."""
+        """Return all rounds, oldest first, with the job's latency before and after each."""
         rounds = list(self.rounds(order="oldest"))
         return with_totals(rounds, self.tasks())
 
     def measurements(self, outcome: Outcome | None = None) -> Iterator[Record]:
-        """Iterate over the job's measurements, newest first; of one outcome or of all."""
+        """Iterate over the job's measurements with this outcome, or all; newest first."""
         filters = {"job": self.id, "outcome": outcome}
         return self._connection.pages(Record, "/records", **filters, limit=RECORDS_A_PAGE)
 
@@ -109,22 +109,22 @@ class Job:
         return frame(Record, self.measurements(outcome))
 
     def history(self) -> "pandas.DataFrame":
-        """Return the weighted total after every ended round. Raises MissingPackage."""
+        """Return a DataFrame of total latency after each round. Raises MissingPackage."""
         rounds = list(self.rounds())
         points = curve(rounds, self.tasks(), self.status.created_at)
         return history_frame(points, rounds)
 
     def _repr_html_(self) -> str:
-        """Return the job's current card as HTML, for notebooks."""
+        """Return the job's current state and curve as HTML, for notebooks."""
         try:
             return card(self.refresh(), self.tasks(), list(self.rounds()))
         except Unavailable as error:
             return card(self.status, [], [], f"last known: {error.message}")
 
     def watch(self) -> Self:
-        """Show the job below a notebook cell until it ends or is stuck, and return it.
+        """Show the job below a notebook cell and return it once it ended or is stuck.
 
-        Interrupting the cell does not stop the job. Raises InvalidRequest outside a notebook.
+        Interrupting the cell does not stop the job. Raises InvalidRequest elsewhere.
         """
         watch(self)
         return self
@@ -132,8 +132,8 @@ class Job:
     def wait(self, timeout_sec: float | None = None, progress: Progress | None = None) -> Self:
         """Wait until the job is done and return it; call `progress` with each new status.
 
-        A restart of the coordinator is tolerated. Raises TimeoutError, JobFailed if the job
-        fails, is cancelled or is stuck, and Unavailable if the coordinator stays away.
+        Reconnects if the coordinator restarts. Raises TimeoutError, Unavailable if it stays
+        away, and JobFailed if the job fails, is cancelled or is `stuck`.
         """
         report = progress or (lambda _: None)
         deadline_sec = math.inf if timeout_sec is None else time.monotonic() + timeout_sec
@@ -160,13 +160,13 @@ class Job:
 
     @property
     def stuck(self) -> bool:
-        """Return whether the service paused the job: it does not continue by itself."""
+        """Return whether the service paused the job, so that only `resume` continues it."""
         # Older coordinators report no cause, only the reason text.
         by_owner = self.status.cause is Cause.OWNER or self.status.reason == PAUSED_BY_OWNER
         return self.status.state is JobState.PAUSED and not by_owner
 
     def raise_for_state(self) -> None:
-        """Raise JobFailed if the last known state is failed or cancelled, or the service paused the job."""
+        """Raise JobFailed if the last known state is failed, cancelled or `stuck`."""
         state = self.status.state
         if self.stuck or state in (JobState.FAILED, JobState.CANCELLED):
             reason, _, next_step = self.status.reason.partition("\n")
@@ -176,7 +176,7 @@ class Job:
             )
 
     def events(self, after: int = 0) -> Iterator[LoggedEvent]:
-        """Iterate over the events after id `after` until the job ends, with reconnects."""
+        """Iterate over events after id `after` until the job ends; reconnect if needed."""
         return (event for event in self._events(after) if event is not None)
 
     def _events(self, after_id: int = 0, deadline_sec: float = math.inf) -> Iterator[LoggedEvent | None]:
@@ -191,10 +191,9 @@ class Job:
         return self._act("pause")
 
     def resume(self, trials: int = 0, *, auto: bool = False) -> JobStatus:
-        """Continue a job with `trials` additional trials; nothing is measured again.
+        """Continue a job with `trials` more trials; nothing is measured again.
 
-        With `auto` the job continues as long as trials are worth their time, whatever its
-        budget was.
+        With `auto` it goes on as long as trials are worth their time, whatever the budget.
         """
         # A false `auto` is left out, because older coordinators do not know it.
         return self._act("resume", {"trials": trials, "auto": True} if auto else {"trials": trials})
@@ -208,7 +207,7 @@ class Job:
         return self._act("unarchive")
 
     def delete(self) -> None:
-        """Delete an ended job with its log and exported files; its measurements are kept."""
+        """Delete an ended job with its event log and exports; keep its measurements."""
         self._connection.delete(f"/jobs/{self.id}")
 
     def delete_export(self) -> JobStatus:
@@ -216,7 +215,7 @@ class Job:
         return self._take(self._connection.delete(f"/jobs/{self.id}/export"))
 
     def schedules(self, directory: str | Path) -> Path:
-        """Download the exported schedules for TVM's `JSONDatabase`. Raises InvalidRequest."""
+        """Download the schedules for TVM's `JSONDatabase`. Raises InvalidRequest."""
         with self._connection.stream(f"/jobs/{self.id}/schedules") as response:
             content = response.read()
         try:
@@ -233,10 +232,9 @@ class Job:
 
 
 def unzip(content: bytes, directory: Path) -> None:
-    """Unpack a zip archive; files are replaced only after all of it was extracted.
+    """Unpack a zip archive; replace existing files only once all of it was extracted.
 
-    Raises Unavailable if it is no zip, and InvalidRequest if a member lies outside the
-    directory.
+    Raises Unavailable if it is no zip, InvalidRequest if a path leads out of the directory.
     """
     root = directory.resolve()
     try:

@@ -1,4 +1,4 @@
-"""Connect to a service: at a URL, running on this machine, or started while it is used."""
+"""Connect to a service at a URL, to the one on this machine, or to one started for it."""
 
 import os
 import subprocess
@@ -31,13 +31,13 @@ LAST_LINES: Final = 12  # shown of the log of a service that ended
 
 @dataclass(frozen=True)
 class Connected:
-    """A client of a running stack; `data` is the stack's directory if it runs on this machine."""
+    """A client of a running service, and its data directory if it is on this machine."""
 
     api: Client
     data: DataDir | None = None
 
     def check_runs(self) -> None:
-        """Raise Unavailable, with the end of its log, if the service ran on this machine and ended."""
+        """Raise Unavailable, with the end of the log, if the service here has ended."""
         if self.data is None or self.data.is_locked():
             return
         lines = _log(self.data).read_text(errors="replace").splitlines() if _log(self.data).exists() else []
@@ -45,7 +45,7 @@ class Connected:
         raise Unavailable(f"the service on this machine has ended\n{words}", hint=f"ls {self.data.logs}")
 
     def readable_later(self, job: Job) -> Job:
-        """Return a handle that can read a job of this stack even after the stack has ended."""
+        """Return a handle that can read the job even after the service here has ended."""
         if self.data is None:
             return job
         api = Client(self.api.connection.url, transport=DataDirTransport(self.data))
@@ -54,9 +54,9 @@ class Connected:
 
 @contextmanager
 def connected_stack(url: str | None, api_key: str | None, data: Path | None = None) -> Iterator[Connected]:
-    """Connect to `url`, or to the stack on the data directory, which is started if none runs.
+    """Connect to `url`, else to the service on a data directory; start one if none runs.
 
-    A stack started here also serves other commands, and stops when the last of them ends.
+    A service started here also serves other commands, and stops when the last of them ends.
     """
     if url:
         with Client(url, api_key) as api:
@@ -77,7 +77,7 @@ def connected_stack(url: str | None, api_key: str | None, data: Path | None = No
 
 
 def wait_for_device(stack: Connected) -> None:
-    """Wait until the coordinator of this machine's stack reports a device online. Raises NoDevice."""
+    """Wait until a service on this machine has a device online. Raises NoDevice."""
     deadline = time.monotonic() + DEVICE_TIMEOUT_SEC
     while stack.data is not None and not any(device.online for device in stack.api.devices()):
         if time.monotonic() > deadline:
@@ -88,8 +88,8 @@ def wait_for_device(stack: Connected) -> None:
 def submitted_target(stack: Connected, target: str) -> str:
     """Return the target to submit a job with.
 
-    A service can resolve `local` once a device is online. A job for a service on this machine need not
-    wait for that: its target is the last one of this host's device, else the detected one.
+    A service resolves `local` only once a device is online. To avoid that wait, one on this
+    machine gets the last target of this host's device, else the detected target.
     """
     if target != LOCAL or stack.data is None:
         return target
@@ -109,9 +109,9 @@ def submitted_target(stack: Connected, target: str) -> str:
 
 
 def asked_target(target: str, is_here: bool) -> str:
-    """Return the target to send to a service. Raises InvalidTarget for an invalid target.
+    """Return the target that a user asked for. Raises InvalidTarget if it is invalid.
 
-    For a service on this machine, `cuda` is replaced by the target of this machine's GPU, because a
+    For a service on this machine, `cuda` becomes the target of this machine's GPU, because a
     service knows only GPUs that already have a device.
     """
     if target == CUDA and is_here:
@@ -124,14 +124,14 @@ def asked_target(target: str, is_here: bool) -> str:
 
 
 class Starter:
-    """Starts a stack on a directory unless another process holds it."""
+    """Starts a service (`mallorn up`) on a data directory, unless one runs there."""
 
     def __init__(self, directory: DataDir) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
     def start_unless_held(self) -> None:
-        """Start a stack unless the directory is locked. Raises Unavailable if it ended before ready."""
+        """Start a service unless one runs. Raises Unavailable if it ended before ready."""
         is_held = self._directory.is_locked()
         if self._process is None and not is_held:
             print_line(f"starting the service on this machine, data in {self._directory.path}")
@@ -154,10 +154,7 @@ class Starter:
             self._process = None  # another command started a stack first: use that
 
     def wait_until_ready(self) -> StackInfo:
-        """Return the stack on the directory once it answers, started here if none runs.
-
-        Raises Unavailable if no stack becomes ready.
-        """
+        """Return the service once it answers; start it if needed. Raises Unavailable."""
         deadline = time.monotonic() + START_TIMEOUT_SEC
         try:
             while time.monotonic() < deadline:
@@ -179,7 +176,7 @@ class Starter:
             self._process.terminate()
 
     def wait_until_ended(self) -> None:
-        """Wait until the stack has ended, unless other commands use it."""
+        """Wait until the service has ended, unless other commands still use it."""
         deadline = time.monotonic() + STOP_TIMEOUT_SEC
         while time.monotonic() < deadline:
             is_running = self._process is not None and self._process.poll() is None

@@ -1,4 +1,4 @@
-"""Upload of a model: its bytes, and how to find it if the coordinator's answer is lost."""
+"""Upload of a model as a stream; it succeeds even if the coordinator's answer is lost."""
 
 import hashlib
 import mmap
@@ -30,14 +30,14 @@ WIDTHS: Final = {FIXED64: 8, FIXED32: 4}
 
 @dataclass(frozen=True, slots=True)
 class ModelUpload:
-    """A model's files as one stream: equal contents give equal bytes; no copy is made."""
+    """A model as a stream: its file, or a tar with its weights; equal files, equal bytes."""
 
     model: Path
     weights: tuple[str, ...]  # file names relative to the model's directory
 
     @classmethod
     def of(cls, model: Path) -> Self:
-        """Check an ONNX file. Raises InvalidModel if it or a weight file is not complete."""
+        """Check an ONNX file. Raises InvalidModel if it is none or lacks a weight file."""
         weights = tuple(check_onnx_file(model))
         for name in weights:
             place = Path(name)
@@ -55,7 +55,7 @@ class ModelUpload:
 
     @property
     def size_bytes(self) -> int:
-        """Length of the stream."""
+        """Number of bytes in the stream."""
         if not self.weights:
             return self.model.stat().st_size
         total = len(_END)
@@ -65,7 +65,6 @@ class ModelUpload:
         return total
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the stream in chunks."""
         if not self.weights:
             yield from _content(self.model)
             return
@@ -94,8 +93,8 @@ def _content(file: Path) -> Iterator[bytes]:
 class UploadStream:
     """Counts and hashes the chunks of a model while they are sent.
 
-    The hash finds the model if a proxy times out after a minute of silence: a slow artifact
-    store can take longer than that to store a large model.
+    The hash identifies the model when a proxy times out before a slow artifact store has
+    stored a large model, which can take longer than a minute.
     """
 
     def __init__(self, chunks: Iterator[bytes], size_bytes: int, progress: Progress | None) -> None:
@@ -114,9 +113,9 @@ class UploadStream:
                 self._progress(self._sent_bytes, self._size_bytes)
 
     def put(self, connection: Connection, name: str) -> Any:
-        """Upload and return the coordinator's answer; if that is lost, poll for the model.
+        """Upload, and return the coordinator's answer; if that is lost, poll for the model.
 
-        Raises AnswerLost if the model is not there within PATIENCE_SEC.
+        Raises AnswerLost if the model does not appear within PATIENCE_SEC.
         """
         try:
             return connection.put("/models", iter(self), self._size_bytes, name=name)
@@ -149,7 +148,7 @@ class Field:
 
 
 def check_onnx_file(file: Path) -> list[str]:
-    """Return the names of an ONNX model's weight files. Raises InvalidModel if it is none."""
+    """Return the names of an ONNX file's weight files. Raises InvalidModel if not ONNX."""
     try:
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
             foreign = foreign_format(data[:SAMPLE_BYTES] + data[-SAMPLE_BYTES:])
@@ -183,7 +182,7 @@ def _locations(data: mmap.mmap, graph: Field) -> Iterator[str]:
 
 
 def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
-    """Iterate over the fields of the message in a byte range. Raises NoProtobuf."""
+    """Iterate over the fields of a protobuf message in a byte range. Raises NoProtobuf."""
     position = start
     while position < end:
         key, position = _varint(data, position, end)
@@ -203,7 +202,7 @@ def fields(data: mmap.mmap, start: int, end: int) -> Iterator[Field]:
 
 
 def _varint(data: mmap.mmap, start: int, end: int) -> tuple[int, int]:
-    """Return a variable-length integer and the position after it. Raises NoProtobuf."""
+    """Return a protobuf varint and the position after it. Raises NoProtobuf."""
     value = 0
     for offset in range(10):
         if start + offset >= end:

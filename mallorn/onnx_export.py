@@ -21,10 +21,9 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
     """Convert a model to ONNX, for `Client.tune` and `mallorn compile`; return the path.
 
     The model is a Keras or TFLite file, or a `torch.nn.Module` with its example inputs: a
-    tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` names
-    dimensions that stay free, as torch.export takes it. Weights of more than 1 GiB go to a
-    second file. Raises MissingPackage without the exporter, and InvalidModel if the model
-    cannot be converted.
+    tensor, a tuple of arguments, or a dictionary of named ones. `dynamic_shapes` marks the
+    dimensions that stay free, as for torch.export. A torch module's weights of over 1 GiB go
+    to a second file. Raises MissingPackage without an exporter, and InvalidModel.
     """
     if _is_module(model):
         _export_torch(model, example_inputs, dynamic_shapes, Path(file))
@@ -43,7 +42,7 @@ def to_onnx(model: Any, file: str | Path, example_inputs: Any = None, dynamic_sh
 def as_onnx(model: Any, example_inputs: Any = None, dynamic_shapes: Any = None) -> Iterator[Path]:
     """Yield the path of the model as ONNX: its own file, or a temporary one deleted on exit.
 
-    Raises InvalidModel, after a quick look at an ONNX file's structure, and as `to_onnx` does.
+    Raises InvalidModel if a quick check finds no ONNX file, and what `to_onnx` raises.
     """
     if not _is_module(model) and Path(model).suffix.lower() not in CONVERTERS:
         yield ModelUpload.of(existing(model)).model

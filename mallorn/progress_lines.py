@@ -1,4 +1,4 @@
-"""A job's progress as a share, in words and as printed lines, and its first version."""
+"""A job's progress as a share and as lines of text, and download of its first version."""
 
 import math
 import re
@@ -27,9 +27,9 @@ NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
 def share(job: JobStatus) -> float:
-    """Return the share of a job that is done: of the tasks counted in `words`, of trials, or of minutes.
+    """Return the share of a job that is done, by the tasks in its message or its budget.
 
-    For a job without a budget it is an estimate.
+    The budget is in trials or minutes; without one, the share is an estimate.
     """
     if match := COUNTED.search(words(job)):
         finished_count, total = (int(number) for number in match.groups())
@@ -44,12 +44,12 @@ def share(job: JobStatus) -> float:
 
 
 def words(job: JobStatus) -> str:
-    """Return what a job waits for or is doing."""
+    """Return the text of what a job waits for or is doing; empty while it tunes."""
     return first_line(job.reason) or ("" if job.state is JobState.TUNING else DOING.get(job.state, ""))
 
 
 def best(job: JobStatus) -> str:
-    """Return the estimated best latency of a tuning job, and how many tasks are timed if not all are."""
+    """Return a text on the best latency so far and how many tasks have one; may be empty."""
     progress = job.progress
     if job.state not in (JobState.TUNING, JobState.PAUSED):
         return ""
@@ -61,7 +61,7 @@ def best(job: JobStatus) -> str:
 
 
 def advice(job: JobStatus) -> str:
-    """Return advice on a budget that is small for the number of tasks, else an empty text."""
+    """Return advice if the budget is small for the number of tasks; else an empty text."""
     tasks, budget = job.progress.tasks, job.trials
     if job.state is not JobState.TUNING or not tasks or not budget or job.progress.trials:
         return ""
@@ -90,7 +90,7 @@ def summary(job: JobStatus) -> str:
 
 
 class LineView:
-    """Prints a line when a job's state or message changes, at each tenth done, and at intervals."""
+    """Prints a line when a job's state, message or tenth done changes, or after 30 s."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -110,7 +110,7 @@ class LineView:
 
 
 def print_line(line: str) -> None:
-    """Print a line to stderr; do nothing if stderr is closed."""
+    """Print a line to stderr; do nothing if that fails, for example because it is closed."""
     with suppress(OSError):
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
@@ -118,16 +118,16 @@ def print_line(line: str) -> None:
 
 @dataclass
 class FirstVersion:
-    """Downloads a job's first version; if `to` is a text, it is the command shown instead."""
+    """Downloads a job's first export to a folder; if `to` is a text, shows it instead."""
 
     job: Job
     to: Path | str
     is_told: bool = False
 
     def news(self, status: JobStatus) -> str:
-        """Return one line about the first version once it appears; empty in all other calls.
+        """Return one line when the first export appears; an empty text in all other calls.
 
-        If the files cannot be written, the line is the error message; the job's end raises it.
+        If the files cannot be written, the line is the error; the job's end raises it again.
         """
         if self.is_told or not status.exported or status.report is not None or status.state.final:
             return ""

@@ -1,4 +1,4 @@
-"""`mallorn.tune`: tune a model in one call, with a local service if none is configured."""
+"""`mallorn.tune`: tune a model in one call, on a local service if none is configured."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

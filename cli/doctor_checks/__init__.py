@@ -1,1 +1,1 @@
-"""Checks of `mallorn doctor`: data directory, database, files in the artifact store, and service."""
+"""Checks of `mallorn doctor`: data directory, database, artifact files and service."""

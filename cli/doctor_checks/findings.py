@@ -1,4 +1,4 @@
-"""Findings of checks, printed as soon as each check ends."""
+"""Results of checks (findings), which are printed as soon as each check ends."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from cli.terminal.output import print_json, print_note, stdout
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of a check. A failed check that is not `necessary` does not fail the command."""
+    """Result of a check. If it failed and is `necessary`, the command fails."""
 
     name: str
     ok: bool
@@ -21,14 +21,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Words for a failed check: `bad` if it is necessary, `weak` if not."""
+    """Words for failed checks: `bad` for those that are necessary, `weak` for others."""
 
     bad: str
     weak: str
 
 
 def tell(findings: Iterable[Finding], as_json: bool, states: States, all_well: str) -> None:
-    """Print findings as lines or JSON. Exits with code 1 if a necessary check failed."""
+    """Print findings as lines or as JSON. Exits with code 1 if a necessary check failed."""
     reported: list[Finding] = []
     for finding in findings:
         reported.append(finding)

@@ -1,4 +1,4 @@
-"""Repairs of `mallorn doctor --repair`, which run before its checks; each step says what it did."""
+"""Repairs of `mallorn doctor --repair`, which run before its checks and report each step."""
 
 import os
 import shutil
@@ -37,7 +37,7 @@ DAMAGED: Final = "damaged"
 
 @dataclass(frozen=True, slots=True)
 class FileQuarantine:
-    """The folder to which one repair moves files; it is created with the first file."""
+    """The folder for damaged files of one repair; it is created with the first file."""
 
     folder: Path
 
@@ -82,7 +82,7 @@ def _cannot(path: str, error: OSError) -> StorageFull:
 
 
 def repaired(config: Settings) -> Iterator[Finding]:
-    """Yield a finding per repair. The first repair that fails is yielded as a failed check and the last."""
+    """Yield a finding per repair; after the first that fails there are no more."""
     aside = FileQuarantine.of(config.data_dir.absolute())
     try:
         for words in _steps(config, aside):
@@ -103,7 +103,7 @@ def _steps(config: Settings, aside: FileQuarantine) -> Iterator[str]:
 
 
 def leftovers(data: Path) -> Iterator[str]:
-    """Remove the temporary folders of killed parts."""
+    """Remove temporary folders that killed processes of the service left on this machine."""
     places = DataDir(data).scratch, host_folder()
     if folders := [str(folder) for folder in left_by_the_dead(*places)]:
         sweep(*places)
@@ -113,7 +113,7 @@ def leftovers(data: Path) -> Iterator[str]:
 def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
     """Replace a damaged or missing SQLite file by the newest intact backup.
 
-    Raises DamagedDatabase or NotFound if there is no backup, Conflict while a process uses the file.
+    Raises DamagedDatabase or NotFound without a backup, Conflict while the file is used.
     """
     file = sqlite_file(url)
     if file is None:
@@ -152,7 +152,7 @@ def restored_database(url: str, aside: FileQuarantine) -> Iterator[str]:
 
 
 def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterator[str]:
-    """Move damaged models to quarantine; record damaged and missing models in their jobs."""
+    """Quarantine damaged models; record damaged and missing models in their jobs."""
     for model_id, flaw in stored.flawed_models(database, artifacts):
         uri = model_uri(artifacts, model_id)
         _check_there(uri.rpartition("/")[0])
@@ -163,7 +163,7 @@ def models(database: Database, artifacts: str, aside: FileQuarantine) -> Iterato
 
 
 def exports(database: Database) -> Iterator[str]:
-    """Record missing exports in their jobs."""
+    """Record missing exports in the jobs that they belong to."""
     for job_id, uri in stored.missing_exports(database).items():
         _check_there(exports_beside(exports_beside(uri)))
         with database.transaction() as session:
@@ -172,7 +172,7 @@ def exports(database: Database) -> Iterator[str]:
 
 
 def times(database: Database) -> Iterator[str]:
-    """Mark times measured in hours in which their host was busy as upper bounds."""
+    """Mark times as upper bounds if most trials of their hour took too long."""
     with database.transaction() as session:
         busy_hours = BusyHours(session)
         for hour in busy_hours.busy_hours():
@@ -182,7 +182,7 @@ def times(database: Database) -> Iterator[str]:
 
 
 def cost_models(database: Database) -> Iterator[str]:
-    """Retire damaged versions, and activate the newest intact version before each."""
+    """Retire damaged cost models, and activate the newest intact version before each."""
     with database.session() as session:
         rows = StoredFiles(session).cost_models()
         damaged = [(row.id, row.name) for row in rows if stored.damaged(row)]
@@ -196,7 +196,7 @@ def cost_models(database: Database) -> Iterator[str]:
 
 
 def _check_there(folder: str) -> None:
-    """Raise NotFound if a folder of the store is missing: its files are then elsewhere, not lost."""
+    """Raise NotFound if a folder is missing: its disk is then unmounted, no file is lost."""
     fs, path = open_store(folder)
     if not fs.exists(path):
         raise NotFound(

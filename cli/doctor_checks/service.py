@@ -1,4 +1,4 @@
-"""Checks that a service's coordinator, database, broker, workers, devices and tracker answer."""
+"""Checks that the coordinator, database, broker, workers, devices and tracker answer."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from stack.readiness_probes import tracker_answers
 
 
 def ready(api: Client) -> str:
-    """Raise Unavailable, naming the part: coordinator, database, migrations or broker."""
+    """Raise Unavailable with the failing part: coordinator, database, tables or broker."""
     api.connection.get("/readyz")
     return f"{api.connection.url}: database, tables and broker are ready"
 
 
 def control(api: Client) -> str:
-    """Raise Unavailable if the sweep or the reaper (of lost messages and dead workers) does not run."""
+    """Raise Unavailable if the control process does not run its periodic clean-up tasks."""
     state = api.connection.get("/readyz").get("control", "ok")
     if state != "ok":
         raise Unavailable(state, hint="mallorn control, or read its log")
@@ -27,7 +27,7 @@ def control(api: Client) -> str:
 
 
 def workers(api: Client) -> str:
-    """Return workers and their problems. Raises Unavailable if no worker takes work."""
+    """Return a text on the live workers. Raises Unavailable if none of them takes work."""
     rows = api.workers()
     alive = [row for row in rows if row.state in AT_WORK]
     silent = [row.id for row in rows if row.state is WorkerState.SILENT]
@@ -39,7 +39,7 @@ def workers(api: Client) -> str:
 
 
 def devices(api: Client) -> str:
-    """Return devices that answer and that do not. Raises Unavailable if none answers."""
+    """Return a text on devices that answer or not. Raises Unavailable if none answers."""
     rows = api.devices()
     online = [f"{row.name} {row.info.gpu_words}".strip() for row in rows if row.online]
     silent_names = [row.name for row in rows if not row.online]
@@ -51,7 +51,7 @@ def devices(api: Client) -> str:
 
 
 def locks(api: Client) -> str:
-    """Raise HostFault if workers and devices of one host share no locks, so that builds disturb timing."""
+    """Raise HostFault if workers may build while devices of their host time candidates."""
     separate = separate_locks(api.devices(), api.workers())
     if separate:
         raise HostFault(f"{SEPARATE_LOCKS}: {', '.join(separate)}", hint=SHARE_LOCKS)
@@ -59,7 +59,7 @@ def locks(api: Client) -> str:
 
 
 def tracker(info: StackInfo, key: FleetKey) -> str:
-    """Raise Unavailable if the tracker of this machine's stack does not answer with its key."""
+    """Raise Unavailable if the tracker of the service here does not answer with `key`."""
     if not tracker_answers(host_and_port(info.tracker), key)():
         raise Unavailable(f"the tracker at {info.tracker} does not answer", hint="look into logs/tracker.log")
     return f"{info.tracker} answers"

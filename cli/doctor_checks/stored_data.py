@@ -35,13 +35,13 @@ def integrity(database: Database) -> str:
 
 
 def tables(database: Database) -> str:
-    """Raise Conflict if the tables have another version."""
+    """Raise Conflict if the database's tables are not of this version."""
     check(database)
     return "of this version"
 
 
 def backups(database: Database) -> str:
-    """Return the backups' number, folder and times; for a server, where its backup is described."""
+    """Return a text on a SQLite file's backups; for a server, where to read about them."""
     file = sqlite_file(database.url)
     if file is None:
         return "by pg_dump: docs/runbook.md, Backup"
@@ -53,7 +53,7 @@ def backups(database: Database) -> str:
 
 
 def backed_up(database: Database, copy: Path) -> str:
-    """Copy the database to a new file. Raises InvalidRequest for a server, Conflict, StorageFull."""
+    """Copy a SQLite database. Raises InvalidRequest for a server, Conflict, StorageFull."""
     file = sqlite_file(database.url)
     if file is None:
         raise InvalidRequest("a server's database is not a file", hint="pg_dump: docs/runbook.md, Backup")
@@ -86,7 +86,7 @@ def rights(data: Path) -> str:
 
 
 def stack(directory: DataDir) -> str:
-    """Return the running stack. Raises Unavailable if a killed stack left its file."""
+    """Describe the service that runs here. Raises Unavailable if a dead one left a file."""
     running = directory.running_stack()
     if running is not None:
         return f"{running.url}, process {running.pid}"
@@ -96,7 +96,7 @@ def stack(directory: DataDir) -> str:
 
 
 def leftovers(directory: DataDir) -> str:
-    """Raise Unavailable if killed parts left temporary folders, and name them."""
+    """Raise Unavailable, naming them, if killed processes left temporary folders."""
     places = directory.scratch, host_folder()
     folders = [str(folder) for folder in left_by_the_dead(*places)]
     if folders:
@@ -105,7 +105,7 @@ def leftovers(directory: DataDir) -> str:
 
 
 def sandbox(mode: str) -> str:
-    """Return the sandbox level. Raises NoSandbox if a full one is required and this host lacks it."""
+    """Describe this host's sandbox. Raises NoSandbox if `mode` requires more."""
     return f"{reached(mode)}, with MALLORN_SANDBOX={mode}"
 
 
@@ -124,7 +124,7 @@ class Flaw(NamedTuple):
 
 
 def models(database: Database, artifacts: str) -> str:
-    """Check the models' files. Raises Lacking, except for losses that jobs already record."""
+    """Check the models' files. Raises Lacking, except for losses that jobs have recorded."""
     bad = [
         f"{model_uri(artifacts, model_id)} {flaw.words}"
         for model_id, flaw in flawed_models(database, artifacts)
@@ -143,7 +143,7 @@ def models(database: Database, artifacts: str) -> str:
 
 
 def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Flaw]]:
-    """Return models whose files are damaged, or are missing without a record in their jobs."""
+    """Return damaged models, and missing ones whose jobs do not have that on record."""
     with database.session() as session:
         model_ids, lost_ids = StoredFiles(session).models(), Repairs(session).lost_models()
     flaws = [(model_id, _flaw(model_uri(artifacts, model_id), model_id)) for model_id in model_ids]
@@ -155,7 +155,7 @@ def flawed_models(database: Database, artifacts: str) -> Sequence[tuple[str, Fla
 
 
 def exports(database: Database) -> str:
-    """Check the jobs' exports. Raises Lacking, naming jobs and paths of missing ones."""
+    """Check the files that jobs exported. Raises Lacking, naming what is missing."""
     if bad := [f"{uri} of job {job} is missing" for job, uri in missing_exports(database).items()]:
         raise Lacking(_first_few(bad), hint="restore `artifacts` from a backup; or mallorn doctor --repair")
     with database.session() as session:
@@ -170,7 +170,7 @@ def missing_exports(database: Database) -> dict[str, str]:
 
 
 def times(database: Database) -> str:
-    """Check measured times. Raises Lacking for jobs whose times are too long to be plausible."""
+    """Check measured times. Raises Lacking for hours in which most trials took too long."""
     with database.session() as session:
         hours = BusyHours(session).busy_hours()
     bad = [f"{hour.rows} of job {hour.job_id}, {hour.times:.1f} times too long" for hour in hours]
@@ -183,7 +183,7 @@ def times(database: Database) -> str:
 
 
 def cost_models(database: Database) -> str:
-    """Check active cost models without loading them. Raises Lacking, naming damaged versions."""
+    """Check the active cost models' bytes. Raises Lacking, naming damaged versions."""
     with database.session() as session:
         checked = [(version.name, damaged(version)) for version in StoredFiles(session).cost_models()]
     bad = [f"{name} is damaged" for name, is_damaged in checked if is_damaged]
@@ -196,7 +196,7 @@ def cost_models(database: Database) -> str:
 
 
 def _flaw(uri: str, model_id: str) -> Flaw | None:
-    """Return what is wrong with a model's file. Raises Lacking if this user may not read it."""
+    """Return what is wrong with a model's file. Raises Lacking if it may not be read."""
     try:
         fs, path = open_store(uri)
         with fs.open(path, "rb") as file:

@@ -1,1 +1,1 @@
-"""Consoles, options, progress bars and error messages that all commands share."""
+"""Consoles, shared options, progress bars and error messages of all commands."""

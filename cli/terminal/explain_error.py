@@ -1,4 +1,4 @@
-"""Turns errors from outside Mallorn (files, settings, missing packages) into instances of MallornError."""
+"""Conversion of errors of files, settings and imports to MallornError, with hints."""
 
 import errno
 from typing import Final
@@ -25,7 +25,7 @@ MISTAKES: Final = (ModuleNotFoundError, OSError, ValidationError)
 
 
 def explained(error: Exception) -> MallornError | None:
-    """Return the error with a message and a hint; None for a bug of ours, which needs a traceback."""
+    """Return the error with a hint; None for our own bugs, which need a traceback."""
     if isinstance(error, ModuleNotFoundError):
         return missing_package(error)
     if isinstance(error, OSError) and error.strerror is not None:
@@ -47,7 +47,7 @@ def explained(error: Exception) -> MallornError | None:
 
 
 def missing_package(error: ModuleNotFoundError, extras: str = "server,worker") -> MissingPackage | None:
-    """Return an error whose hint installs the missing package; None for Mallorn's own modules."""
+    """Return an error with the pip command for a package; None for Mallorn's own modules."""
     if error.name is None or error.name.partition(".")[0] in OURS:
         return None
     return MissingPackage(f"this needs {error.name}, which is not installed", hint=install_line(extras))

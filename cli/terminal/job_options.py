@@ -1,4 +1,4 @@
-"""Command-line options for a job, and their parsers."""
+"""Command-line options that describe a job, and their parsers."""
 
 import json
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ SeedOption = Annotated[int, typer.Option("--seed", help="Seed of every choice.")
 
 
 def known(option: str) -> str:
-    """Return the names that an option accepts, for a help text."""
+    """Return the names that an option accepts, separated by commas, for a help text."""
     return ", ".join(choices(option))
 
 
@@ -32,7 +32,7 @@ def said_of(option: str) -> str:
 
 
 def words(option: str) -> str:
-    """Return a job option's help text: its description and, for a choice, the accepted names."""
+    """Return an option's help text: its description, and the names it accepts, if any."""
     description = said_of(option)
     class_words = ", or MODULE:CLASS of your own" if option in CONTRACTS else ""
     return f"{description} One of {known(option)}{class_words}." if choices(option) else description
@@ -69,7 +69,7 @@ class EffortOptions(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """Job options given on the command line: dedicated flags, plus any by `--option NAME=VALUE`."""
+    """Job options on the command line: a flag for some, `--option NAME=VALUE` for any."""
 
     recipe: Annotated[str | None, typer.Option(help=words("recipe"))] = None
     precision: Annotated[str | None, typer.Option(help=words("precision"))] = None
@@ -98,7 +98,7 @@ class Choices(NamedTuple):
     dynamic: DynamicOption = None
 
     def asked(self) -> OptionKwargs:
-        """Return the options that were given; `--option` overrides dedicated flags."""
+        """Return the options that the user gave; `--option` overrides the other flags."""
         flags = {name: value for name, value in self._asdict().items() if name in JobOptions.model_fields}
         options = {name: value for name, value in flags.items() if value is not None and value is not False}
         options |= {name: "on" for name, value in options.items() if value is True}
@@ -108,7 +108,7 @@ class Choices(NamedTuple):
 
 
 def parse_options(pairs: Iterable[str], input_shapes: Iterable[str] = ()) -> dict[str, object]:
-    """Parse `["search=random", "evaluator.repeat=3"]` to nested options; values are JSON if valid."""
+    """Parse texts such as `evaluator.repeat=3` to nested options; values may be JSON."""
     options: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -139,7 +139,7 @@ def parse_input_shape(text: str) -> tuple[str, list[int]]:
 
 
 def parse_dynamic(text: str) -> tuple[str, list[int]]:
-    """Parse `batch=1..64` to a name, the smallest size and the largest; `batch=4` is one size."""
+    """Parse `batch=1..64` to a name and [smallest, largest]; `batch=4` is one size."""
     name, equals, sizes = text.rpartition("=")
     low, dots, high = sizes.partition("..")
     bounds = [low, high if dots else low]

@@ -1,4 +1,4 @@
-"""Lets several commands share options: each group is declared once, as a named tuple parameter."""
+"""Groups of options that several commands share, each declared as a named tuple."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -9,7 +9,7 @@ Command = Callable[..., None]
 
 
 def shared(command: Command) -> Command:
-    """Return the command with each named-tuple parameter replaced by options for its fields."""
+    """Return the command with an option for each field of its named-tuple parameters."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "_fields")}
     parameters: list[Parameter] = []

@@ -1,4 +1,4 @@
-"""Printing for all commands: data on stdout, everything else on stderr."""
+"""Printing for all commands: data to stdout, everything else to stderr."""
 
 import json
 import re
@@ -43,14 +43,14 @@ KeyOption = Annotated[
 
 
 class Address(NamedTuple):
-    """The coordinator that a command talks to."""
+    """URL and API key of the coordinator that a command calls."""
 
     url: UrlOption = None
     api_key: KeyOption = None
 
 
 class Place(NamedTuple):
-    """The coordinator that a command talks to, or the data directory of this machine's service."""
+    """Coordinator that a command calls, or the data directory of the service here."""
 
     url: UrlOption = None
     api_key: KeyOption = None
@@ -61,12 +61,12 @@ class Place(NamedTuple):
 
     @property
     def data_option(self) -> str:
-        """Option with which the next command finds the same data directory; may be empty."""
+        """Option that names the same data directory to the next command; may be empty."""
         return f" --data {self.data}" if self.data else ""
 
 
 def stdout() -> Console:
-    """Return a console for data, a new one each time because sys.stdout may be redirected."""
+    """Return a new console for data; sys.stdout may be redirected between two calls."""
     is_terminal = sys.stdout.isatty()
     return Console(
         file=sys.stdout, highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else PIPE_WIDTH
@@ -79,9 +79,9 @@ def stderr() -> Console:
 
 
 def client(url: str | None, api_key: str | None, data: Path | None = None) -> "Client":
-    """Return a client of the coordinator at `url`, else of the stack that runs on the data directory.
+    """Return a client of the coordinator at `url`, else of the service on a data directory.
 
-    Raises Unavailable if `data` is given and no stack runs on it.
+    Raises Unavailable if `data` is given and no service runs on it.
     """
     from mallorn.client import Client  # parts of the service do not need its imports
 
@@ -128,14 +128,14 @@ def print_json_line(value: object) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return a pydantic value's fields that were set, or a dataclass's fields, for JSON."""
+    """Convert a pydantic value (fields that were set) or a dataclass to a dict for JSON."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude_unset=True)
     return {field.name: getattr(value, field.name) for field in fields(cast("DataclassInstance", value))}
 
 
 def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], as_json: bool, empty: str) -> None:
-    """Print values as JSON or as a table; without values, print the note `empty`."""
+    """Print rows as JSON or as a table; if there are none, print the note `empty`."""
     if as_json:
         print_json(list(rows))
     elif rows:
@@ -148,7 +148,7 @@ SHORT: Final = 20  # columns of texts up to this length are not wrapped
 
 
 def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
-    """Return a table without borders; columns of numbers align right, those of long texts wrap."""
+    """Return a table without borders; numbers align right, and long texts wrap."""
     lines = [[column.of(value) for column in columns] for value in values]
     result = Table(box=None, header_style="bold", pad_edge=False)
     for i, column in enumerate(columns):
@@ -166,7 +166,7 @@ def table(values: Iterable[T], columns: Sequence[Column[T]]) -> Table:
 
 
 def fact_table(title: str, value: str, facts: Mapping[str, Cell]) -> Table:
-    """Return a table of names and values without empty values."""
+    """Return a table of names and values, without those that are empty."""
     rows = [(name, fact) for name, fact in facts.items() if fact not in (None, "")]
     columns = (
         Column[tuple[str, Cell]](title, lambda fact: fact[0]),

@@ -22,7 +22,7 @@ Advance = Callable[[int, int], None]
 
 
 def bar(words: str) -> AbstractContextManager[Advance]:
-    """Show a bar while the block runs; it has no percentage until the total is given."""
+    """Show a bar while the block runs; without a total it has no percentage."""
     return _shown(words, TaskProgressColumn(), TimeRemainingColumn())
 
 
@@ -47,7 +47,7 @@ def _shown(words: str, *columns: ProgressColumn) -> Iterator[Advance]:
 
 
 def upload_with_bar(api: Client, model: str) -> str:
-    """Return `model` if it is a model id, else upload the file and return its id."""
+    """Upload a file and return its model id; return `model` itself if it is an id."""
     if is_model_id(model):
         return model
     with bytes_bar("uploading") as advance:

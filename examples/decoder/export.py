@@ -19,7 +19,7 @@ ROWS, PAST = 4, 6  # tokens and cache length of the traced example
 
 
 class WithCaches(torch.nn.Module):
-    """Wraps a model so that its caches are a flat list of tensors."""
+    """Wraps a decoder so that its caches are a flat list of tensors, in and out."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()

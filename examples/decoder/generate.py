@@ -19,7 +19,7 @@ IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 
 
 class Decoder:
-    """Runs a library whose caches are inputs and outputs; keeps them between calls."""
+    """Runs a compiled decoder, and keeps its caches (outputs) as inputs of the next call."""
 
     def __init__(self, library: str, manifest: dict[str, Any]) -> None:
         threads = manifest["target"].get("num-cores") or os.cpu_count()
@@ -43,7 +43,7 @@ class Decoder:
         self._past = 0
 
     def scores(self, tokens: list[int]) -> Any:
-        """Process these tokens and return the scores of the next token."""
+        """Process these tokens and return a score for each possible next token."""
         for start in range(0, len(tokens), self.most):
             logits = self._call(tokens[start : start + self.most])
         return logits.numpy()[0, -1]
@@ -72,7 +72,6 @@ def generate(decoder: Decoder, prompt: list[int]) -> Iterator[int]:
 
 
 def main() -> None:
-    """Generate tokens and print them with the speed."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

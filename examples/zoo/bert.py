@@ -30,7 +30,7 @@ def _gelu(g: GraphBuilder, x: str) -> str:
 
 
 def _attention(g: GraphBuilder, x: str, name: str) -> str:
-    """Append scaled dot-product attention; one Transpose splits heads and transposes keys."""
+    """Append scaled dot-product attention; keys are split and transposed in one step."""
 
     def heads(role: str, perm: list[int]) -> str:
         value = _linear(g, x, f"{name}.{role}", (HIDDEN, HIDDEN))
@@ -50,7 +50,7 @@ def _layer(g: GraphBuilder, x: str, name: str) -> str:
 
 
 def bert_small(seed: int) -> ModelProto:
-    """Build the encoder without a padding mask; its output is the last hidden state."""
+    """Build the encoder, without a padding mask; its output is the last hidden state."""
     g = GraphBuilder("bert-small", seed)
     g.scalar("one", 1.0)
     g.scalar("half", 0.5)

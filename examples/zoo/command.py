@@ -1,4 +1,4 @@
-"""The command line that writes networks as ONNX files."""
+"""Command line that writes the chosen example networks as ONNX files."""
 
 import argparse
 from collections.abc import Callable, Mapping

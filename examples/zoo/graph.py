@@ -1,4 +1,4 @@
-"""A small typed builder of ONNX graphs."""
+"""A small typed builder of ONNX graphs, with seeded random weights."""
 
 import math
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ class GraphBuilder:
         self._initializers: list[TensorProto] = []
 
     def input(self, name: str, shape: Sequence[int], dtype: int = TensorProto.FLOAT) -> str:
-        """Declare an input of the network."""
+        """Add an input to the network, and return its name."""
         self._inputs.append(helper.make_tensor_value_info(name, dtype, shape))
         return name
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
-        """Store `array` in the model."""
+        """Add `array` as an initializer, and return its name."""
         self._initializers.append(numpy_helper.from_array(array, name))
         return name
 
@@ -42,21 +42,21 @@ class GraphBuilder:
         return name
 
     def normal(self, name: str, shape: Sequence[int], std: float) -> str:
-        """Store normally distributed weights."""
+        """Add an initializer of normally distributed weights with mean 0."""
         return self.constant(name, self._rng.standard_normal(shape, np.float32) * np.float32(std))
 
     def weight(self, name: str, shape: Sequence[int], fan_in: int, gain: float = math.sqrt(2)) -> str:
-        """Store weights of deviation gain / sqrt(fan_in); the default gain is He's (ReLU)."""
+        """Add weights with deviation gain / sqrt(fan_in); the default gain is He's."""
         return self.normal(name, shape, gain / math.sqrt(fan_in))
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Append an operator of type `kind`."""
+        """Append a node of operator `kind`, and return the name of its output."""
         name = f"{kind.lower()}_{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [name], name=name, **attributes))
         return name
 
     def split(self, x: str, axis: int, parts: int = 2) -> list[str]:
-        """Append a Split of an axis into equal parts; return their names."""
+        """Append a Split of an axis into equal parts; return the names of the parts."""
         names = [f"split_{len(self._nodes)}_{part}" for part in range(parts)]
         self._nodes.append(helper.make_node("Split", [x], names, name=names[0], axis=axis))
         return names

@@ -24,7 +24,7 @@ def _relu6(g: GraphBuilder, x: str) -> str:
 def _inverted_residual(
     g: GraphBuilder, x: str, name: str, channels: tuple[int, int], stride: int, expansion: int
 ) -> str:
-    """Append an inverted residual block; add the input if it has the output's shape."""
+    """Append an inverted residual block; add its input if it has the output's shape."""
     c_in, c_out = channels
     hidden = c_in * expansion
     branch = x

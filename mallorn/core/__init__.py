@@ -1,1 +1,1 @@
-"""Definitions shared by all packages; imports only the standard library and pydantic."""
+"""Definitions shared by all packages; imports little besides pydantic and fsspec."""

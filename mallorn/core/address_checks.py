@@ -1,4 +1,4 @@
-"""Checks of HOST:PORT addresses: whether they are loopback, and which user listens there."""
+"""Checks of HOST:PORT addresses: whether only this machine reaches them, and who listens."""
 
 import ipaddress
 import os
@@ -24,7 +24,7 @@ def host_and_port(text: str) -> tuple[str, int]:
 
 
 def check_binding(host: str, has_keys: bool) -> None:
-    """Raise InvalidRequest if other machines can reach the host and no API key is required."""
+    """Raise InvalidRequest if other machines could reach `host` and no key is required."""
     if not has_keys and not is_loopback(host):
         raise InvalidRequest(
             f"{host} can be reached from other machines and no API key is set",
@@ -33,7 +33,7 @@ def check_binding(host: str, has_keys: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach an address or host name."""
+    """Return whether this host name or address can be reached only from this machine."""
     if host == "localhost":
         return True
     try:
@@ -47,7 +47,7 @@ class NotYours(Unavailable):
 
 
 def check_yours(url: str) -> str:
-    """Return a loopback URL. Raises NotYours if another user's process listens there."""
+    """Return a local service's URL unchanged. Raises NotYours if it is another user's."""
     uid = listener_uid(urlsplit(url).port or 80)
     if uid is None or uid == os.getuid():
         return url
@@ -69,12 +69,12 @@ ANY: Final = 0xFFFFFFFF  # state, cookie
 HEADER: Final = struct.Struct("=IHHII")  # length, type, flags, number, sender
 QUERY: Final = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
 ADDRESSES: Final = struct.Struct("!HH16s16s")  # both ports and both addresses of a socket
-PLACE: Final = struct.Struct("=III")  # its interface and its cookie
+PLACE: Final = struct.Struct("=III")  # a socket's interface and its cookie
 ANSWER: Final = struct.Struct("=BBBB48xIIIII")  # family, state, timer, retries; expiry, queues, user, inode
 
 
 def listener_uid(port: int) -> int | None:
-    """Return the user who listens at this port of 127.0.0.1; None if the kernel shows no listener."""
+    """Return the id of the user who listens at this port of 127.0.0.1; None if unknown."""
     listening = {row[1]: int(row[7]) for row in _rows(f" {LISTENS} ")}
     (loopback, mapped_loopback), (all_v4, mapped_all) = _written("127.0.0.1"), _written("0.0.0.0")  # noqa: S104
     # Addresses that receive connections to 127.0.0.1, the most specific first.
@@ -85,7 +85,7 @@ def listener_uid(port: int) -> int | None:
 
 
 def peer_uid(own_end: Address, peer_end: Address) -> int | None:
-    """Return the user who made the other end of a connection within this machine; None if that is unknown.
+    """Return the id of the user at the other end of a local connection; None if unknown.
 
     The caller must check afterwards that its own end is still connected: otherwise both
     addresses may belong to a later connection.
@@ -112,7 +112,7 @@ def user_name(uid: int) -> str:
 
 
 def _open_end(local: Address, remote: Address) -> End | None:
-    """Return the established socket between two addresses; None if none or already closed."""
+    """Return the socket between two addresses; None if there is none or it was closed."""
     with suppress(OSError):  # a kernel without NETLINK_SOCK_DIAG, as gVisor's, still has /proc
         if (end := _diagnosed(local, remote)) is not None:
             return end
@@ -124,7 +124,7 @@ def _open_end(local: Address, remote: Address) -> End | None:
 
 
 def _diagnosed(local: Address, remote: Address) -> End | None:
-    """Query this one socket: faster than /proc, which lists all sockets in milliseconds."""
+    """Query this socket by netlink; /proc lists all sockets, which takes milliseconds."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = [socket.inet_pton(family, host) for host, _ in (local, remote)]
     query = (
@@ -146,7 +146,7 @@ def _held(uid: int, inode: int) -> End | None:
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Return the kernel's rows of TCP sockets that contain a text, split at spaces."""
+    """Return the lines of the kernel's TCP socket tables with this text, split at spaces."""
     rows = []
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # not Linux, or no IPv6
@@ -162,7 +162,7 @@ def _plain(address: Address) -> Address:
 
 
 def _written(host: str) -> tuple[str, ...]:
-    """Return a host as written in the kernel's tables; IPv4 hosts also in the IPv6 form."""
+    """Return a host as the kernel's tables write it; an IPv4 host also in IPv6 form."""
     address = ipaddress.ip_address(host)
     if address.version == 6:
         return (_words(address.packed),)

@@ -1,4 +1,4 @@
-"""Format, stored digest and scopes of API keys."""
+"""Format of API keys, the digest that is stored of them, and their scopes."""
 
 import hashlib
 import secrets
@@ -34,12 +34,12 @@ USUAL_SCOPES: Final = (Scope.READ, Scope.SUBMIT)
 
 
 def allows(scopes: Collection[Scope], scope: Scope) -> bool:
-    """Return whether a key with these scopes may do what requires `scope`."""
+    """Return whether a key with these scopes may make requests that require `scope`."""
     return scope in scopes or Scope.ADMIN in scopes
 
 
 def new_id() -> str:
-    """Return a new random key id: the part of a key that is not secret."""
+    """Return a new random key id, the part of an API key that is not secret."""
     return secrets.token_hex(ID_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""URIs in the artifact store, and translation of the store's errors to ours."""
+"""URIs in the artifact store, and conversion of its errors to Mallorn's."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +12,10 @@ from mallorn.core.os_errors import os_error
 
 
 def open_store(url: str) -> tuple[Any, str]:
-    """Return the uncached file system and the path of an fsspec URL.
+    """Return the file system and the path of an fsspec URL.
 
-    Other hosts write there, too. Raises MissingPackage, or InvalidRequest for an unknown
-    protocol.
+    Listings are not cached, since other hosts write there, too. Raises MissingPackage, or
+    InvalidRequest for an unknown protocol.
     """
     from fsspec.core import url_to_fs  # not installed in clients
 
@@ -32,7 +32,7 @@ def open_store(url: str) -> tuple[Any, str]:
 
 
 def model_uri(artifacts: str, model_id: str) -> str:
-    """Return the URI of an uploaded model, which all owners of the same bytes share."""
+    """Return the URI of an uploaded model; owners who upload the same bytes share it."""
     return f"{artifacts.rstrip('/')}/models/{model_id}"
 
 
@@ -42,27 +42,27 @@ def export_uri(artifacts: str, job_id: str, target_key: str) -> str:
 
 
 def exports_beside(uri: str) -> str:
-    """Return the parent of an export's URI: the directory of all exports of its job."""
+    """Return the parent of an export's URI: the folder with all exports of the job."""
     return uri.rpartition("/")[0]
 
 
 def batch_uri(artifacts: str, job_id: str, batch_id: str) -> str:
-    """Return the URI of a batch's record; with `*` as an id, a pattern of such URIs."""
+    """Return the URI of a `mallorn batch` record; with `*` as an id, a pattern of them."""
     return f"{artifacts.rstrip('/')}/batches/{job_id}/{batch_id}.json"
 
 
 def scripts_uri(artifacts: str, workload_key: str, trace: str) -> str:
-    """Return the URI of a schedule's scripts, which all jobs with this schedule share."""
+    """Return the URI of a schedule's TVMScript texts, which all jobs with it share."""
     return f"{artifacts.rstrip('/')}/scripts/{sha256(f'{workload_key}:{trace}'.encode()).hexdigest()}.json"
 
 
 @contextmanager
 def reaching(uri: str) -> Iterator[tuple[Any, str]]:
-    """Yield the file system and path of a file, and translate the block's errors.
+    """Yield the file system and path of a file; convert errors in the block to Mallorn's.
 
-    Raises StoreAway if the store does not answer, cannot be opened, or lacks the file's folder
-    (its disk may not be mounted); NotFound if only the file is missing; StorageFull or
-    HostFault if this host refuses an operation.
+    Raises StoreAway if the store does not answer, cannot be opened, or lacks the file's
+    folder (its disk may not be mounted); NotFound if only the file is missing; StorageFull
+    or HostFault if this host refuses an operation.
     """
     try:
         try:

@@ -1,4 +1,4 @@
-"""Typed keyword arguments for a job's options, and their checks before submission."""
+"""Job options as typed keyword arguments, and their checks before a job is submitted."""
 
 from typing import Literal, TypedDict
 
@@ -57,7 +57,7 @@ class OptionKwargs(TypedDict, total=False):
 
 
 def check_asked(options: OptionKwargs) -> None:
-    """Raise InvalidRequest for unknown options, invalid values or invalid combinations."""
+    """Raise InvalidRequest for an unknown option, an invalid value or combination."""
     try:
         check_options(JobOptions.model_validate(options))
     except ValidationError as error:
@@ -70,7 +70,7 @@ def check_asked(options: OptionKwargs) -> None:
 
 
 def check_options(options: JobOptions) -> None:
-    """Raise InvalidRequest for unknown names, and for an invalid recording or mode."""
+    """Raise InvalidRequest for an unregistered name, or a wrong recording or mode."""
     for seam in sorted(REGISTRY.keys() & JobOptions.model_fields.keys()):
         check_name(seam, getattr(options, seam))
     check_recording(options)
@@ -78,7 +78,7 @@ def check_options(options: JobOptions) -> None:
 
 
 def check_mode(options: JobOptions, trials: int | None = None, minutes: float | None = None) -> None:
-    """Raise InvalidRequest if a mode that measures nothing has options that need measuring."""
+    """Raise InvalidRequest for options that need measuring, if the mode measures nothing."""
     if options.searches:
         return
     is_set_by_option = {

@@ -28,7 +28,7 @@ KNOWN_ARCHS: Final = tuple(
 
 @dataclass(frozen=True)
 class ComputeCapability:
-    """Limits of one GPU architecture; sizes in bytes, registers of 32 bits."""
+    """Limits of one GPU architecture. Sizes are in bytes, and a register has 32 bits."""
 
     arch: str
     number: int  # 10 * major + minor
@@ -48,22 +48,24 @@ class ComputeCapability:
 
     @property
     def shared_per_block_optin(self) -> int:
-        """Bytes of shared memory that a kernel may use after it opts in to more."""
+        """Bytes of shared memory that a block may have if its kernel opts in to more."""
         return self.shared_per_sm - self.shared_reserved
 
     def can_share(self, static_bytes: int, dynamic_bytes: int) -> bool:
         """Return whether TVM's runtime can launch blocks with these sizes of shared memory.
 
-        It opts in to more than `shared_per_block` only if the dynamic part alone has as much.
+        It opts in to more than `shared_per_block` only if the dynamic part alone has that
+        size.
         """
         opts_in = dynamic_bytes >= self.shared_per_block
         most_bytes = self.shared_per_block_optin if opts_in else self.shared_per_block
         return static_bytes <= self.shared_per_block and static_bytes + dynamic_bytes <= most_bytes
 
     def resident_blocks(self, threads: int, registers: int, shared_bytes: int) -> int:
-        """Return how many blocks of a kernel run on one multiprocessor at a time; 0 if it cannot launch.
+        """Return how many blocks of a kernel fit on a multiprocessor; 0 if it cannot launch.
 
-        `registers` are those of one thread. Shared memory above `shared_per_block` is assumed to be opted in.
+        `registers` are those of one thread. The kernel is assumed to opt in to all the
+        shared memory that it uses.
         """
         if threads > THREADS_PER_BLOCK or registers > self.registers_per_thread_max:
             return 0
@@ -85,10 +87,7 @@ class ComputeCapability:
 
 
 def capability(arch: str) -> ComputeCapability:
-    """Return the limits of an architecture such as `sm_80` or `sm_90a`.
-
-    Raises InvalidTarget for an architecture that nvcc 13 does not compile for, or that is not in the table.
-    """
+    """Return the limits of an architecture, as `sm_90a`. Raises InvalidTarget if unknown."""
     if arch in KNOWN_ARCHS:
         number = _number(arch)
         row, types = GPUS["capabilities"][str(number)], GPUS["tensor_core_types"].items()
@@ -108,19 +107,20 @@ def is_obsolete(arch: str) -> bool:
 
 
 def arch_of_gpu(number: int) -> str:
-    """Return the architecture to compile for on a GPU of compute capability `number` (10 * major + minor).
+    """Return the architecture to compile for on a GPU of compute capability `number`.
 
-    The architecture is spelled as in TVM's tags. Raises InvalidTarget like `capability`.
+    `number` is 10 * major + minor. The result is spelled as in TVM's tags. Raises
+    InvalidTarget as `capability` does.
     """
     row = GPUS["capabilities"].get(str(number), {"suffixes": [""]})
     return capability(f"sm_{number}{row['suffixes'][0]}").arch
 
 
 def runs_on(arch: str, number: int) -> bool:
-    """Return whether a GPU of compute capability `number` executes a cubin that was compiled for `arch`.
+    """Return whether a GPU of compute capability `number` can run a cubin built for `arch`.
 
-    It does if its major version is equal and its minor version not lower; with a suffix in
-    `arch`, both have to be equal.
+    It can if the major versions are equal and its minor version is not lower. Both must be
+    equal if `arch` has a suffix or one of the two is sm_87 (Jetson).
     """
     arch_number = _number(arch)
     if arch.endswith(("a", "f")) or _TEGRA in (arch_number, number):

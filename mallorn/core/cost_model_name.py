@@ -1,4 +1,4 @@
-"""Cost-model names such as `operator:matmul/xgboost@3` (without `@3`: the active version)."""
+"""Cost-model names: `operator:matmul/xgboost@3`, or without `@3` for the active version."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -13,7 +13,7 @@ _CHARS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class CostModelName:
-    """Family, registered name and optional version: unique together with a target."""
+    """A cost model's family, registered name and optional version; unique for a target."""
 
     family: str
     name: str
@@ -48,10 +48,10 @@ def base_family(op: str) -> str:
 
 
 def scope_of(owner: str) -> str:
-    """Return the prefix of families of an owner's private jobs, which share no cost models."""
+    """Return the prefix that the families of an owner's private jobs have, and no others."""
     return f"{PRIVATE}{sha256(owner.encode()).hexdigest()[:_CHARS]}:"
 
 
 def in_scope(family: str, scope: str) -> bool:
-    """Return whether a family is in a scope; the empty scope holds all public families."""
+    """Return whether a family begins with a scope; the empty scope is for public jobs."""
     return family.startswith(scope) if scope else not family.startswith(PRIVATE)

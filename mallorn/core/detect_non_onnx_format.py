@@ -13,14 +13,14 @@ SAMPLE_BYTES: Final = 1 << 16  # bytes from a file's start and end that detectio
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """Name of a format that is not ONNX, and a hint how to get an ONNX file."""
+    """A format that is not ONNX, and a hint how to get an ONNX file instead."""
 
     name: str
     hint: str
 
 
 def foreign_format(data: bytes) -> Foreign | None:
-    """Return the well-known format of these bytes; None if unknown."""
+    """Return the well-known format that these bytes have; None if they have none of them."""
     if data[:4] == b"PK\x03\x04":
         # State dicts and scripted modules are zips; both need an export in Python.
         if b"data.pkl" in data[:4096] or b"constants.pkl" in data[-SAMPLE_BYTES:]:
@@ -60,5 +60,5 @@ def foreign_format(data: bytes) -> Foreign | None:
 
 
 def _converted(name: str, suffix: str) -> Foreign:
-    """Return a format that the client converts to ONNX, once the file has the right suffix."""
+    """Return a format that the client converts to ONNX once the file's suffix is right."""
     return Foreign(name, f"mv MODEL MODEL{suffix}   (`mallorn tune` converts a file with that ending)")

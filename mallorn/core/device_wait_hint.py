@@ -14,25 +14,25 @@ WAITING = (Cause.NO_DEVICE, Cause.NOT_HERE, Cause.UNLIKE)
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Tracker address of this service, and ` --data DIR` unless that is the default."""
+    """The service's tracker address, and ` --data DIR` if that is not the default."""
 
     tracker: str
     data: str = ""
 
     @classmethod
     def of(cls, settings: Settings) -> "ServiceAddress":
-        """Read the address from the settings of a process of the service."""
+        """Read the address from the settings of one of the service's processes."""
         usual = settings.data_dir == default_data_dir()
         return cls(settings.tracker, "" if usual else f" --data {shlex.quote(str(settings.data_dir))}")
 
 
 def waiting_words(target: str, service: ServiceAddress, why_not_here: str = "") -> str:
-    """Return the reason of a job without a device; the second line is the command to type."""
+    """Return the reason text of a job without a device; the second line is a command."""
     return f"waits for a device for {target}{_not_here(why_not_here)}\n{device_command(target, service)}"
 
 
 def command_for(reason: str, cause: str | None) -> str:
-    """Return the next command if no device here can serve the job; empty for other causes."""
+    """Return the command in a job's reason if no device fits the job; else an empty text."""
     command = reason.partition("\n")[2]
     return f"next: {command}" if cause in (Cause.NOT_HERE, Cause.UNLIKE) else ""
 
@@ -47,7 +47,7 @@ def paused_words(
 
 
 def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
-    """Return the reason of a job whose device's times no longer compare with the job's."""
+    """Return the reason of a job whose device changed, so that its times do not compare."""
     changed = (
         f"its times were taken on {old_conditions}; the device is {conditions} now, and times of the two "
         "do not compare"
@@ -57,7 +57,7 @@ def unlike_words(job_id: str, old_conditions: str, conditions: str) -> str:
 
 
 def device_command(target: str, service: ServiceAddress) -> str:
-    """Return the command that starts a device, after one that opens a loopback tracker."""
+    """Return the command to start a device, preceded by one to open a loopback tracker."""
     template = "mallorn device --target '{}' --tracker {} --host ITS_ADDRESS"
     if is_loopback(host_and_port(service.tracker)[0]):
         start = f"mallorn up{service.data} --tracker {OTHERS_REACH}"

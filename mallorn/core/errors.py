@@ -30,12 +30,12 @@ class MallornError(Exception):
 
     @property
     def headline(self) -> str:
-        """The first line of the message."""
+        """First line of the message."""
         return self.message.partition("\n")[0]
 
     @property
     def reason(self) -> str:
-        """Message and hint, as stored as a job's reason."""
+        """Message and hint, in the form in which a job's reason is stored."""
         return f"{self.message}\n{self.hint}".strip()
 
     @property

@@ -1,4 +1,4 @@
-"""Time that a budget in minutes reserves for the finish: re-measure, compile, check, time."""
+"""Time that a budget in minutes reserves for a job's last stage: check, compile and time."""
 
 from typing import Final
 
@@ -8,5 +8,5 @@ MOST_OF_BUDGET: Final = 0.5  # thousands of tasks would otherwise take the whole
 
 
 def finish_sec(tasks: int) -> float:
-    """Return an estimate of the finish's duration, in seconds."""
+    """Return an estimate of the last stage's duration in seconds for this many tasks."""
     return FINISH_SEC + FINISH_SEC_PER_TASK * tasks

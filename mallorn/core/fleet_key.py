@@ -1,4 +1,4 @@
-"""The fleet's shared key: its holders may register and request devices, and run code there."""
+"""Secret shared by tracker, devices and workers; its holders may run code on devices."""
 
 import hashlib
 import hmac
@@ -13,7 +13,7 @@ HINT: Final = "MALLORN_RPC_KEY=$(openssl rand -hex 32), the same on every host o
 
 
 class FleetKey:
-    """The fleet's keys, several during a change: the first signs, all verify. False if none."""
+    """The fleet's keys, several in a change: the first signs, all verify. False if none."""
 
     def __init__(self, text: str = "") -> None:
         """Split keys at commas. Raises InvalidRequest if one is too short or all are blank."""
@@ -41,12 +41,12 @@ class FleetKey:
         return _signed(self._keys[0], purpose, texts) if self._keys else ""
 
     def proves(self, proof: str, purpose: str, *texts: str) -> bool:
-        """Return whether `proof` was made with one of our keys; False without keys."""
+        """Return whether `proof` is a signature by one of the keys; False without keys."""
         signatures = (_signed(key, purpose, texts) for key in self._keys)
         return any(hmac.compare_digest(signature.encode(), _bytes(proof)) for signature in signatures)
 
     def of_session(self, match_key: str) -> list["FleetKey"]:
-        """Derive keys for one session, which a process that runs untrusted code may hold."""
+        """Derive keys for one device session; processes with untrusted code may get them."""
         return [FleetKey(_signed(key, "session", (match_key,))) for key in self._keys]
 
 
@@ -58,5 +58,5 @@ def _signed(key: bytes, purpose: str, texts: tuple[str, ...]) -> str:
 
 
 def _bytes(text: str) -> bytes:
-    """Encode any text from JSON, including half surrogate pairs."""
+    """Encode any text that JSON can contain, including lone surrogates."""
     return text.encode(errors="surrogatepass")

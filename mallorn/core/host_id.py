@@ -30,8 +30,7 @@ def host_folder() -> Path:
 def share_locks(host: str, locks: str, other_host: str, other_locks: str) -> bool:
     """Return whether builders of one process wait while the other process times candidates.
 
-    Two processes of one host do not share locks if their lock files differ. Other hosts need none.
-    Empty `locks` are those of an older version, or of a process that cannot open the lock file:
-    they are assumed to be shared.
+    Processes of one host need one lock file for that; those of different hosts need not wait
+    (True). Empty `locks`, of older versions or unreadable files, count as the same file.
     """
     return host != other_host or locks == other_locks or "" in (locks, other_locks)

@@ -1,4 +1,4 @@
-"""Commands that install extras from where this Mallorn came: it is on no package index."""
+"""Commands that install Mallorn's extras from its source: it is on no package index."""
 
 import json
 from importlib import import_module
@@ -38,7 +38,7 @@ def upgrade_line() -> str:
 
 
 def need(module: str, what_for: str, extra: str) -> Any:
-    """Import a module. Raises MissingPackage, with the command that installs its extra."""
+    """Import a module. Raises MissingPackage with the pip command if it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -201,7 +201,7 @@ class JobOptions(BaseModel):
 
     @property
     def beside_others(self) -> bool:
-        """Return whether the job also looks for schedules for busy machines."""
+        """Return whether the job also looks for schedules that are fastest on busy hosts."""
         return self.contention == "on"
 
     @property
@@ -211,7 +211,7 @@ class JobOptions(BaseModel):
 
     @property
     def is_detached(self) -> bool:
-        """Return whether `mallorn batch` carries the candidates to a device that no worker reaches."""
+        """Return whether `mallorn batch` moves candidates to a device no worker reaches."""
         return self.measurer == DETACHED and self.mode != ZERO_SHOT
 
     @property
@@ -221,21 +221,21 @@ class JobOptions(BaseModel):
 
     @property
     def searches(self) -> bool:
-        """Return whether the job measures candidates, not only answers from known results."""
+        """Return whether the job measures candidates, not only reuses known results."""
         return self.mode == SEARCH
 
     def timing(self) -> dict[str, object]:
-        """Return the part of the measuring context that options decide.
+        """Return the options that are part of the measuring context.
 
-        Two times compare only if it is equal. `flush_l2=auto` counts as a warm cache, which it
-        is except for some programs on GPUs.
+        Times compare only if these are equal. `flush_l2=auto` counts as a warm cache, which
+        is wrong only for some programs on GPUs.
         """
         cache = {"auto": "warm", "on": "cold", "off": "kept"}[self.evaluator.flush_l2]
         timing = self.evaluator.model_dump(exclude={"flush_l2"})
         return timing | {"stopping": self.stopping, "cache": cache}
 
     def timing_inside(self, model: str, programs: int) -> dict[str, object]:
-        """Return the same part for times inside a whole model while `programs` others run."""
+        """Return `timing` for kernels inside a model while `programs` others run."""
         return {"cache": "model", "beside": programs, "model": model}
 
 
@@ -290,7 +290,7 @@ class KeptOptions(JobOptions):
 
 
 def _drop(options: Any, path: Sequence[int | str]) -> None:
-    """Remove the value at a path; if the path leads into a list, remove the whole list."""
+    """Remove the value at a path of keys; if it leads into a list, remove the whole list."""
     for key in path:
         if isinstance(options, dict) and isinstance(options.get(key), dict) and key != path[-1]:
             options = options[key]

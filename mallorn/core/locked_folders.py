@@ -33,7 +33,7 @@ def locked_folder(place: Path, prefix: str) -> Iterator[Path]:
 
 
 def left_by_the_dead(prefix: str, *places: Path) -> Iterator[Path]:
-    """Yield this user's folders whose owner is dead, each locked while the caller uses it."""
+    """Yield folders of this user's dead processes, each locked until the next is taken."""
     for folder in [folder for place in places for folder in place.glob(f"{prefix}*")]:
         lock_fd = _locked(folder)
         if lock_fd is not None:
@@ -79,7 +79,7 @@ def remove_tree(root: Path) -> None:
 
 
 def _emptied(root_fd: int, name: str) -> list[str]:
-    """Remove an entry of the top folder; move folders in it to the top, return their names."""
+    """Remove an entry of the top folder; move its subfolders up, return their new names."""
     with suppress(IsADirectoryError):
         os.unlink(name, dir_fd=root_fd)
         return []

@@ -1,4 +1,4 @@
-"""Logging set-up of every process: one line per event on stderr with time, level and job."""
+"""Logging set-up of all processes: a line per event on stderr with time, level and job."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ _about: ContextVar[Facts] = ContextVar("about", default=MappingProxyType({}))
 def about(**facts: object) -> Iterator[None]:
     """Add facts, such as job, round and attempt, to everything that is logged in the block.
 
-    A thread has them only if it runs in a copy of its starter's context.
+    A thread has them only if it runs in a copy of its starter's context (contextvars).
     """
     token = _about.set({**_about.get(), **facts})
     try:
@@ -51,7 +51,7 @@ def set_up(part: str, settings: Settings) -> None:
 
 
 class TextLines(logging.Formatter):
-    """`2026-01-31T12:00:00.000Z WARNING worker workers.round.run: what happened (job=1f round=7)`."""
+    """Formats records as `TIME LEVEL PART LOGGER: MESSAGE (job=1f round=7)`, redacted."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"%(asctime)s %(levelname)s {part} %(name)s: %(message)s")
@@ -92,7 +92,7 @@ class JsonLines(logging.Formatter):
 
 
 def _short(text: str) -> str:
-    """Redact a text, and only then cut it to LONGEST characters: no half secret remains."""
+    """Redact a text, and only then cut it to LONGEST, so that no part of a secret stays."""
     text = redact(text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text):,} characters)"
 

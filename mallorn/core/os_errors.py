@@ -1,4 +1,4 @@
-"""Errors for what the host refuses a process: disk space, file access, handles, memory."""
+"""Errors for what the host denies a process: disk space, file access, handles, memory."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def os_error(error: BaseException, file: str | None = None) -> MallornError | No
 
 
 def no_handle(file: object = None) -> HostFault:
-    """Return the error of a process that has too many open files."""
+    """Return the error for a process that cannot open `file`: too many files are open."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return HostFault(
         f"cannot open {file or 'another file'}: too many open files (limit {soft})",

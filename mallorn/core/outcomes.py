@@ -1,4 +1,4 @@
-"""Outcomes of candidates."""
+"""Outcomes of building and running candidates; when a time is only an upper bound."""
 
 from enum import StrEnum
 from typing import Final
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
     @classmethod
     def read(cls, word: str) -> "Outcome":
-        """Parse a stored outcome; one of a newer version becomes WORKER_LOST."""
+        """Parse a stored outcome; WORKER_LOST for one that only newer versions know."""
         outcome_by_word = {outcome.value: outcome for outcome in cls}
         return outcome_by_word.get(word, cls.WORKER_LOST)
 
@@ -36,5 +36,5 @@ class Outcome(StrEnum):
 
 
 def is_disturbed(share: float | None) -> bool:
-    """Return whether a time with this disturbed share is an upper bound; False if unknown."""
+    """Return whether so much of a timing was disturbed that it is only an upper bound."""
     return share is not None and share > QUIET_SHARE

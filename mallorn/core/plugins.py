@@ -16,7 +16,10 @@ ANY: Final = "*"
 
 
 def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
-    """Raise ClassRefused unless each class is installed or on the operator's list `plugins`."""
+    """Raise ClassRefused for a user's class that the operator does not allow.
+
+    Allowed are the entry points of installed packages and the operator's list `plugins`.
+    """
     for seam, name in own_classes(options):
         installed = [
             word for entry in entry_points(group=f"mallorn.{seam}") for word in (entry.name, entry.value)
@@ -31,7 +34,7 @@ def check_classes(options: JobOptions, plugins: Sequence[str]) -> None:
 
 
 def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
-    """Raise ClassRefused for a class of the wrong type; ignore classes not importable here."""
+    """Raise ClassRefused if a user's class that is installed here has a wrong base class."""
     for seam, name in own_classes(options):
         if seam in seams:
             # Another worker may have the class; a round without it continues and reports that.
@@ -40,13 +43,13 @@ def check_fit(options: JobOptions, seams: Sequence[str]) -> None:
 
 
 def own_classes(options: JobOptions) -> list[tuple[str, str]]:
-    """Return the (seam, name) pairs of a job's options that name users' own classes."""
+    """Return (option, class name) for each job option that names a user's own class."""
     pairs = [(seam, str(getattr(options, seam))) for seam in CONTRACTS]
     return [(seam, name) for seam, name in pairs if name not in REGISTRY[seam]]
 
 
 class Part(NamedTuple):
-    """A plugin that a job chose: the job option (`seam`) that names it, and its name."""
+    """A user's class that a job runs: its name, and the job option that names it, `seam`."""
 
     seam: str
     name: str
@@ -60,10 +63,10 @@ HINT: Final = "mend it, start its workers again, and submit the model again: wha
 
 @contextmanager
 def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
-    """Raise PluginFailed, with file and line, for an exception from one of these (seam, name).
+    """Convert exceptions raised in users' classes, given as (option, name), to PluginFailed.
 
-    A MallornError, and an exception whose traceback contains no code of theirs, passes
-    unchanged. Raises HostFault if the host has no file handle or memory left.
+    It names file and line. A MallornError, and an exception whose traceback contains no code
+    of these classes, passes unchanged. Raises HostFault if file handles or memory ran out.
     """
     try:
         yield
@@ -87,7 +90,7 @@ def blame_plugins(*parts: tuple[str, str]) -> Iterator[None]:
 
 
 def _source_files(seam: str, name: str) -> set[str | None]:
-    """Return the source files of a plugin and its base classes; empty if it does not load."""
+    """Return the source files of a user's class and its bases; empty if it does not load."""
     try:
         plugin = resolve(seam, name)
     except MallornError:

@@ -1,4 +1,4 @@
-"""Celery: names of queues and tasks, and the configuration of senders and receivers."""
+"""Names of Celery's queues and tasks, and the Celery configuration of all processes."""
 
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -30,7 +30,7 @@ TICKS: Final = {
     SWEEP: 5.0,
     REAP: 5.0,
     TIDY: 60.0,
-    BACK_UP: 600.0,  # checks often for a backup a day old, as a service may not run for a day
+    BACK_UP: 600.0,  # looks whether the last backup is a day old; a service may run for less
 }
 
 _TASKS_BY_QUEUE: Final = {
@@ -46,16 +46,16 @@ ROUTES: Final = {task: {"queue": queue} for queue, tasks in _TASKS_BY_QUEUE.item
 SCHEMES: Final = ("redis", "rediss", "redis+socket", "sentinel", "memory")
 HINT: Final = "redis://HOST:6379/0, or sentinel://HOST:26379,HOST:26379/0?master_name=NAME"
 
-# Longer than any round. A dead worker's message returns after this; the reaper is earlier.
+# Longer than any round. Redis then redelivers a dead worker's message; the reaper is faster.
 VISIBILITY_TIMEOUT_SEC = 3600
 # Socket timeout. Kombu polls for one second at a time; a later answer counts as lost.
 ANSWER_SEC = 5.0
 
 
 def celery_settings(redis_url: str) -> dict[str, object]:
-    """Return the configuration: JSON only, late acknowledgement, no prefetching, no results.
+    """Return Celery's settings: JSON, late acknowledgement, no prefetching, no results.
 
-    Raises InvalidRequest if the URL is not one of a supported broker.
+    Raises InvalidRequest unless the URL is that of a supported broker.
     """
     broker_url, sentinel_options = _broker(redis_url)
     return {

@@ -17,13 +17,13 @@ _QUERY: Final = re.compile(r"""((?:pass\w{0,40}|pwd|secret\w{0,40}|token)=)[^\s&
 
 
 def hide(secret: "SecretStr | str | None") -> None:
-    """Redact this secret, or each of several comma-separated ones, from now on."""
+    """Redact these comma-separated secrets from now on, except short ones."""
     text = secret if isinstance(secret, str) else secret.get_secret_value() if secret is not None else ""
     _known.update(filter(_is_no_word, map(str.strip, text.split(","))))
 
 
 def hide_password(url: str | None) -> None:
-    """Redact the password in this URL from now on."""
+    """Redact the password in this URL from now on, unless it is short."""
     login = (url or "").rpartition("@")[0]
     _, slashes, authority = login.partition("//")
     password = authority.partition(":")[2] if slashes else login.rpartition(":")[2]

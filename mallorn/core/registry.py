@@ -1,7 +1,7 @@
-"""Registry of the names that a user can choose, and the libraries that they need.
+"""Registry of what a user can choose by name, and the libraries that each choice needs.
 
-Each built-in algorithm has a line here. A user's own class is named MODULE:CLASS, or by its
-package's entry point in the group `mallorn.SEAM`.
+A `seam` is a kind of choice, usually a job option such as `search`. A user's own class is
+named MODULE:CLASS, or by its package's entry point in the group `mallorn.SEAM`.
 """
 
 import re
@@ -70,7 +70,7 @@ REGISTRY: Final[dict[str, dict[str, str]]] = {
         "primitives": "workers.features.schedule_primitives_view:Primitives",
         "loops": "workers.features.loop_tree_view:LoopsView",
     },
-    "lowered_features": {  # of views that the compiler child computes
+    "lowered_features": {  # feature views that the compiler process computes
         "statements": "workers.tvm.lowered_views:describe_statements",
         "code": "workers.tvm.lowered_views:describe_code",
         "executed": "workers.tvm.lowered_views:describe_executed",
@@ -132,10 +132,10 @@ _CLASS_PATH: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", r
 
 
 def check_name(seam: str, name: str) -> None:
-    """Raise UnknownName, listing the known names, unless `name` is registered or MODULE:CLASS.
+    """Raise UnknownName, with all known names, unless `name` is registered or MODULE:CLASS.
 
     A user's own class is not imported here: only the process that runs it must have it.
-    Built-in classes must be given by their registered name.
+    Built-in classes are accepted only by their registered name.
     """
     name_by_location = {location: registered for registered, location in REGISTRY[seam].items()}
     if name in name_by_location:
@@ -148,10 +148,10 @@ def check_name(seam: str, name: str) -> None:
 
 
 def resolve(seam: str, name: str) -> Any:
-    """Import and return the object of a name.
+    """Import and return the class or object that is registered under this name.
 
-    Raises UnknownName, PluginFailed if a user's own class cannot be imported, and ClassRefused
-    if it does not implement the seam's base class.
+    Raises UnknownName, PluginFailed if a user's own class cannot be imported, and
+    ClassRefused if it does not implement the seam's base class.
     """
     check_name(seam, name)
     location = REGISTRY[seam].get(name)
@@ -219,7 +219,7 @@ EXTRAS: Final = {"flaml": "automl", "torch": "neural"}  # all other libraries: `
 
 
 def libraries_of(cost_model: str) -> frozenset[str]:
-    """Return the libraries that a cost model and its parts import."""
+    """Return the libraries that a cost model and the models it consists of import."""
     own = LIBRARIES.get(cost_model, frozenset())
     return own.union(*(libraries_of(part) for part in PARTS.get(cost_model, ())))
 

@@ -1,4 +1,4 @@
-"""Settings of all processes, read from the environment (`MALLORN_*`), and unknown variables."""
+"""Settings of all processes, read from `MALLORN_*` variables; detects unknown variables."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -24,7 +24,7 @@ URLS: Final = ("database_url", "redis_url", "artifacts", "recordings")  # may ho
 
 
 def default_data_dir() -> Path:
-    """Return the folder in which the embedded stack keeps its database and artifacts."""
+    """Return the folder where `mallorn up` keeps its database and artifacts by default."""
     return Path.home() / ".local" / "share" / "mallorn"
 
 
@@ -240,7 +240,7 @@ class Settings(BaseSettings):
 
     @property
     def fleet_key(self) -> FleetKey:
-        """The fleet's key. Raises InvalidRequest if it is too short or its file is empty."""
+        """Key shared by devices and workers. Raises InvalidRequest if short or blank."""
         text = self.rpc_key.get_secret_value()
         with suppress(FileNotFoundError, NotADirectoryError):  # an unreadable file raises
             text = text or (self.data_dir / KEY_FILE).read_text() or "\n"
@@ -248,7 +248,7 @@ class Settings(BaseSettings):
         return FleetKey(text)
 
     def sandbox_mode(self, needs_api_keys: bool = False) -> SandboxMode:
-        """Return the configured mode, else `require` if callers need keys or `best-effort`."""
+        """Return the mode set, else `require` if callers need keys, else `best-effort`."""
         needs_keys = needs_api_keys or bool(self.api_keys or self.oidc_issuer)
         return self.sandbox or ("require" if needs_keys else "best-effort")
 
@@ -259,7 +259,7 @@ class Settings(BaseSettings):
 
 @lru_cache
 def settings() -> Settings:
-    """Return the settings of this process, which are read once."""
+    """Return the settings of this process; the environment is read only once."""
     return Settings()
 
 
@@ -271,7 +271,7 @@ _BETWEEN_PROCESSES: Final = frozenset(
 
 
 def unknown_variables(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each variable that nothing reads, with the most similar setting."""
+    """Yield a sentence per MALLORN_* variable that nothing reads, with a similar name."""
     settings = {PREFIX + name.upper() for name in Settings.model_fields}
     for name, value in sorted(environ.items()):
         is_unread = name.startswith(PREFIX) and name not in settings | _BETWEEN_PROCESSES

@@ -22,20 +22,20 @@ LONGEST_NAME: Final = 400
 
 
 def is_built_by_tvm(options: JobOptions) -> bool:
-    """Return whether TVM builds what the job times, so that its measuring context names a builder."""
+    """Return whether TVM builds the candidates; their measuring context names a builder."""
     return options.measurer in ON_DEVICES
 
 
 def stand_in(target: Target) -> str:
-    """Return the stand-in measurer that a target names; empty for real devices."""
+    """Return `replay` or `simulated` if the target names one as its device; else empty."""
     device = target.attrs.get("device")
     return str(device) if device in STAND_INS else ""
 
 
 def measured_target(target: Target, measurer: str) -> Target:
-    """Return a job's target, to which a stand-in measurer is added as its device.
+    """Return a job's target; `replay` and `simulated` are added to it as the device.
 
-    Raises InvalidTarget if the target already names a device or another stand-in measurer.
+    Raises InvalidTarget if the target already names another device or measurer.
     """
     device = target.attrs.get("device")
     if measurer in STAND_INS and device not in (None, measurer):
@@ -49,12 +49,12 @@ def measured_target(target: Target, measurer: str) -> Target:
 
 
 def real_target(target: Target) -> Target:
-    """Return the target without its device, and so without a stand-in measurer."""
+    """Return the target without its `device`, so without `replay` or `simulated`."""
     return parse_target({name: value for name, value in target.attrs.items() if name != "device"})
 
 
 def check_recording(options: JobOptions) -> None:
-    """Raise InvalidRequest if a replay has no valid recording, or another measurer has one."""
+    """Raise InvalidRequest if `replay` has no valid recording, or another measurer any."""
     name = options.recording
     if options.measurer != "replay":
         if name:
@@ -75,9 +75,10 @@ def check_recording(options: JobOptions) -> None:
 
 
 def recording_place(options: JobOptions, recordings: str) -> str:
-    """Return the path or URL of the recording that a replay names; `recordings` is the operator's setting.
+    """Return the path or URL of the recording that the options name.
 
-    Raises InvalidRequest if the setting does not allow the name; jobs cannot give a URL.
+    `recordings` is the setting MALLORN_RECORDINGS. Raises InvalidRequest if it does not
+    allow the name; jobs cannot give a URL.
     """
     check_recording(options)
     name = options.recording
@@ -102,7 +103,7 @@ def recording_place(options: JobOptions, recordings: str) -> str:
 
 
 def measured_by(name: str) -> str:
-    """Return who measured as text, such as `measured by replay`; empty for real devices."""
+    """Return a text such as `measured by replay`; empty for measurers on real devices."""
     if not name or name in ON_DEVICES:
         return ""
     return f"measured by {name}{', on no device' if name in STAND_INS else ''}"

@@ -73,7 +73,7 @@ class RoundState(StrEnum):
 
 
 class WorkKind(StrEnum):
-    """Kinds of work that one process at a time does under a lease."""
+    """Kinds of work for which a process needs a lease, so that no other does it as well."""
 
     ROUND = "round"
     IMPORT = "import"
@@ -91,7 +91,7 @@ class StageKind(StrEnum):
 
 
 class MeasurementKind(StrEnum):
-    """Why a candidate was measured; only `trial` rows count against a job's budget."""
+    """Purpose of a measurement; only `trial` rows count against a job's budget."""
 
     TRIAL = "trial"
     FINISH = "finish"
@@ -100,12 +100,12 @@ class MeasurementKind(StrEnum):
 
     @property
     def foreign(self) -> "MeasurementKind":
-        """The kind after an import: it trains cost models, but is never promoted."""
+        """Kind of a row imported from another dataset: it only trains cost models."""
         return _IMPORTED.get(self, self)
 
     @property
     def measured(self) -> "MeasurementKind":
-        """The kind in the dataset in which it was measured."""
+        """Kind that the row had in the dataset in which it was measured."""
         return next((original for original, imported in _IMPORTED.items() if imported is self), self)
 
 

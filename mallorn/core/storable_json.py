@@ -25,13 +25,13 @@ def compact_json(value: object) -> str:
 
 
 def told(stranger: object) -> str:
-    """Return untrusted text for use in a sentence: cut to TOLD characters, on one line."""
+    """Return untrusted text for a message: cut to TOLD characters, escaped if needed."""
     text = str(stranger)[:TOLD]
     return text if text.isprintable() else ascii(text)
 
 
 def check_storable(value: Any, depth: int = 0) -> None:
-    """Raise ValueError if a database or JSON itself cannot represent the value."""
+    """Raise ValueError if SQLite, Postgres or JSON cannot represent the value."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, str):

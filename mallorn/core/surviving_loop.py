@@ -1,4 +1,4 @@
-"""Loops that survive errors: an error in one part of a turn is logged and ends that part."""
+"""Service loops that survive errors: each is logged and ends one part of an iteration."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class Turn:
-    """A turn of a loop that has run regularly for `steady_sec` seconds."""
+    """Iteration of a service loop that has run regularly for `steady_sec` seconds."""
 
     def __init__(self, steady_sec: float = math.inf) -> None:
         self.steady_sec = steady_sec
@@ -25,7 +25,7 @@ class Turn:
 
     @contextmanager
     def part(self, words: str) -> Iterator[None]:
-        """Run a part of the turn; log its error instead of raising it."""
+        """Run a part of the iteration; log its error instead of raising it."""
         try:
             yield
         except Exception as error:
@@ -34,7 +34,7 @@ class Turn:
 
 
 def tell(words: str, error: Exception) -> None:
-    """Log an error that a loop survives, with traceback, at most once a minute per kind."""
+    """Log an error that a loop survives, at most once a minute per part and error class."""
     now_sec, key = time.monotonic(), (words, type(error))
     if now_sec - _logged_sec.get(key, -math.inf) >= TOLD_EVERY_SEC:
         _logged_sec[key] = now_sec

@@ -1,4 +1,4 @@
-"""Distance between targets, to select the best prior schedules and models for another one."""
+"""Distance between targets, to find the target whose schedules and models to reuse."""
 
 from math import log2
 from typing import Final, NamedTuple
@@ -32,12 +32,12 @@ class Distance(NamedTuple):
 
     @property
     def cuts_alike(self) -> bool:
-        """Return whether both targets have equal vectors and cores, and so tile sizes."""
+        """Return whether vector widths and core counts match, and so do good tile sizes."""
         return not self.other_vectors and not self.cores
 
 
 def distance(first: Target, second: Target) -> Distance | None:
-    """Return the distance between two targets; None if their kinds or stand-ins differ."""
+    """Return the distance between targets; None if kind or stand-in measurer differs."""
     if first.kind != second.kind or stand_in(first) != stand_in(second):
         return None
     cores = abs(log2(first.num_cores / second.num_cores))

@@ -1,4 +1,4 @@
-"""Canonical targets: one JSON text per meaning, and the key of devices in a tracker."""
+"""Targets in canonical form: equal targets have equal JSON texts and equal short keys."""
 
 import hashlib
 import json
@@ -118,10 +118,10 @@ class Target:
 
 
 def parse_target(value: str | Mapping[str, object]) -> Target:
-    """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...` form.
+    """Read a target given as JSON (text or dict), a TVM tag or the old `llvm -mcpu=...`.
 
-    A CUDA target is completed from its tag and architecture, but given attributes win. Raises
-    InvalidTarget, naming the unknown key, missing `num-cores` or architecture, or bad text.
+    A CUDA target is completed from its tag and architecture, but given attributes win.
+    Raises InvalidTarget for an unknown key, a wrong value, or no `num-cores` or `arch`.
     """
     attrs = _attributes(value)
     try:
@@ -183,7 +183,7 @@ def _attributes(value: str | Mapping[str, object]) -> TargetAttrs:
 
 
 def _attributes_of_tag(tag: str | None) -> TargetAttrs:
-    """Return the architecture of a GPU that TVM has a tag for. Raises InvalidTarget.
+    """Return the architecture of the GPU that a TVM tag names. Raises InvalidTarget.
 
     TVM's L2 size is omitted, so that a GPU has the same target whichever way it is named.
     """

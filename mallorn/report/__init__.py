@@ -1,1 +1,1 @@
-"""A job as HTML: a one-file page and a notebook card, escaped, without scripts or requests."""
+"""HTML on a job: a one-file page and a notebook card, without scripts or requests."""

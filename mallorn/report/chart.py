@@ -28,7 +28,7 @@ def even_ticks(low: float, high: float, count: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2 and 5 times powers of ten; even ticks if the range has fewer than two."""
+    """Return 1, 2 and 5 times powers of ten in a range; even ticks if fewer than two fit."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     ticks = [step * 10.0**power for power in powers for step in STEPS]
     ticks = [tick for tick in ticks if low <= tick <= high]
@@ -50,7 +50,7 @@ def padded(values: Iterable[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class XAxis:
-    """X axis of a chart: its title, and how to read and format a point's value."""
+    """X axis of a chart: its title, and functions that read and format a point's value."""
 
     title: str
     read: Read
@@ -80,7 +80,7 @@ class _Frame:
 def chart(
     points: Sequence[CurvePoint], axis: XAxis, beside_us: Mapping[str, float] | None = None
 ) -> Html | None:
-    """Draw the curve on a log axis, with lines at other latencies; None without two points."""
+    """Draw the curve on a log axis, and lines at `beside_us`; None if it has one point."""
     if len(points) < 2:
         return None
     ends_us = [point.total_us for point in (points[0], points[-1])]

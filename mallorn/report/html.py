@@ -12,13 +12,13 @@ Child = Any  # text, number, Html, None (nothing), or an iterable of these
 
 
 class Html(str):
-    """Text that is already HTML. Only this module and constants of ours may create it."""
+    """Text that is HTML already. Only this module and constants of ours may create it."""
 
     __slots__ = ()
 
 
 def el(tag: str, /, *children: Child, **attributes: Any) -> Html:
-    """Return an element; `aria_label="y"` becomes aria-label="y", and None is omitted."""
+    """Return an HTML element; `aria_label="y"` becomes aria-label="y"; None is omitted."""
     pairs = ((key.rstrip("_").replace("_", "-"), value) for key, value in attributes.items())
     text = "".join(f' {key}="{escape(str(value))}"' for key, value in pairs if value is not None)
     return Html(f"<{tag}{text}>" if tag in VOID else f"<{tag}{text}>{join(children)}</{tag}>")
@@ -58,6 +58,6 @@ def _side(cells: Iterable[Cell]) -> str | None:
 
 
 def facts(values: Mapping[str, Cell]) -> Html:
-    """Return a description list of names and values, without empty values."""
+    """Return a description list (dl) of names and values, without empty values."""
     pairs = ((name, value) for name, value in values.items() if value not in (None, ""))
     return el("dl", (el("div", el("dt", name), el("dd", value)) for name, value in pairs))

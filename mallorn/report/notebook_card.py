@@ -20,7 +20,7 @@ UPDATE_SEC: Final = 2.0
 
 
 def verdict(judged: Verdict | None) -> Html | None:
-    """Return the verdict as HTML, with the next command."""
+    """Return a job's verdict and next command as HTML."""
     if judged is None:
         return None
     next_step = el("p", "Next: ", el("code", judged.next)) if judged.next else None
@@ -67,7 +67,7 @@ def card(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStat
 
 
 class Card(Protocol):
-    """Protocol of an object whose HTML is current at each call, such as `mallorn.Job`."""
+    """An object whose HTML is up to date at each call, such as `mallorn.Job`."""
 
     @property
     def status(self) -> JobStatus: ...
@@ -89,9 +89,9 @@ def in_notebook() -> bool:
 
 
 def watch(job: Card) -> None:
-    """Show a job's card below the cell and renew it in place until the job ends.
+    """Show a job's card below the cell and update it in place until the job ends.
 
-    Raises InvalidRequest outside of a notebook.
+    Raises InvalidRequest outside a notebook.
     """
     if not in_notebook():
         raise InvalidRequest("there is no notebook here to show the job in", hint="job.wait()")

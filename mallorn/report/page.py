@@ -1,4 +1,4 @@
-"""HTML report of one job, in one file that needs no server: its data, sections and document."""
+"""HTML report of one job as a single file: its data, its sections and the document."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -58,7 +58,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReportData:
-    """A job, its tasks, its rounds with totals (oldest first) and its failures."""
+    """A job, its tasks, its rounds (oldest first) with latency totals, and its failures."""
 
     job: JobStatus
     tasks: Sequence[TaskStatus]
@@ -118,7 +118,7 @@ FAILED: Final = (
 
 
 def summary(story: ReportData) -> Html:
-    """Return the section on the job's options and state."""
+    """Return the section on the job's state, budget, results and options."""
     job, progress = story.job, story.job.progress
     finished_at, measurer = job.finished_at, job.options.measurer
     # Options of a stand-in measurer are shown only if the job uses it.
@@ -148,7 +148,7 @@ def _option(value: JsonValue) -> str:
 
 
 def engines(story: ReportData) -> Html | None:
-    """Return the section on the whole model: latency in each engine, notes; None if empty."""
+    """Return the section on the whole model: latency by engine, notes; None if empty."""
     report = story.job.finish_report
     rows = latency_rows(report.latency_us)
     if not (rows or report.not_done or report.answers):
@@ -174,20 +174,20 @@ def curves(story: ReportData) -> Html | None:
 
 
 def tasks(story: ReportData) -> Html | None:
-    """Return MetaSchedule's table of tasks; None without tasks."""
+    """Return the section with MetaSchedule's table of tasks; None without tasks."""
     if not story.tasks:
         return None
     return el("section", el("h2", "Tasks"), table(story.tasks, [*task_columns(story.tasks), *FAMILIES]))
 
 
 def answers(story: ReportData) -> Html | None:
-    """Return what each task's schedule is based on; None if the job measured candidates."""
+    """Return the section on what schedules are based on; None if the job measured."""
     rows = story.job.finish_report.answers.items()
     return el("section", el("h2", "What answered"), table(rows, ANSWER_COLUMNS)) if rows else None
 
 
 def decisions(story: ReportData) -> Html | None:
-    """Return why each round was planned and what it gained; None without rounds."""
+    """Return the section on why each round was planned and what it gained, or None."""
     if not story.rounds:
         return None
     decision_summary = summarise(story.job, story.tasks, story.rounds)
@@ -208,7 +208,7 @@ def failures(story: ReportData) -> Html:
 
 
 def trouble(story: ReportData) -> Html | None:
-    """Return the job's warnings; None if there are none."""
+    """Return the section on the job's warnings; None if there are none."""
     lines = warnings(story.job)
     return (
         el("section", el("h2", "Warnings"), el("ul", (el("li", line) for line in lines))) if lines else None
@@ -222,7 +222,7 @@ def _words(failure: Failure) -> Html | str:
 
 
 def applying(story: ReportData) -> Html:
-    """Return the commands that use the job's schedules."""
+    """Return the section with the commands that use the job's schedules."""
     job_id = story.job.id
     if not story.job.exported:
         words = f"The job has not exported its schedules: it is {story.job.state}."
@@ -250,7 +250,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
 
 
 def page(story: ReportData, written_at: float) -> str:
-    """Return the report as an HTML document; `written_at` is in seconds since the epoch."""
+    """Return the whole report as HTML; `written_at` is in seconds since the epoch."""
     title = f"{story.job.name}: job {story.job.id}"
     head = el(
         "head",

@@ -1,4 +1,4 @@
-"""Best-so-far curve: a job's weighted total after every round, by trials and by seconds."""
+"""Best-so-far curve: total latency of a job's tasks (latency times calls) by round."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from mallorn.core.values.job import TaskStatus
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """A job's weighted total after `trials` outcomes, `sec` seconds after its submission."""
+    """Total latency of the tasks after `trials` outcomes, `sec` seconds from submission."""
 
     trials: int
     sec: float
@@ -20,7 +20,7 @@ class CurvePoint:
 def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at: float) -> list[CurvePoint]:
     """Return a point for each ended round, in the order in which rounds ended.
 
-    The first point is where every task has a time, at 0 trials if the dataset had all of them.
+    Points begin where every task has a time: at 0 trials if earlier jobs measured all tasks.
     """
     rows = sorted(rounds, key=lambda row: row.index)
     weights = {task.index: task.weight for task in timed(tasks)}
@@ -36,17 +36,17 @@ def curve(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus], created_at
 
 
 def at_trials(points: Sequence[CurvePoint], trials: int) -> float | None:
-    """Return the total after at most `trials` outcomes; None before the first point."""
+    """Return the lowest total within this many trials; None if no point is that early."""
     return min((point.total_us for point in points if point.trials <= trials), default=None)
 
 
 def at_seconds(points: Sequence[CurvePoint], sec: float) -> float | None:
-    """Return the total `sec` seconds after submission; None before the first point."""
+    """Return the lowest total within this many seconds; None if no point is that early."""
     return min((point.total_us for point in points if point.sec <= sec), default=None)
 
 
 def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[int, float | None]:
-    """Return each task's best latency from the job's rounds and from what was known before."""
+    """Return each task's best latency, from the job's rounds and what was known before."""
     rows = sorted(rounds, key=lambda row: row.index)
     best_us = at_start(rows, tasks)
     for row in rows:
@@ -55,7 +55,7 @@ def reached(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> dict[
 
 
 def timed(tasks: Iterable[TaskStatus]) -> list[TaskStatus]:
-    """Return the tasks with a time; tasks too small to matter never get one."""
+    """Return the tasks that have a time; tasks too small to matter never get one."""
     return [task for task in tasks if task.latency_us is not None]
 
 
@@ -68,7 +68,7 @@ def at_start(rounds: Iterable[RoundStatus], tasks: Iterable[TaskStatus]) -> dict
 
 
 def total(best_us: Mapping[int, float | None], weights: Mapping[int, int]) -> float | None:
-    """Return the sum of latency times weight; None unless each task has a time."""
+    """Return the sum over tasks of latency times weight; None if a task has no time."""
     total_us = 0.0
     for index, weight in weights.items():
         if (best := best_us[index]) is None:

@@ -21,7 +21,7 @@ APART: Final = "tasks are timed alone and find their data in the caches, in the 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """A job's final results, and its results at equal effort; None: not timed."""
+    """A job's final results, and its results at equal effort; None if not timed."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The id of the fastest job; None if the first two are too close, or a job has no time."""
+    """Result of `judge`: the fastest job (None if undecided), the figure used and why."""
 
     by: str | None
     fastest: str | None
@@ -52,7 +52,7 @@ class Judgement:
 
 
 def judge(jobs: Sequence[JobResult]) -> Judgement:
-    """Judge by the whole model if each job timed it undisturbed, else by the sum over tasks."""
+    """Judge by whole-model latency if each job has one undisturbed, else by task sums."""
     # Why the whole model's latency cannot decide; empty if it can.
     doubt = next(
         (f"the whole model of {job.id} was not timed" for job in jobs if job.model_us is None),
@@ -93,7 +93,7 @@ TIMING: Final = ("stopping", "evaluator")
 
 @dataclass(frozen=True)
 class Side:
-    """Data of one job that a comparison uses."""
+    """Data of one of the jobs that are compared."""
 
     job: JobStatus
     tasks: Sequence[TaskStatus]
@@ -137,7 +137,7 @@ class Comparison:
 
 
 def compare(sides: Sequence[Side]) -> Comparison:
-    """Compare jobs; without a judgement if their times do not compare."""
+    """Compare jobs; name none the fastest if models, targets or timing options differ."""
     trials = min(side.points[-1].trials if side.points else 0 for side in sides)
     seconds = min(side.points[-1].sec if side.points else 0.0 for side in sides)
     jobs = []

@@ -1,4 +1,4 @@
-"""Summary of a job's decision log: weighted totals, budget per task, quality of forecasts."""
+"""Summary of a job's planning decisions: latency totals, trials per task, forecasts."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ FIRST_VISITS: Final = "first-pass"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A task's share of the budget and of the gain."""
+    """A task's share of a job's trials, and of the latency that they saved."""
 
     index: int
     name: str
@@ -29,7 +29,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Number of judged forecasts, and how many of their intervals contained the result."""
+    """Number of forecasts with a known result, and how many of their intervals held it."""
 
     judged: int
     held: int
@@ -38,7 +38,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class TaskAtRest:
-    """A task that gets no more rounds, with the reason."""
+    """A task that gets no more rounds, and the reason."""
 
     index: int
     name: str
@@ -47,7 +47,7 @@ class TaskAtRest:
 
 @dataclass(frozen=True, slots=True)
 class DecisionSummary:
-    """Shares of the budget and gain, calibration of the forecasts, and state of the job."""
+    """Trials and gain by task, accuracy of the forecasts, and state of the job."""
 
     state: JobState
     reason: str
@@ -65,10 +65,10 @@ class DecisionSummary:
 
 
 def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> list[LoggedRound]:
-    """Return the rounds, oldest first, with the weighted total before and after each.
+    """Return the rounds with the tasks' total latency before and after each.
 
-    The total is the sum over the tasks that have a time now; it is None as long as one of them
-    had none. Overlapping rounds count in the order in which they were planned.
+    `rounds` begin with the oldest. The total is over the tasks that have a time now, and
+    None as long as one of them had none. Overlapping rounds count in the order of planning.
     """
     rows = list(rounds)
     best_us = at_start(rows, tasks)
@@ -85,7 +85,7 @@ def with_totals(rounds: Iterable[RoundStatus], tasks: Sequence[TaskStatus]) -> l
 
 
 def summarise(job: JobStatus, tasks: Sequence[TaskStatus], rounds: Sequence[RoundStatus]) -> DecisionSummary:
-    """Summarise a job's rounds."""
+    """Summarise rounds: trials and gain by task, forecasts, tasks without more rounds."""
     trials, gain_us = sum(row.trials for row in rounds), _sum_gains(rounds)
     shares = []
     for task in tasks:

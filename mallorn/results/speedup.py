@@ -28,7 +28,7 @@ class Speedup:
 
     @property
     def by_default_build(self) -> bool:
-        """Whether onnxruntime was not timed; a faster model is then only `fair`."""
+        """Return whether the rival is TVM's default build; a win is then only `fair`."""
         return self.rival != "onnxruntime"
 
     @property
@@ -37,12 +37,12 @@ class Speedup:
 
     @property
     def differs(self) -> bool:
-        """Whether the interval of the ratio excludes 1, so that one of the two is faster."""
+        """Return whether the ratio's interval excludes 1, so that one model is faster."""
         return not self.even and not self.low <= 1 <= self.high
 
     @property
     def precise(self) -> bool:
-        """Whether the interval resolves a 3 % difference, so that no more pairs are needed."""
+        """Return whether the interval resolves 3 %, so that no more pairs are needed."""
         return self.high <= self.low * ALIKE or self.low > ALIKE or self.high < 1 / ALIKE
 
     @property
@@ -90,14 +90,15 @@ def faster_or_slower(times: float) -> str:
 
 
 def figure(ratio: float) -> str:
-    """Return a ratio with two decimals, or as many as its size makes sensible."""
+    """Return a ratio with two decimals, or with fewer or more if its size suggests that."""
     return f"{ratio:.2g}" if ratio < 0.1 else f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}"
 
 
 def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
-    """Compare the tuned model with onnxruntime, else with the default build; None without both times.
+    """Compare the tuned model with onnxruntime, else with TVM's default build.
 
-    Alternating bursts are compared in pairs, because a slow phase of the host affects both.
+    Returns None without both times. Alternating bursts are compared in pairs, because a slow
+    phase of the host affects both.
     """
     timing = latency_us.get(TUNED)
     name = next((name for name in RIVALS if latency_us.get(name)), "")
@@ -112,7 +113,7 @@ def raced(latency_us: Mapping[str, ModelLatency | None]) -> Speedup | None:
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return a 95 % interval of the median by order statistics; the range below six values."""
+    """Return the median's 95 % confidence interval; the whole range below six values."""
     ordered = sorted(values)
     count = len(ordered)
     omitted = max(0, int((count - 1.96 * count**0.5) / 2)) if count >= 6 else 0

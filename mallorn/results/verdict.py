@@ -80,7 +80,7 @@ def _performance(job: JobStatus, race: Speedup | None) -> list[str]:
 
 
 def _answered(job: JobStatus) -> str:
-    """Return how schedules of a job without a search were built and checked."""
+    """Return a text on whether the schedules of a job without a search were checked."""
     if job.options.mode == ZERO_SHOT:
         return NOT_BUILT
     return NOT_TUNED if all(answer.checked for answer in job.finish_report.answers.values()) else PARTLY
@@ -96,7 +96,7 @@ def _trials(count: int) -> str:
 
 
 def _next_command(job: JobStatus, race: Speedup | None) -> str:
-    """Return the next command; uncertain figures are measured again before more tuning."""
+    """Return the next command; figures that are uncertain are to be measured again first."""
     stem = PurePath(job.name).stem
     model = shlex.quote(f"{stem}.onnx")
     files = f"{model} --schedules {shlex.quote(f'{stem}-tuned')}"

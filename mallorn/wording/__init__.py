@@ -1,1 +1,1 @@
-"""Texts and table columns for a job's figures and decisions, for the terminal and reports."""
+"""Texts and table columns on a job's results and decisions, for terminals and reports."""

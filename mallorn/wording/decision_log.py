@@ -1,4 +1,4 @@
-"""The decision log as text: lines for a pipe, table rows for a terminal."""
+"""The log of planned rounds as text: lines for a pipe, table rows for a terminal."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from mallorn.wording.format_values import Cell, Column, first_line, latency
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """Table row of a round, or heading of the rounds of the first pass."""
+    """Table row of a round, or heading above a first pass (the first rounds of tasks)."""
 
     round: Cell
     task: str
@@ -38,7 +38,7 @@ ROUND_COLUMNS: Final = (
 
 
 def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
-    """Yield a line per round; rounds of the first pass follow a heading with their reason."""
+    """Yield a line per round, and a heading with the reason above those of a first pass."""
     for heading, group in _groups(rounds):
         if heading:
             yield f"first pass: {heading.why}; {heading.task}, {heading.trials} trials"
@@ -47,7 +47,7 @@ def log_lines(rounds: Sequence[LoggedRound]) -> Iterator[str]:
 
 
 def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
-    """Yield one table row per round; rounds of the first pass follow a heading."""
+    """Yield a table row per round, and a heading above those of a first pass."""
     for heading, group in _groups(rounds):
         if heading:
             yield heading
@@ -65,7 +65,7 @@ def log_rows(rounds: Sequence[LoggedRound]) -> Iterator[LogRow]:
 
 
 def _groups(rounds: Sequence[LoggedRound]) -> Iterator[tuple[LogRow | None, list[LoggedRound]]]:
-    """Group consecutive rounds of the first pass under a heading; others have None."""
+    """Yield groups of consecutive rounds, with a heading for a first pass, else None."""
     for first_pass, neighbours in groupby(rounds, key=lambda row: row.policy == FIRST_VISITS):
         group, heading = list(neighbours), None
         if first_pass and len(group) > 1:
@@ -89,7 +89,7 @@ def _line(row: LoggedRound, is_under_heading: bool = False) -> str:
 
 
 def _why(row: LoggedRound, is_under_heading: bool) -> str:
-    """Return why the round was planned, unless its heading says so, and what disturbed it."""
+    """Return why the round was planned, unless a heading says so, and what disturbed it."""
     failed_parts = [f"without {part.name}: {first_line(part.why)}" for part in row.reason.without]
     disturbance = None if row.stats is None else row.stats.disturbance
     cause = "" if is_under_heading else row.why
@@ -161,12 +161,12 @@ SHARE_COLUMNS: Final = (
 
 
 def top_shares(summary: DecisionSummary) -> list[Share]:
-    """Return the TOP tasks with the largest shares of the budget."""
+    """Return the TOP tasks with the most trials, without tasks that have no round."""
     return [share for share in summary.shares if share.rounds][:TOP]
 
 
 def summary_lines(summary: DecisionSummary) -> Iterator[str]:
-    """Yield lines on the budget, the policy, forecasts, tasks at rest and the job's state."""
+    """Yield lines on the budget, the policy, forecasts, ended tasks and the job's state."""
     omitted = sum(share.rounds > 0 for share in summary.shares) - TOP
     if omitted > 0:
         yield f"tasks:     {omitted} more; all with --json"

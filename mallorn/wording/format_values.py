@@ -27,7 +27,7 @@ NOW_SEC: Final = 15.0  # devices and workers are seen every few seconds
 
 @dataclass(frozen=True)
 class Column(Generic[T]):
-    """Column of a table: heading, and function that returns a row's cell."""
+    """A column of a table: its heading, and a function from a row to the cell's value."""
 
     heading: str
     of: Callable[[T], Cell]
@@ -35,7 +35,7 @@ class Column(Generic[T]):
 
 
 def cell(value: Cell) -> str:
-    """Format a cell: `-` for None, and floats with four digits."""
+    """Format a cell: `-` for None, and floats with four significant digits."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -49,7 +49,7 @@ def first_line(text: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Shorten a name to the service's limit by cutting out its middle."""
+    """Shorten a name to the 200 characters that the service allows; cut out its middle."""
     if len(name) <= NAME_LENGTH:
         return name
     half = (NAME_LENGTH - len(CUT)) // 2
@@ -111,7 +111,7 @@ def spent_of(job: JobStatus, separator: str = " of ") -> str:
 
 
 def headroom(job: JobStatus) -> str:
-    """Return the tasks' latency now, lower bound and forecast as text; empty if unknown."""
+    """Return a text on the tasks' latency: now, at the hardware limit, and as forecast."""
     outlook = job.outlook
     if outlook is None:
         return ""

@@ -1,4 +1,4 @@
-"""Texts and tables on a job: its tasks, the model's speed, checks, failures and warnings."""
+"""Texts and tables on a job: its tasks, model latency, checks, failures and warnings."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ ANSWER_COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FamilyRow:
-    """Tasks that share a cost model for the same reason."""
+    """Tasks of one family (they share a cost model) that are in it for the same reason."""
 
     family: str
     why: str
@@ -60,14 +60,14 @@ FAMILY_COLUMNS: Final = (
 
 
 def task_columns(tasks: Iterable[TaskStatus]) -> Sequence[Column[TaskStatus]]:
-    """Return the table's columns, with one for stock MetaSchedule's times if any are known."""
+    """Return the columns of the task table; stock MetaSchedule's times only if known."""
     if all(task.stock_us is None for task in tasks):
         return TASK_COLUMNS
     return *TASK_COLUMNS, STOCK_COLUMN
 
 
 def stock_words(tasks: Iterable[TaskStatus]) -> str:
-    """Return the weighted latency in stock MetaSchedule's logs and here; empty if no logs."""
+    """Return a text that compares latencies in stock MetaSchedule's logs with the job's."""
     pairs = [
         (task.weight * task.stock_us, task.weight * task.latency_us)
         for task in tasks
@@ -81,7 +81,7 @@ def stock_words(tasks: Iterable[TaskStatus]) -> str:
 
 
 def kinships(tasks: Iterable[TaskStatus]) -> list[FamilyRow]:
-    """Return one row per family and reason; a family's tasks may have different reasons."""
+    """Return one row per family and reason why tasks are in it."""
     members: dict[tuple[str, str], list[int]] = {}
     for task in tasks:
         if task.family:
@@ -117,7 +117,7 @@ LEAST_SHARE: Final = 0.005  # smaller gains are within the noise and are shown a
 
 @dataclass(frozen=True, slots=True)
 class TimedEngine:
-    """Latency of the whole model in one engine, and in TVM's default build if timed."""
+    """The model's latency in an engine, and in TVM's default build to compare with."""
 
     engine: str
     timing: ModelLatency
@@ -154,7 +154,7 @@ POINT_COLUMNS: Final = (
 
 
 def _runs_per_second(point: PointTimes) -> str:
-    """Return the model's runs per second: for one step of a decoder, tokens per second."""
+    """Return the model's runs per second; for a decoder's step, these are tokens."""
     timing = point.latency_us.get("tuned")
     return "" if timing is None else f"{1e6 / timing.median:,.{0 if timing.median < 1e4 else 1}f}"
 
@@ -165,7 +165,7 @@ def _timed(point: PointTimes, engine: str) -> str:
 
 
 def facts(job: JobStatus) -> list[str]:
-    """Return lines on a finished job: trials, gains, checks, steps left out and warnings."""
+    """Return lines on an ended job: trials, gains, checks, skipped steps and warnings."""
     report = job.finish_report
     took = "-" if job.finished_at is None else duration(job.finished_at - job.created_at)
     lines = [f"{job.progress.trials} trials in {took}; failures: {failures(job.progress)}"]
@@ -190,7 +190,7 @@ def facts(job: JobStatus) -> list[str]:
 
 
 def failures(progress: JobProgress) -> str:
-    """Return the number of failed candidates by outcome, and of those left unbuilt."""
+    """Return a text on failed candidates by outcome, and on candidates left unbuilt."""
     failed = ", ".join(f"{count} {outcome}" for outcome, count in progress.failures.items()) or "none"
     return "; ".join(filter(None, [failed, unbuilt(progress)]))
 
@@ -201,7 +201,7 @@ def unbuilt(progress: JobProgress) -> str:
 
 
 def left_undone(report: FinishReport | None) -> list[str]:
-    """Return a line for each step that the finish left out, with the reason."""
+    """Return a line for each step that the job's last stage skipped, with the reason."""
     steps = report.not_done if report else ()
     return [_with_hint(f"not done: {step.step}: {step.why}", step.hint) for step in steps]
 
@@ -223,7 +223,7 @@ def _with_hint(text: str, hint: str) -> str:
 
 
 def _gain_from_trials(report: FinishReport) -> list[str]:
-    """Return a line on the gain over a job without trials, and how schedules were found."""
+    """Return a line on what trials gained over none, and how schedules were found."""
     latencies = report.inside_the_model and report.inside_the_model.beside_guesses
     if not latencies:
         return []
@@ -240,7 +240,7 @@ def _gain_from_trials(report: FinishReport) -> list[str]:
 
 
 def _on_busy_host(report: FinishReport) -> list[str]:
-    """Return a line on the model's latency under load, and on schedules for that case."""
+    """Return a line on latency next to other programs, and on schedules made for that."""
     contention = report.contention
     if contention is None or not contention.loads:
         return []

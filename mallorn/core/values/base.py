@@ -21,7 +21,7 @@ class Value(BaseModel):
 
     @classmethod
     def from_row(cls, row: object, **values: object) -> Self:
-        """Build a value from a row's columns of the same names and from `values`."""
+        """Build a value from a row's columns of the same names; `values` replace columns."""
         columns = {name: getattr(row, name) for name in cls.model_fields if name not in values}
         return cls.model_validate(columns | values)
 

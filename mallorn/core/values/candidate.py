@@ -1,4 +1,4 @@
-"""Search space: sketches with free choices, candidates that decide them, and their codec."""
+"""Search space: traces with open decisions (sketches), and candidates, which decide them."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ class ChoiceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A free choice: a sampling instruction of a sketch's trace."""
+    """Sampling instruction of a sketch's trace, whose decision is open."""
 
     kind: ChoiceKind
     width: int  # number of integers that the choice has in the decision vector
@@ -30,12 +30,12 @@ class Choice:
     labels: tuple[int, ...] = ()  # values that CATEGORICAL indices select (unroll steps, ...)
     weights: tuple[float, ...] = ()  # sampling probabilities over `values`
     suggested: tuple[int, ...] = ()  # decisions that the sketch's rule suggests, if any
-    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides the rest's product
+    inner_multiple: tuple[int, int] | None = None  # (index, n): n divides prod([index:])
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A schedule without decisions. `trace` is its JSON, and `key` the hash of the trace."""
+    """A schedule trace with open decisions: `trace` is its JSON, `key` a hash of that."""
 
     key: str
     trace: str
@@ -60,7 +60,7 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A sketch and its decisions, which together determine the full trace."""
+    """A sketch and its decisions, from which the complete trace follows."""
 
     sketch: str  # Sketch.key
     decisions: tuple[int, ...]

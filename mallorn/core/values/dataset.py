@@ -1,4 +1,4 @@
-"""Contents of the dataset, as the coordinator sends them."""
+"""Models, measurements and schedules in the database, as the coordinator sends them."""
 
 from datetime import date
 from typing import Annotated

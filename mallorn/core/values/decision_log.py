@@ -122,7 +122,7 @@ class LoggedRound(RoundStatus):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRound:
-    """A round that the planner will open, with the reason."""
+    """A round that the planner is about to add to a job, with the reason."""
 
     task_id: int
     index: int

@@ -1,4 +1,4 @@
-"""Disturbance of timings by other programs on the device's processors, and its cost."""
+"""Disturbance of timings by other programs on the device's host, and the time it cost."""
 
 from collections.abc import Iterable
 from typing import Annotated, Final, Self
@@ -8,9 +8,9 @@ from pydantic import Field
 from mallorn.core.host_id import SEPARATE_LOCKS, SHARE_LOCKS
 from mallorn.core.values.base import Value
 
-NOTICEABLE: Final = 1.5  # slowdown factor; our own service sometimes uses a processor
-SOMEBODY: Final = 0.25  # mean number of programs
-FEW: Final = 0.05  # share of a job's times: so few upper bounds do not hide good candidates
+NOTICEABLE: Final = 1.5  # slowdown factor; our own service may cause smaller ones
+SOMEBODY: Final = 0.25  # mean number of other programs from which on these are named
+FEW: Final = 0.05  # share of a job's times; so few bounds hide no good candidates
 HINT: Final = "use --wait-for-quiet to time candidates only while the host is quiet"
 
 
@@ -54,12 +54,12 @@ class Disturbance(Value):
 
     @property
     def is_uncertain(self) -> bool:
-        """Return whether more than a few of the times are only upper bounds."""
+        """Return whether more than 5 % of the times are only upper bounds."""
         return self.bounds > FEW * self.timed
 
     @property
     def words(self) -> str:
-        """Sentence on what disturbs a running job and how many times are certain; may be empty."""
+        """Sentence on what disturbs a job's timings and its effect; empty if negligible."""
         return self._sentence("use", "hold", "are", "takes")
 
     @property
@@ -69,7 +69,7 @@ class Disturbance(Value):
 
     @property
     def hint(self) -> str:
-        """Advice how to get certain times; empty if all are certain."""
+        """Advice how to get undisturbed times; empty if there is none to give."""
         if self.separate_locks:
             return SHARE_LOCKS
         return HINT if self.bounds else ""

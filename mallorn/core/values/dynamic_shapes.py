@@ -1,4 +1,4 @@
-"""Shapes of a job with free dimensions: the sizes tuned, and rules for the sizes between."""
+"""Shapes of a model with free dimensions: the tuned sizes, and rules for all other sizes."""
 
 from typing import Annotated
 
@@ -43,7 +43,7 @@ class Dynamic(Value):
 
     @property
     def grows(self) -> list[str]:
-        """Dimensions that points leave open: those that may be 0, such as a cache's length."""
+        """Dimensions without tuned sizes: those that may be 0, such as a cache's length."""
         return [name for name, (low, _) in self.ranges.items() if low == 0]
 
     @property

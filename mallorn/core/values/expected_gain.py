@@ -1,4 +1,4 @@
-"""Expected gain of a job from more trials, and the distance of its tasks from the limit."""
+"""Gain expected from more trials of a job, and how far tasks are from hardware limits."""
 
 from math import ceil
 from typing import Annotated, Final
@@ -39,7 +39,7 @@ class Outlook(Value):
 
     @property
     def reached(self) -> float | None:
-        """Share of the machine's limit that the tasks reach; None if the limit is unknown."""
+        """Share of the hardware limit that the tasks reach; None if the limit is unknown."""
         return None if self.limit_us is None else min(1.0, self.limit_us / self.now_us)
 
     @property
@@ -49,13 +49,13 @@ class Outlook(Value):
 
     @property
     def left(self) -> str:
-        """Gain that the next trials are expected to bring, as text."""
+        """Gain expected from the next trials, as text."""
         gain = percent(self.gain, 1) if self.gain >= SMALLEST else f"under {percent(SMALLEST, 1)}"
         return f"the next {LOOK_AHEAD} trials would bring {gain}"
 
     @property
     def words(self) -> str:
-        """Share of the machine's limit reached, if known, and expected gain, as text."""
+        """Share of the hardware limit reached, if known, and expected gain, as text."""
         share = self.reached
         prefix = "" if share is None else f"{percent(share)} of what this machine computes for these tasks; "
         return f"{prefix}{self.left}"
@@ -95,7 +95,7 @@ class TuningGain(Value):
 
     @property
     def left(self) -> str:
-        """Gain that trials are expected to bring and their duration, as text."""
+        """Gain and duration expected of trials, as text."""
         if self.high <= LITTLE:
             return f"trials would win little: nothing expected above {percent(LITTLE)}"
         minutes = ceil(self.seconds / 60)

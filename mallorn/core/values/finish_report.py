@@ -1,6 +1,6 @@
-"""Report of a finish: schedules found, latency of the whole model, and steps left out.
+"""Report of a job's last stage (finish): schedules found, model latency, steps left out.
 
-Every key may be missing: a finish omits what it could not do, and earlier versions had fewer.
+Every key may be missing: a finish omits what it could not do; earlier versions had fewer.
 """
 
 from enum import StrEnum
@@ -93,7 +93,7 @@ class InsideTheModel(Value):
 
     @property
     def beside_guesses(self) -> tuple[float, float] | None:
-        """Latencies of the model with first guesses and as exported; None if not timed."""
+        """Latencies with first guesses and with exported schedules; None if not timed."""
         latency = self.latency_us
         if latency is None or latency.guesses is None:
             return None

@@ -113,7 +113,7 @@ class JobStatus(Value):
 
     @property
     def finish_report(self) -> FinishReport:
-        """Report of the finish; an empty report if there is none yet."""
+        """Report of the job's last stage; an empty one if there is none yet."""
         return self.report or FinishReport()
 
     def chosen(self) -> dict[str, JsonValue]:

@@ -1,6 +1,6 @@
-"""Peak rates of a machine for a target, and the lower bound (roofline) of a program's time.
+"""Peak rates of a machine for a target, and the roofline bound on a program's time.
 
-The bound assumes that the machine only computes, or only moves data.
+The bound is the longer of two times: computing only, and moving data only.
 """
 
 import re
@@ -69,7 +69,7 @@ _MIDDLING: Final = "sm_86"
 
 
 def assumed_gpu(arch: str = _MIDDLING) -> Machine:
-    """Return a typical GPU of a CUDA architecture; sm_86 if the architecture has no row."""
+    """Return a typical GPU of a CUDA architecture; that of sm_86 if the table lacks it."""
     known_arch = arch if arch in KNOWN_ARCHS and capability(arch).number in _GPUS else _MIDDLING
     limits = capability(known_arch)
     cores, tflops, tensor_tflops, memory, l2_mib = _GPUS[limits.number]
@@ -99,7 +99,7 @@ def assumed_gpu(arch: str = _MIDDLING) -> Machine:
 
 
 def assumed(cores: int, lanes: int) -> Machine:
-    """Return a typical CPU with these cores and lanes, for use until one is measured."""
+    """Return a typical CPU with these cores and float32 lanes, until one is measured."""
     registers = 28 if lanes >= 16 else 12
     core_gflops = 4.0 * lanes * 2.5
     return Machine(
@@ -120,7 +120,7 @@ def assumed(cores: int, lanes: int) -> Machine:
 
 
 def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) -> float | None:
-    """Return a program's least time in us; None unless the machine's rates were measured."""
+    """Return a program's roofline bound in us; None without measured rates or any work."""
     if machine is None or not machine.measured or not (flops or args):
         return None
     return roofline_us(machine, flops, [(str(dtype), tuple(shape)) for _, dtype, shape in args])
@@ -129,7 +129,7 @@ def limit_us(machine: Machine | None, flops: float, args: Collection[Argument]) 
 def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> float:
     """Return the least time in us of `flops` operations on these tensors.
 
-    All cores work, and the data is in the nearest cache level that holds it.
+    It assumes that all cores work, and that the data is in the nearest cache that holds it.
     """
     tensor_list = list(tensors)
     peak = peak_gflops(machine, {dtype for dtype, _ in tensor_list})
@@ -142,12 +142,12 @@ def roofline_us(machine: Machine, flops: float, tensors: Iterable[Tensor]) -> fl
 
 
 def peak_gflops(machine: Machine, dtypes: Iterable[str]) -> float:
-    """Return the peak GFLOPS of the fastest of these types, as sums often use a wider one."""
+    """Return the peak GFLOPS of the fastest of these types; sums often use a wider one."""
     peaks = [machine.gflops[dtype] for dtype in dtypes if dtype in machine.gflops]
     return max(peaks, default=machine.core_gflops * machine.cores)
 
 
 def element_bytes(dtype: str) -> float:
-    """Return an element's bytes by its type's name; 1 for a name without bits, as bool."""
+    """Return the bytes of an element of this type; 1 if the name has no bits, as in bool."""
     bits = BITS.search(dtype)
     return int(bits[1]) / 8 if bits else 1.0

@@ -1,4 +1,4 @@
-"""Schema of an export's manifest.json, for its writer and its readers."""
+"""Schema of manifest.json, the description of a job's exported schedules."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -24,7 +24,7 @@ UNTIMED_SEC: Final = 1e8
 
 
 class Version(StrEnum):
-    """Set of schedules: the fastest on a quiet host, or those that `--contention` found."""
+    """Set of schedules: the fastest on a quiet host, or those found for a busy host."""
 
     ALONE = "alone"
     LOADED = "loaded"

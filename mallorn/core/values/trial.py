@@ -1,4 +1,4 @@
-"""Results of candidates: a trial, and the decision of a finish for one task."""
+"""Results of candidates: a trial, and the winner chosen for one task at a job's end."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -13,7 +13,7 @@ from mallorn.core.values.candidate import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A candidate and its result; fields that the reader did not request have their defaults.
+    """A candidate and its result; columns that the query left out have their defaults.
 
     Latencies compare only within one workload, target and measuring context.
     """
