@@ -37,7 +37,8 @@ UNCLAIMED_SEC = 2.0
 
 
 class Registration:
-    """Keeps a device registered; methods do not raise if the tracker is gone: it may come back."""
+    """Keeps a device registered with the tracker. If the tracker is gone, methods do not
+    raise; `keep` tries again to connect."""
 
     def __init__(
         self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
@@ -58,7 +59,8 @@ class Registration:
         return self._tracker.fileno() if self._tracker is not None else None
 
     def keep(self) -> None:
-        """Register if the tracker is not connected, or renew an offer that was lost."""
+        """Reconnect to the tracker if necessary. Offer the device again if a client got its
+        match key but never connected."""
 
         def register_or_renew() -> None:
             if self._tracker is None:
@@ -127,7 +129,7 @@ ENDING_SEC: Final = 0.25  # processor time that the end of a process takes at mo
 
 @dataclass
 class Running:
-    """The session in progress."""
+    """The process of the session in progress, and its connection to the client."""
 
     pid: int
     pid_fd: int
@@ -144,7 +146,8 @@ class Running:
         self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether a session that ended has only waited for its client since the last record."""
+        """Return whether an ended session only waited for its client since the last
+        `record_state`."""
         return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
@@ -173,10 +176,8 @@ class DeviceServer:
         self._has_warned_of_locks = False
 
     def serve_forever(self) -> None:
-        """Handle clients, ended sessions and a lost tracker until the process ends.
-
-        Raises HostFault once the GPU has failed.
-        """
+        """Handle clients, ended sessions and a lost tracker until the process ends. Raises
+        HostFault once the GPU has failed."""
         while True:
             if (running := self._running) is not None:
                 # A session that waits for its client at its deadline is in no endless loop: the
@@ -216,14 +217,16 @@ class DeviceServer:
                     self._registration.drop()
 
     def _announce_host_changes(self) -> None:
-        """Between sessions, announce changes of this host, which change the device's class."""
+        """Send the tracker a new description if this host has changed, for example its
+        governor."""
         if (identity := refresh_identity(self._identity)) != self._identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self._identity = identity
             self._registration.describe(identity)
 
     def _has_address(self) -> bool:
-        """Return whether this host still has the device's address; if not, listen on its new one."""
+        """Listen on a new address if this host lost the device's address. Return False if
+        that fails."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
         try:
@@ -242,7 +245,8 @@ class DeviceServer:
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
-        """Return whether the greeting opens a session, which this method then starts in a fork."""
+        """Start a session in a forked process if the greeting is valid; return whether it
+        is."""
         registration = self._registration
         if not answer_greeting(
             connection, greeting, registration.key, registration.match_key, registration.fleet

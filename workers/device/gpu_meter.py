@@ -50,7 +50,8 @@ class GpuMeter:
             self._nvml = None
 
     def look(self) -> GpuLoad:
-        """Return what slows the GPU now; call this right after a timing, while it is warm."""
+        """Return what slows down the GPU now. Call this right after a timing, while the GPU
+        is warm."""
         if self._nvml is None:
             return GpuLoad(None)
         try:

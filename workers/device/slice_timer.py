@@ -1,4 +1,5 @@
-"""Times a function of a library in slices, with the share of each that other programs had."""
+"""Times a library's function in slices (short series of runs), with the disturbance of
+each."""
 
 import os
 import time
@@ -25,7 +26,8 @@ STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel
 
 
 class SliceTimer:
-    """Times slices in a session on the device, which alone can observe what disturbs them."""
+    """Times slices in a session on the device, because only there disturbances can be
+    observed."""
 
     def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
@@ -36,7 +38,8 @@ class SliceTimer:
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Count a slice; TVM calls this when it begins."""
+        """Count a slice, and read the CPU contention now and then. TVM calls this before
+        each slice."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -44,7 +47,8 @@ class SliceTimer:
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return the times of `repeat` slices of `number` runs each, after one run that does not count."""
+        """Time `repeat` slices of `number` runs each; an additional first run does not
+        count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         device = tvm.device(kind, 0)
@@ -71,7 +75,7 @@ class SliceTimer:
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return the times of the same runs on a GPU, each with an empty L2 cache."""
+        """Time such slices on a GPU, emptying its L2 cache before each run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

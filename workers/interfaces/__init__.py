@@ -1,1 +1,2 @@
-"""Method declarations of child processes, shared by callers and workers.tvm, without TVM."""
+"""Declared methods of child processes, for callers and workers.tvm; importing them needs no
+TVM."""

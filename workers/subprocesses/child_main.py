@@ -1,6 +1,7 @@
-"""First code of every child: ties its life to the parent, enters its sandbox, then runs the module.
+"""Entry point of every child: ties its life to the parent, enters the sandbox, runs the
+module.
 
-python -P -m workers.subprocesses.child_main PARENT_PID ORDERS
+python -P -m workers.subprocesses.child_main PARENT_PID LAUNCH_SPEC_AS_JSON
 """
 
 import ctypes

@@ -84,7 +84,8 @@ class ChildLog:
 
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
-    """Write the bytecode of modules that only children import; their sandbox forbids writing it."""
+    """Write the bytecode of modules that only children import, because their sandbox forbids
+    it."""
     for folder in ("graphc", "workers/tvm"):
         compileall.compile_dir(Path(_ROOT, folder), quiet=2)
 
@@ -167,10 +168,8 @@ class Child:
         self.sandbox = ""  # the sandbox level, known once the process is ready
 
     def ask(self, call: Call[R]) -> R:
-        """Call a method and return its result.
-
-        Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
-        """
+        """Call a method and return its result. Raises ChildTimeout, ChildCrashed,
+        ChildFailed, or the MallornError that the method raised."""
         return self.begin(call).wait()
 
     def begin(self, call: Call[R]) -> PendingCall[R]:
@@ -186,10 +185,8 @@ class Child:
         return PendingCall(self, call)
 
     def answered(self) -> bool:
-        """Send and receive without waiting; return True once the call has its answer.
-
-        Raises ChildCrashed if the process died, or was killed for sending an invalid frame.
-        """
+        """Send and receive without waiting; return True once the call has its answer. Raises
+        ChildCrashed if the process died, or was killed for sending an invalid frame."""
         while self._reply is None:
             try:
                 frame = self._open_channel.pump()
@@ -230,7 +227,8 @@ class Child:
         self._open_channel.wait(timeout_sec)
 
     def expire(self, timeout_sec: float) -> ChildError:
-        """Kill the process because its time is over; return the error to raise."""
+        """Kill the process because a call exceeded its time limit; return the error to
+        raise."""
         was_ready = self.ready
         starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()
@@ -286,7 +284,8 @@ class Child:
         self._calls, self.ready = 0, False
 
     def connections(self) -> dict[str, socket.socket]:
-        """Return more sockets that the child inherits, by environment variables that name them."""
+        """Return further sockets that the child inherits. The keys are the environment
+        variables in which it finds their file descriptors."""
         return {}
 
     def kill(self) -> None:

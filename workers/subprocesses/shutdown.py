@@ -1,6 +1,8 @@
-"""Stops a worker within seconds and without losing work: kills its children, and starts no others.
+"""Stops a worker within seconds without losing work: kills its children and starts no
+others.
 
-This is the only process-wide state of a worker: a process stops once and owns all its children.
+This is the only process-wide state of a worker: a process stops once and owns all its
+children.
 """
 
 import contextlib
@@ -20,12 +22,14 @@ class ShutdownRequested(LeaseLost):
 
     @property
     def reason(self) -> str:
-        """Empty: the job needs no reason, because another worker takes over its work."""
+        """Return no text: a reason would be shown to the job's user, but another worker goes
+        on."""
         return ""
 
 
 class Shutdown:
-    """A request to stop, and the children's process groups that are killed by it."""
+    """A request to stop this worker, and the process groups of children that it then
+    kills."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
