@@ -15,7 +15,8 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`; defaults and random candidates reduce `count`."""
+    """The arguments of `Searcher.propose`; `count` is less by the defaults and random
+    candidates."""
 
     space: Space
     history: Sequence[Trial]
@@ -34,7 +35,8 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
-        """Return at most `request.count` (at least 1) proposals that the candidate_filter passed."""
+        """Return at most `request.count` proposals, all passed by `candidate_filter`. The
+        count is at least 1."""
 
     def propose(
         self,

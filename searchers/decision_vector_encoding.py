@@ -96,14 +96,14 @@ class Genes:
         return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def decode(self, points: Points) -> Rows:
-        """Return one well-formed decision vector per point; decoding an encoded one restores it."""
+        """Return one well-formed decision vector per point; decoding reverses `encode`."""
         if not self._genes:
             return np.zeros((len(points), 0), dtype=np.int32)
         parts = np.split(points, self._points, axis=1)
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """Project onto points with the right product of tile factors and sum of list shares."""
+        """Project onto points whose factors multiply to extents and shares sum to 1."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
@@ -111,7 +111,7 @@ class Genes:
         return np.hstack(projected)
 
     def logs(self) -> Points:
-        """Return the matrix that maps points to log2 factors; columns of lists are unchanged."""
+        """Return the matrix that maps points to log2 factors; lists are unchanged."""
         parts = [gene.logs() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0

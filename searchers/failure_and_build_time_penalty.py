@@ -44,7 +44,7 @@ class Feasibility:
     booster: "xgboost.Booster"
 
     def failing(self, features: Matrix) -> Column:
-        """Return the probability of failure of each row, at most CERTAIN."""
+        """Return each row's predicted probability of failure, at most CERTAIN."""
         if not len(features):
             return np.zeros(0)
         answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))

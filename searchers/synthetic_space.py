@@ -69,10 +69,8 @@ class SyntheticSpace(DecisionSpace):
         return [bool(is_valid) for is_valid in ~np.isnan(self.latency_us(candidates))]
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
-        """Return the exact latency of each candidate.
-
-        NaN if it is invalid; infinity if its build times out.
-        """
+        """Return the exact latency of each candidate: NaN if it is invalid, infinity if its
+        build times out."""
         width = self.sketches[0].width
         rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))

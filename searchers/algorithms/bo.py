@@ -44,7 +44,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, points: Points, targets: Column) -> "GaussianProcess":
-        """Fit a process with the likeliest of a few lengths and noises."""
+        """Fit a process with the likeliest of a few kernel lengths and noise variances."""
         centre, scale = float(targets.mean()), float(targets.std()) or 1.0
         unit = (targets - centre) / scale
         kernels = {length: matern(points, points, length) for length in LENGTHS}
@@ -83,7 +83,7 @@ class Posterior:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def condition_on(self, line: int) -> None:
-        """Condition on one point's mean as its value: deviations near the point shrink."""
+        """Condition on one point, taking its mean as value; deviations near it shrink."""
         similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, line] @ self._rows
         row = residual / np.sqrt(self._variance[line] + self._process.noise)
@@ -124,11 +124,12 @@ FEWEST: Final = 8  # timed trials that a fit needs
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Shares a batch among three acquisition functions, by their credit.
+    """Divides a batch among three acquisition functions, by the credit of each in the
+    history.
 
-    The pool has mutants of the best candidates and random ones; a cost model, if there is one,
-    only halves the pool. After each choice the process is conditioned on its mean (kriging
-    believer), so that the batch is spread. The sampler is not used.
+    The pool has mutants of the best candidates and random ones; a cost model, if there is
+    one, only halves the pool. After each choice the process is conditioned on the chosen
+    point's mean (kriging believer), so that the batch is diverse. The sampler is not used.
     """
 
     considered: int = 4096
@@ -177,7 +178,8 @@ class BayesianOptimisation(BatchSearcher):
 
 
 def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield lines one by one, each the best by the acquisition function of its turn."""
+    """Yield indices of the pool, each with the acquisition function in whose turn it was the
+    best."""
     best = float(targets.min())
     exploration = contextual_variance(posterior.std, targets)
     is_open = np.ones(len(posterior.mean), dtype=np.bool_)
@@ -197,7 +199,8 @@ def contextual_variance(std: Column, targets: Column) -> float:
 
 
 def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
+    """Return up to `count` trials, oldest first: a third fastest, a third newest, and the
+    remaining ones evenly spaced."""
     if len(trials) <= count:
         return list(trials)
     third = count // 3

@@ -25,7 +25,7 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """A network fit to scores of points (see `decision_vector_encoding`), for its gradients."""
+    """A network fit to scores of candidates, encoded as `Genes` do, for its gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()

@@ -28,10 +28,8 @@ class SearchTrees:
         return self._size
 
     def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
-        """Return each node's child for its option, created if missing, and whether it is new.
-
-        NOWHERE has no children.
-        """
+        """Return each node's child for its option, created if missing, and whether it is
+        new. NOWHERE has no children."""
         is_node = nodes != NOWHERE
         child = np.where(is_node, self._child[nodes, options], NOWHERE)
         is_new = is_node & (child == NOWHERE)
@@ -52,10 +50,9 @@ class SearchTrees:
         np.maximum.at(self._best, nodes, results)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of each option: value plus bonus for few visits.
-
-        An option without visits has its parent's value; likelier options get a larger bonus.
-        """
+        """Return the upper confidence bound of each option: its value, plus a bonus for few
+        visits. An option without visits has its parent's value; likelier options get a
+        larger bonus."""
         child = self._child[nodes]
         has_child = child != NOWHERE
         results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])
@@ -64,10 +61,8 @@ class SearchTrees:
         return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of every tree's root.
-
-        `siblings` trees, one per sketch, share the `total` visits.
-        """
+        """Return the upper confidence bound of every tree's root; `siblings` trees, one per
+        sketch, share the `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
@@ -100,7 +95,7 @@ class SketchTrees:
         self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
     def count_options(self, rows: Rows) -> None:
-        """Use the option frequencies of these rows for completing later rollouts."""
+        """Count these rows' options; later rollouts are completed by the frequencies."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:

@@ -1,4 +1,4 @@
-"""Represent a sketch as a sequence of knobs: tile factors, innermost first, and list values."""
+"""Represents a sketch by its knobs: tile factors, innermost first, and list values."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A decision: the column that it sets, and the tile whose factor it is."""
+    """A decision: the column of a row that it sets, and the tile that it belongs to."""
 
     column: int
     options: tuple[int, ...]
@@ -37,11 +37,9 @@ class Knob:
 
 
 class Knobs:
-    """The knobs of one sketch in order, and conversion between rows and option indices.
-
+    """The knobs of one sketch in order, and conversion between rows and indices of options.
     Setting all knobs in order to options allowed by `legal` gives a well-formed row; the
-    outermost level of a tile gets the rest of the extent.
-    """
+    outermost level of a tile gets the rest of the extent."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.knobs = [knob for knob in _knobs(sketch) if knob.options]
@@ -65,7 +63,7 @@ class Knobs:
         return np.tile(self._start, (count, 1))
 
     def legal(self, index: int, rows: Rows) -> Mask:
-        """Return a mask of the legal options of knob `at`, given the knobs set before."""
+        """Return a mask of legal options of knob `index`, given the knobs set before."""
         if not self.knobs[index].extent:
             return np.tile(self.exists[index], (len(rows), 1))
         knob = self.knobs[index]
@@ -74,7 +72,7 @@ class Knobs:
         return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
     def set(self, index: int, rows: Rows, place: Indices) -> None:
-        """Set knob `at` of every row to an option index, in place."""
+        """Set the knob at `index` of each row to the option at `place`, in place."""
         knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
@@ -207,7 +205,7 @@ def softmax(logits: Column, legal: Mask) -> Column:
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """Return the logits with least cross-entropy on weighted rows, mixed with uniform ones."""
+    """Return logits of the options' weighted frequencies, mixed with a uniform share."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

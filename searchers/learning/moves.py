@@ -1,4 +1,4 @@
-"""Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
+"""Small changes of decision vectors: a prime moves between tile levels, or a list steps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -161,7 +161,7 @@ def reward(gain: NDArray[np.floating]) -> Array:
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
-    """Return the steps between pairs of measured rows, with rewards from their speeds."""
+    """Return the single moves that lead from one measured row to another, with rewards."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
@@ -172,7 +172,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
 
 
 def _places(rows: Rows, queries: Rows) -> Indices:
-    """Return the index of each wanted row among the rows; -1 if it is missing."""
+    """Return the index among `rows` of each row of `queries`; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below

@@ -1,4 +1,4 @@
-"""The loops of a tiled block for many decision vectors, and footprints inside each loop."""
+"""An analytic time model of a tiled block on a CPU, for many decision vectors at once."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,10 +20,8 @@ _ORDER = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (False, 3))
 
 
 class Loops:
-    """The loops of many candidates, outermost first; cut p is the body of the first p loops.
-
-    A row has 4 factors per spatial axis, then 2 per reduction.
-    """
+    """The loops of many candidates, outermost first; cut p means everything inside the first
+    p loops. A row has 4 factors per spatial axis, then 2 per reduction."""
 
     def __init__(self, nest: Nest, rows: Rows) -> None:
         self.nest = nest
@@ -61,7 +59,7 @@ class Loops:
         return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
-        """Return the cut inside the first `loops` of `levels`, including loops of extent 1."""
+        """Return the cut inside the first `loops` of `levels`, which may have extent 1."""
         return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
@@ -93,7 +91,7 @@ class Loops:
         return sizes[::-1]
 
     def points(self, cut: int) -> Column:
-        """Return how often the block's statement runs inside a cut."""
+        """Return how often the block's statement runs inside a cut, entered once."""
         return np.asarray(np.prod(self.inside[cut], axis=0))
 
     def bytes_of(self, access: Access, cut: int) -> Column:
@@ -108,7 +106,7 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often each cut's data are fetched; loops without the index reuse them."""
+        """Return how often each cut's data are fetched; loops not indexing them reuse."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)
@@ -134,7 +132,7 @@ BESIDE: Final = 3  # registers not used for accumulators
 
 
 class Body:
-    """The unrolled loops of each candidate; a statement computes one vector of a tile."""
+    """Each candidate's unrolled inner loops; a statement computes one vector of a tile."""
 
     def __init__(self, loops: Loops, machine: Machine, unroll: float) -> None:
         self.loops = loops
@@ -168,10 +166,8 @@ class Body:
 
     @property
     def is_in_memory(self) -> NDArray[np.bool_]:
-        """Whether accumulators are in memory, not in registers.
-
-        LLVM keeps long vectors in registers only if their width is a power of two.
-        """
+        """Whether accumulators are in memory, not in registers: LLVM keeps long vectors in
+        registers only if their width is a power of two."""
         width = self.loops.width
         return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
 
@@ -196,7 +192,7 @@ class Body:
 
     @property
     def loading(self) -> Column:
-        """Steps for loads per operation; compilers load reused operands only once."""
+        """Steps for loads per operation; a reused operand is loaded only once."""
         return self._traffic[0]
 
     @property
@@ -283,7 +279,7 @@ LOOP: Final = 0.5  # steps per loop iteration
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
-    """Return a block's time on all cores, from the times of its parts on one core."""
+    """Return a block's time on all cores, from times of computing and moving on one core."""
     slowest = np.maximum(working, moving.max(axis=0))
     total = slowest + (1 - HIDDEN) * (working + moving.sum(axis=0) - slowest)
     return np.asarray(total * uneven(loops, machine) / machine.cores + machine.fork_us)
@@ -351,10 +347,8 @@ def _crowded(loops: Loops, machine: Machine) -> Column:
 
 def moving_us(loops: Loops, machine: Machine) -> Column:
     """Return one core's time to fill each cache from the next level (caches x candidates).
-
-    Data that fit entirely into the last cache are already there: earlier blocks wrote or read
-    them.
-    """
+    Data that fit entirely into the last cache are already there: earlier blocks wrote or
+    read them."""
     footprint, moved = np.zeros((2, len(loops.order) + 1, loops.count))
     for access in loops.nest.accesses:
         size = np.array([loops.bytes_of(access, cut) for cut in range(len(footprint))])
@@ -368,10 +362,9 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
 
 
 def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
-    """Return one core's time for the consumer to read the result from the cache that holds it.
-
-    A separate pass (no `home`) that goes `across` the rows reads a vector for each element.
-    """
+    """Return one core's time for the consumer to read the block's result from the cache that
+    holds it. `home` is the number of loops around a fused consumer. If there is none, a
+    separate pass reads the result; `across` rows, it reads a vector for each element."""
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
     is_near = size <= machine.caches[0].bytes * FILLED
@@ -380,7 +373,8 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
 
 
 def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
-    """Return the time for computing inputs made by other blocks: in a loop, or first (-1)."""
+    """Return the time in which other blocks compute this block's inputs, in the loop at
+    `location` or beforehand (-1)."""
     cut = loops.cut(max(0, location + 1))
     runs = loops.outside[cut]
     size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))

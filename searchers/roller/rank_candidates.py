@@ -1,4 +1,4 @@
-"""Rank the candidates of a program in the order in which they should be tried."""
+"""Ranks the candidates of a program by estimated time, in the order in which to try them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,10 +44,8 @@ _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses kee
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
-    """Return rows of tiles of the spatial axes, then of the reductions.
-
-    `limits` bound the innermost factors.
-    """
+    """Return good tiles as rows of factors: of the spatial axes, then of the reductions.
+    `limits` bound the innermost factors."""
     spatial_count = sum(not axis.reduced for axis in nest.axes)
     inner = _register_tiles(nest, machine, limits, spatial_count)
     time = computing_us(Loops(nest, inner), machine, unroll)
@@ -109,7 +107,7 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
 
 
 def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
-    """Return pairs of at most `limit` repetitions in the next outer level, and a factor."""
+    """Return pairs: repetitions one level further out (at most `limit`), and the factor."""
     return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
 
@@ -126,7 +124,7 @@ def _singles(extent: int, limit: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """Split each reduction so that its innermost level fills vectors."""
+    """Return a tile per axis of a block, with innermost factors that fill vectors."""
     tiles = []
     for place in block.places:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
@@ -136,7 +134,8 @@ def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Decision vectors of a sketch, estimated times, and `aspects` for their similarity."""
+    """Promising decision vectors of a sketch, with estimated times. `aspects` number their
+    properties, so that similar vectors can be recognised."""
 
     rows: Rows
     us: Column
@@ -144,7 +143,7 @@ class Guesses:
 
 
 class Tiled:
-    """Tiles of a block, and their estimated times without the effect of non-tile choices."""
+    """Tiles of a block, with estimated times that ignore all choices other than tiles."""
 
     def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
         self.tiles = tiles
@@ -173,7 +172,7 @@ class Tiled:
 
 
 class Constructor:
-    """Makes guesses for a program's sketches; caches tiles of blocks that sketches share."""
+    """Finds good decision vectors of a program's sketches; sketches share cached tiles."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
         self._nests = nests
@@ -254,7 +253,7 @@ class Constructor:
         return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """Make guesses without a time model: all non-tile choices, the usual values first."""
+        """Return decision vectors without a time model: all other choices, usual first."""
         other_choices = _others(
             sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
         )
@@ -309,7 +308,7 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
 
 
 def _filled(sketch: Sketch, count: int) -> Rows:
-    """Return rows that only have the values suggested by the sketch's rules."""
+    """Return rows with the values that the sketch's rules suggest, and otherwise zeros."""
     rows = np.zeros((count, sketch.width), dtype=np.int32)
     for place in places(sketch):
         if place.choice.suggested:
@@ -376,10 +375,8 @@ def _ranked(
 
 
 def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
-    """Return log(estimated time / least estimated time) of each candidate.
-
-    0 for candidates of sketches without a time model.
-    """
+    """Return log(estimated time / least estimated time) of each candidate; 0 if its sketch
+    has no time model."""
     constructor = Constructor(space.nests, space.machine)
     log_us = np.full(len(candidates), np.nan)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():

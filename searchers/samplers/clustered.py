@@ -1,4 +1,4 @@
-"""Cluster the pool, and take one candidate per cluster (Chameleon's adaptive sampling).
+"""Clusters the pool, and takes one candidate per cluster (Chameleon's adaptive sampling).
 
 Synthesised candidates have the most frequent setting of each knob.
 """

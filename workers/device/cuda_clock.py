@@ -43,8 +43,7 @@ class CudaClock:
         return cls(ctypes.CDLL(None), int(tvm.runtime.device("cuda", 0).l2_cache_size_bytes or 0))
 
     def begin_run(self) -> None:
-        """Discard all marks; queue memory fills that keep the GPU busy while the host queues
-        the run."""
+        """Discard all marks; fill memory to keep the GPU busy while the run is queued."""
         self._marks = 0
         if self._queue_sec and not self._fill_sec:
             begin = self.mark()

@@ -43,10 +43,9 @@ def lift_address_limit() -> None:
 
 
 def load_cuda_runtime() -> None:
-    """Load CUDA's runtime and TVM's CUDA library. Call this only in a forked process,
-    because the CUDA context that it creates does not survive a fork. A process that loaded
-    only TVM's runtime does not load the CUDA library by itself. Raises HostFault, with the
-    command to type."""
+    """Load CUDA's runtime and TVM's CUDA library. Call this only in a fork: the CUDA context
+    that it creates does not survive forks. A process that loaded only TVM's runtime has
+    neither. Raises HostFault, with the command to type, if either does not load."""
     import tvm_ffi
 
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None:

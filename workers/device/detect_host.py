@@ -1,5 +1,4 @@
-"""Detects the target `local`, and this host's class: hosts of a class have comparable
-times."""
+"""Detects the target `local`, and this host's class, within which times are comparable."""
 
 import hashlib
 import os
@@ -44,8 +43,7 @@ X86_LEVELS = (
 
 
 def host_fingerprint() -> HostFacts:
-    """Return facts about this host now. Hosts with the same `host_class` have comparable
-    times."""
+    """Return present facts about this host; times are comparable within a `host_class`."""
     cpu = _processor()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, scaling = available_cores(), governor()

@@ -1,5 +1,4 @@
-"""A device's description of itself, and its class: devices of a class have comparable
-times."""
+"""A device's description of itself, and its class, within which times are comparable."""
 
 import json
 from collections.abc import Mapping
@@ -34,8 +33,7 @@ class DeviceClass:
 
 
 def described_class(info: Any) -> str:
-    """Return the text of a device's class from its entry in the tracker; `unknown` if
-    unreadable."""
+    """Return the text of the class in a device's tracker entry; `unknown` if unreadable."""
     try:
         identity = info["mallorn"]
         return DeviceClass(identity["host_class"], identity["tvm_version"], identity["threads"]).text

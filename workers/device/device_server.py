@@ -217,16 +217,14 @@ class DeviceServer:
                     self._registration.drop()
 
     def _announce_host_changes(self) -> None:
-        """Send the tracker a new description if this host has changed, for example its
-        governor."""
+        """Send the tracker a new description if this host has changed."""
         if (identity := refresh_identity(self._identity)) != self._identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self._identity = identity
             self._registration.describe(identity)
 
     def _has_address(self) -> bool:
-        """Listen on a new address if this host lost the device's address. Return False if
-        that fails."""
+        """Listen again if the host's address changed; return False if that fails."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
         try:
@@ -245,8 +243,7 @@ class DeviceServer:
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
-        """Start a session in a forked process if the greeting is valid; return whether it
-        is."""
+        """Start a session in a fork if the greeting is valid; return whether it is."""
         registration = self._registration
         if not answer_greeting(
             connection, greeting, registration.key, registration.match_key, registration.fleet

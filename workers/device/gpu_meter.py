@@ -50,8 +50,7 @@ class GpuMeter:
             self._nvml = None
 
     def look(self) -> GpuLoad:
-        """Return what slows down the GPU now. Call this right after a timing, while the GPU
-        is warm."""
+        """Return what slows the GPU. Call this right after a timing, while it is warm."""
         if self._nvml is None:
             return GpuLoad(None)
         try:

@@ -108,12 +108,10 @@ def use_graphs(enabled: int) -> None:
 
 @cache
 def _original_capture() -> Any:
-    """Return TVM's `run_or_capture`, saved before it is first overridden; None without
-    CUDA."""
+    """Return TVM's own function, saved before it is overridden; None without CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 
 
 def _run(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
-    """Replace `run_or_capture`: call a part of a model as an ordinary function, without a
-    CUDA graph."""
+    """Call a part of a model as an ordinary function, instead of by a CUDA graph."""
     return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

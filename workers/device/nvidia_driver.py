@@ -39,8 +39,7 @@ def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
 
 
 def choose_gpu(gpus: Sequence[Gpu], name: str) -> Gpu:
-    """Return the GPU with this index or UUID (empty: the first). Raises InvalidTarget if
-    there is none."""
+    """Return the GPU with this index or UUID (empty: the first). Raises InvalidTarget."""
     for gpu in gpus:
         if name in ("", str(gpu.index), gpu.uuid):
             return gpu

@@ -1,5 +1,4 @@
-"""Holds connections to a device until their greetings are complete; a slow one delays no
-other."""
+"""Holds connections to a device until their greetings are complete, without blocking."""
 
 import logging
 import socket

@@ -43,8 +43,7 @@ def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
 def answer_greeting(
     connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
 ) -> bool:
-    """Answer a client's greeting; return whether its ticket is valid, so that a session may
-    start."""
+    """Answer a greeting; return whether its ticket is valid, so that a session may start."""
     if not match_key:
         return False
     connection.settimeout(TIMEOUT_SEC)
@@ -65,8 +64,7 @@ def answer_greeting(
 
 
 def host_and_locks(greeting: str) -> tuple[str, str]:
-    """Return the client's host id and lock identity (see `core_lock`); empty from older
-    versions."""
+    """Return the client's host id and core-lock identity; empty from older versions."""
     for word in greeting.split():
         if word.startswith(_LOCKS):
             host, _, locks = word.removeprefix(_LOCKS).partition(":")
@@ -75,8 +73,7 @@ def host_and_locks(greeting: str) -> tuple[str, str]:
 
 
 def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
-    """Open a session on a device with its match key; return the connection. Raises
-    OSError."""
+    """Open a device's session with its match key; return the connection. Raises OSError."""
     connection = socket.create_connection(address, timeout_sec)
     try:
         locks = f"{_LOCKS}{host_id()}:{lock_identity()}"

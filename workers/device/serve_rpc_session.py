@@ -1,5 +1,4 @@
-"""Serves one RPC session on a device: the functions that a client may call, and
-deadlines."""
+"""Serves one RPC session on a device: a client's calls, and the deadline of each run."""
 
 import ctypes
 import json
@@ -120,8 +119,8 @@ class RpcSession:
 
     def _exit_with_gpu(self) -> None:
         """Wait for the GPU; end this process if its CUDA context is broken, as after an
-        error of a kernel. Only a new process gets a new context. The first call creates the
-        context."""
+        error in a kernel. Only a new process gets a new context. The first call creates
+        one."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:

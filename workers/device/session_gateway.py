@@ -51,8 +51,7 @@ class OpenSession(NamedTuple):
 
 
 class SessionGateway:
-    """The worker's side: runs one thread for each runner, and two threads for each
-    session."""
+    """The worker's side: one thread for each runner, and two threads for each session."""
 
     def __init__(self, key: FleetKey = NO_KEY) -> None:
         self._key = key
@@ -197,8 +196,7 @@ def _relay(
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:
-    """Greet a client that has the ticket. Return False for others: another user may connect
-    first."""
+    """Greet a client that has the ticket; return False for others (from other users)."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

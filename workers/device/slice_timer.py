@@ -1,5 +1,4 @@
-"""Times a library's function in slices (short series of runs), with the disturbance of
-each."""
+"""Times a library's function in slices (series of runs), and how much each is disturbed."""
 
 import os
 import time
@@ -26,8 +25,7 @@ STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel
 
 
 class SliceTimer:
-    """Times slices in a session on the device, because only there disturbances can be
-    observed."""
+    """Times slices in a session on the device, where disturbances can be observed."""
 
     def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
@@ -38,8 +36,7 @@ class SliceTimer:
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Count a slice, and read the CPU contention now and then. TVM calls this before
-        each slice."""
+        """Count a slice, and read CPU contention now and then; TVM calls this first."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -47,8 +44,7 @@ class SliceTimer:
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Time `repeat` slices of `number` runs each; an additional first run does not
-        count."""
+        """Time `repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         device = tvm.device(kind, 0)

@@ -48,8 +48,7 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """Return the tracker's state: `queue_info` by key, and `server_info` with all
-        descriptions."""
+        """Return `queue_info` by key, and the servers' descriptions as `server_info`."""
         return self._ask([SUMMARY])[1]
 
     def request(

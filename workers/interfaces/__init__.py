@@ -1,2 +1,1 @@
-"""Declared methods of child processes, for callers and workers.tvm; importing them needs no
-TVM."""
+"""Declared methods of child processes, for callers and workers.tvm; they need no TVM."""

@@ -32,8 +32,7 @@ def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
 
 
 def _lowering(given: Given) -> float:
-    """Return the time limit of `lowered`; a view needs a tenth of the time if it needs no
-    code."""
+    """Return the time limit of `lowered`: a tenth for views that need no code."""
     return _each(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
 
 
@@ -55,8 +54,7 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=20.0)
     def nests(self, tir: str) -> list[Nest]:
-        """Return the loop nest of each block of a program, with the block's buffer
-        accesses."""
+        """Return the loop nest and buffer accesses of each block of a program."""
 
     @method(limit_sec=_each(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
@@ -64,18 +62,15 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-        """Return the candidate's trace with decisions and postprocessing, as JSON; None if
-        invalid."""
+        """Return the trace with decisions and postprocessing, as JSON; None if invalid."""
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return each candidate's features in a view, as little-endian floats; None if it is
-        invalid."""
+        """Return candidates' features in a view as little-endian floats; None: invalid."""
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile a CPU target's hardware probes to libraries in `folder`; return the
-        probes."""
+        """Compile a CPU target's hardware probes to libraries in `folder`; return them."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:

@@ -65,8 +65,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """Number of matches and rewrites of a graph pass in a model, and reasons for the
-    rest."""
+    """Matches and rewrites of a graph pass in a model, and reasons for the rest."""
 
     phase: str
     name: str
@@ -78,8 +77,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """The effect of each pass of a recipe (a job's graph passes), and the copies left in the
-    graph."""
+    """The effect of each pass of a recipe (a job's graph passes), and the copies left."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -165,8 +163,7 @@ class OpenedDataset:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """A batch of a table's rows, and the reasons for which other rows were refused, by row
-    key."""
+    """A batch of a table's rows, and reasons why other rows were refused, by row key."""
 
     rows: list[dict[str, Any]]
     refused: dict[str, str]
@@ -206,13 +203,11 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def look(self, model_path: str, input_shapes: Shapes) -> Signature:
-        """Return a model's inputs, outputs and operator counts. Raises InvalidModel if
-        unreadable."""
+        """Return the model's inputs, outputs and operator counts. Raises InvalidModel."""
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's graph passes before tuning, and return all its
-        tasks."""
+        """Import a model, run the recipe's passes before tuning, and return all tasks."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:
@@ -228,9 +223,8 @@ class ModelCompiler(Child):
         without: list[str],
         dump_dir: str | None,
     ) -> RecipeReport:
-        """Run the recipe's graph passes before tuning, except those in `without`; report
-        the effect of each. If `dump_dir` is set, the module after each phase is written
-        to it."""
+        """Run the recipe's graph passes before tuning, except those in `without`; report the
+        effect of each. With `dump_dir`, write the module there after each phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
@@ -254,7 +248,7 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
     ) -> Compiled:
-        """Run the recipe's graph passes, apply the schedules, embed the weights in the
+        """Run the recipe's graph passes, apply the schedules, embed weights in the
         schedules' layouts and export `out_so`. With `dynamic`, the library serves every size
         of a range."""
 
@@ -289,23 +283,19 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
-        """Return the largest relative error between outputs; infinite if their shapes
-        differ."""
+        """Return the largest relative error of the outputs; infinite if shapes differ."""
 
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
-        """Write tuning records for TVM's `JSONDatabase(work_dir=...)`; return those it had
-        to skip."""
+        """Write records for TVM's `JSONDatabase(work_dir=...)`; return the skipped ones."""
 
     @method(limit_sec=3600.0)
     def read_export(self, directory: str, target: str) -> RestoredLog:
-        """Read all records of a schedule directory; records that cannot be rebuilt go to
-        `problems`."""
+        """Read a directory's records; those that cannot be rebuilt are `problems`."""
 
     @method(limit_sec=1200.0)
     def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
-        """Read `count` lines of a MetaSchedule log from line `start`, each for its own
-        target."""
+        """Read `count` lines of a MetaSchedule log, each for the target that it names."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
@@ -313,13 +303,11 @@ class ModelCompiler(Child):
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:
-        """Return the next rows of a table, with their keys recomputed; None after the last
-        row."""
+        """Return the next rows of a table with recomputed keys; None after the last row."""
 
     @method(limit_sec=60.0)
     def scripts(self, tir: str, trace: str) -> Scripts:
-        """Return as TVMScript a program before and after its full trace, and the trace
-        itself."""
+        """Return a program before and after its full trace as TVMScript, and the trace."""
 
     @method(limit_sec=120.0)
     def build_whole(self, tir: str, trace: str, target: str, out_so: str) -> None:
@@ -333,8 +321,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=60.0)
     def compare(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-        """Compare outputs with those that `reference` wrote, with the tolerance of each data
-        type."""
+        """Compare outputs with those of `reference`, with a tolerance per data type."""
 
 
 @contextmanager

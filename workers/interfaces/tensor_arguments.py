@@ -30,8 +30,7 @@ class Arguments:
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def of(self, tensors: tuple[Tensor, ...]) -> "Arguments":
-        """Return a copy with other tensors, for a schedule that changes the layout of
-        weights."""
+        """Return a copy with other tensors, for schedules that change weights' layouts."""
         return replace(self, args=tensors)
 
     def in_checks(self) -> "Arguments":

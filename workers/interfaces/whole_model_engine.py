@@ -57,5 +57,4 @@ class Engine(Child):
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """Return the shortest slice of each probe of one library, timed on this host's
-        cores."""
+        """Return the shortest slice of each probe of one library, on this host's cores."""

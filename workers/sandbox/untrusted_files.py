@@ -66,8 +66,7 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
 
 
 def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
-    """Copy a file from a folder that a child writes; return its SHA-256. Raises
-    TamperedFile."""
+    """Copy a file of a child's folder; return its SHA-256. Raises TamperedFile."""
     digest, left_bytes = sha256(), most_bytes
     with open_plain(folder, name, most_bytes) as file, copy.open("wb") as target:
         while chunk := file.read(CHUNK_BYTES):

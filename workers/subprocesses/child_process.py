@@ -84,8 +84,7 @@ class ChildLog:
 
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
-    """Write the bytecode of modules that only children import, because their sandbox forbids
-    it."""
+    """Write the bytecode of modules that only children import; their sandbox forbids it."""
     for folder in ("graphc", "workers/tvm"):
         compileall.compile_dir(Path(_ROOT, folder), quiet=2)
 
@@ -227,8 +226,7 @@ class Child:
         self._open_channel.wait(timeout_sec)
 
     def expire(self, timeout_sec: float) -> ChildError:
-        """Kill the process because a call exceeded its time limit; return the error to
-        raise."""
+        """Kill the process because its call took too long; return the error to raise."""
         was_ready = self.ready
         starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()

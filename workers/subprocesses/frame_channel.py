@@ -30,9 +30,8 @@ class FrameTooLarge(Exception):
 
 
 class Channel:
-    """One end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can
-    progress. It buffers one incoming frame of at most `limit_bytes`; further bytes stay in
-    the kernel."""
+    """Sends and receives frames on a socket. `put` and `pump` never block; `wait` sleeps
+    until `pump` can progress. It buffers one incoming frame of at most `limit_bytes`."""
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end

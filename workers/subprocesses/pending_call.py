@@ -37,8 +37,7 @@ class Process(Protocol):
 
 
 class PendingCall(Generic[R]):
-    """A sent call. Its time limit starts when the process is ready, and is suspended by
-    `pause`."""
+    """A sent call. Its time limit starts when the process is ready; `pause` suspends it."""
 
     def __init__(self, process: Process, call: Call[R]) -> None:
         self._process = process

@@ -22,14 +22,12 @@ class ShutdownRequested(LeaseLost):
 
     @property
     def reason(self) -> str:
-        """Return no text: a reason would be shown to the job's user, but another worker goes
-        on."""
+        """Return no reason for the job's user: another worker goes on with the work."""
         return ""
 
 
 class Shutdown:
-    """A request to stop this worker, and the process groups of children that it then
-    kills."""
+    """A request to stop this worker, and its children's process groups to kill then."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

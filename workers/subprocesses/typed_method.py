@@ -154,8 +154,7 @@ class BoundMethod(Generic[P, R]):
         return self._caller.begin(self._method.of(*args, **kwargs))
 
     def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the process with this time limit instead of the declared one; return the
-        result."""
+        """Call the process with this time limit instead of the declared one."""
         return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
 
 
