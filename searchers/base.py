@@ -16,7 +16,7 @@ __all__ = ["Proposal", "Searcher", "Trial"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate to measure, the model's predicted score, and the candidate's origin."""
+    """A candidate to measure, its predicted score, and its origin, such as `ga:mutation`."""
 
     candidate: Candidate
     predicted: float | None

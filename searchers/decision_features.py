@@ -29,7 +29,8 @@ FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a decision vector: spatial tiles, reductions, lists, locations."""
+    """The columns of a decision vector, by kind of choice: spatial tiles, tiles of
+    reductions, lists, locations."""
 
     spatial: tuple[slice, ...]
     reduction: tuple[slice, ...]
@@ -57,7 +58,7 @@ def layout(sketch: Sketch) -> Layout:
 
 
 def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-    """Return one row of features per decision vector of a sketch."""
+    """Return one row of features per decision vector in `rows`, all of this sketch."""
     columns = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)

@@ -103,7 +103,8 @@ class Genes:
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """Project onto points whose factors multiply to extents and shares sum to 1."""
+        """Project onto the nearest points whose tile factors multiply to the extent and
+        whose list shares sum to 1."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
@@ -111,7 +112,8 @@ class Genes:
         return np.hstack(projected)
 
     def logs(self) -> Points:
-        """Return the matrix that maps points to log2 factors; lists are unchanged."""
+        """Return the matrix that maps points to log2 of tile factors; the columns of lists
+        stay as they are."""
         parts = [gene.logs() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0

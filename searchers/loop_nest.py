@@ -91,7 +91,8 @@ def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
 
 
 def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
-    """Return the access with larger elements: those accessed in one folded step together."""
+    """Return the access with larger elements: one element holds all that a folded step
+    accesses."""
     steps = [prod(at_once.get(axis, 1) for axis, _ in index) for index in access.indices]
     indices = [
         tuple((axis, max(1, factor // step)) for axis, factor in index)

@@ -67,7 +67,8 @@ class PooledSearcher(BatchSearcher):
 
     @abstractmethod
     def pool(self, request: Request) -> dict[Candidate, str]:
-        """Return the candidates to score with their origins; it may include measured ones."""
+        """Return the candidates to score, with their origins; measured ones may be among
+        them."""
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         origins = self.pool(request)
@@ -98,7 +99,8 @@ class PooledSearcher(BatchSearcher):
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
-    """Return the candidates with features and scores; scores are 0 without a model."""
+    """Return a pool of the candidates with features and predictions, which are 0 without a
+    model."""
     features = space.features(candidates)
     if model is None or not candidates:
         zeros = np.zeros(len(candidates), dtype=np.float32)

@@ -68,7 +68,8 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Return the features that most models read (view `decisions`), by candidate."""
+        """Return one row of features per candidate, in the view `decisions`, which most cost
+        models read."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:

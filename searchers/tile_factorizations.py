@@ -34,7 +34,8 @@ class TileRule:
         return self.width > 2 and self.extent > 1
 
     def sample(self, rng: np.random.Generator, count: int) -> Rows:
-        """Draw tilings uniformly, several times for rows beyond limits; then repair them."""
+        """Draw tilings uniformly. Rows beyond the limits are drawn again at most MAX_REDRAWS
+        times, then repaired."""
         rows = self._draw(rng, count)
         for _ in range(MAX_REDRAWS):
             is_over = np.flatnonzero(~self._within_limits(rows))
@@ -44,7 +45,8 @@ class TileRule:
         return self.repair(rows)
 
     def mutate(self, rng: np.random.Generator, rows: Rows) -> Rows:
-        """Move one factor of each row from one loop to another, uniformly among the legal moves."""
+        """Move one factor of each row from one loop to another, drawn uniformly from the
+        legal moves."""
         legal = rows[:, self._sources] % self._factors == 0
         products = rows[:, -1:].astype(np.int64) * self._factors
         legal &= (self._targets != self.width - 1) | (products <= self.limit)

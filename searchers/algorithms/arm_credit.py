@@ -40,9 +40,9 @@ class ArmCredit:
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
-    """Return each arm's mean credit over recent trials. A trial's credit is its rank among
-    neighbouring trials, plus a bonus for a new best. An arm without trials has the mean of
-    all arms."""
+    """Return each arm's mean credit over recent trials; `arm_of` maps a trial's origin to
+    its arm. A trial's credit is its rank among neighbouring trials, plus a bonus for a new
+    best. An arm without trials has the mean credit of all arms."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)

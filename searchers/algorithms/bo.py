@@ -25,7 +25,8 @@ LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, other_points: Points, length: float) -> Points:
-    """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
+    """Return the Matérn 3/2 kernel. It fits functions that are differentiable only once,
+    such as latencies, which have kinks."""
     distance = np.sqrt(3.0 * squared_distances(points, other_points)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
@@ -83,7 +84,8 @@ class Posterior:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def condition_on(self, line: int) -> None:
-        """Condition on one point, taking its mean as value; deviations near it shrink."""
+        """Condition on the point at index `line`, taking its mean as its value. Deviations
+        near the point shrink."""
         similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, line] @ self._rows
         row = residual / np.sqrt(self._variance[line] + self._process.noise)
@@ -178,8 +180,8 @@ class BayesianOptimisation(BatchSearcher):
 
 
 def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield indices of the pool, each with the acquisition function in whose turn it was the
-    best."""
+    """Yield pairs: the index of a point that was not yielded before, and the acquisition
+    function, next of `turns`, by which that point is best."""
     best = float(targets.min())
     exploration = contextual_variance(posterior.std, targets)
     is_open = np.ones(len(posterior.mean), dtype=np.bool_)
@@ -192,7 +194,8 @@ def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Itera
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
+    """Return Kernel Tuner's exploration factor: low if the process is certain, or if the
+    best target is far from the mean."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     lead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * lead)

@@ -55,7 +55,8 @@ def _covariance(deviations: Points, weights: Column) -> Points:
 
 @dataclass(frozen=True)
 class EsState:
-    """The strategy's immutable state: shares of the sketches, and a distribution for each."""
+    """The strategy's immutable state: each sketch's share of the candidates, and its
+    distribution."""
 
     genes: tuple[Genes, ...]
     shares: Column

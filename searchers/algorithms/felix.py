@@ -25,7 +25,8 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """A network fit to scores of candidates, encoded as `Genes` do, for its gradients."""
+    """A network that is fit to the scores of encoded candidates (see `Genes`) and provides
+    their gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
@@ -111,7 +112,8 @@ class Felix(Learner):
     def _climb(
         self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
-        """Return the rounded rows of all steps of gradient ascent from some candidates."""
+        """Return the rounded rows of every step of gradient ascent from the rows
+        `starts`."""
         genes = genes_of(scored_rows.sketch)
         pairs = zip(_candidates(scored_rows), scored_rows.promise, strict=True)
         scores = np.array([labels.get(candidate, score) for candidate, score in pairs])

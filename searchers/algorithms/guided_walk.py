@@ -65,7 +65,8 @@ class Directions:
 
 
 def _steps(points: Points, slowdown: Column) -> StepGains:
-    """Return the steps from each point to its nearest neighbours."""
+    """Return the steps from each point to its nearest neighbours, with their gains in
+    speed."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
@@ -78,7 +79,7 @@ def _steps(points: Points, slowdown: Column) -> StepGains:
 
 @dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
-    """Moves candidates (walkers) from the best measured ones to the best of a few random
+    """Walks from the best measured candidates, step by step to the best of a few random
     neighbours.
 
     Steps are rated by the gains of similar measured steps and by the analytic time model of
@@ -96,7 +97,7 @@ class Guided(PooledSearcher):
     optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
-        """Return all candidates that the walkers rated, the best first."""
+        """Return all candidates that were rated on the walks, best first."""
         space, model, rng = request.space, request.model, request.rng
         best_trials = fastest(request.history, self.remembered)
         directions = Directions(space, best_trials)

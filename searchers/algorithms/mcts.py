@@ -95,11 +95,13 @@ class SketchTrees:
         self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
     def count_options(self, rows: Rows) -> None:
-        """Count these rows' options; later rollouts are completed by the frequencies."""
+        """Count how often each option occurs in these rows; later rollouts complete their
+        rows by these frequencies."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:
-        """Add the full paths of scored candidates, each to its tree."""
+        """Add the full path and score of each scored candidate to the tree that `tree` names
+        for it."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(scored_rows.rows)
         for index in range(len(self.knobs)):
             path.append(self.nodes.step(path[-1], places[:, index])[0])

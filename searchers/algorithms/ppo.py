@@ -21,7 +21,8 @@ MOVED = 2.0  # expected number of knobs that an untrained policy moves per step
 
 
 class Experience(NamedTuple):
-    """States, actions with their log probabilities, advantages, and returns."""
+    """Steps for training: states, actions with their log probabilities, advantages and
+    returns."""
 
     state: Matrix
     action: Indices  # rows x knobs
@@ -85,7 +86,8 @@ class Actor:
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
-        """Return the gradient of the clipped objective, with an entropy bonus."""
+        """Return the gradient of the loss with respect to the policy's outputs. The loss is
+        PPO's clipped objective with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]

@@ -41,7 +41,8 @@ class QValues:
         self._network.load(parameters)
 
     def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
-        """Return per row the direction of highest value or, by chance, a random one."""
+        """Return for each row the direction of highest value or, with probability `epsilon`,
+        a random one."""
         if not len(self._moves):
             return np.full(len(start), STAY, dtype=np.int64)
         legal = self._moves.legal(start.rows)

@@ -18,7 +18,8 @@ _SPARE: Final = 2  # ranked candidates per proposal, because some are invalid
 
 @dataclass(eq=False, kw_only=True)
 class Roller(BatchSearcher):
-    """Follows the ranking by estimated time; a quarter of a batch mutates the fastest."""
+    """Proposes candidates in order of their estimated time. Once there are measurements, a
+    quarter of each batch are mutants of the fastest candidates."""
 
     random_share: float = 0.0
 

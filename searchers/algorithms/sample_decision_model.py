@@ -1,4 +1,5 @@
-"""Samples schedules by decisions from a model of good ones; a cost model chooses."""
+"""Samples schedules, decision by decision, from a model of good schedules; a cost model
+selects."""
 
 from dataclasses import dataclass
 

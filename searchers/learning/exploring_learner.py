@@ -1,4 +1,4 @@
-"""Learner, the base class of learning searchers, and its stand-in for a cost model."""
+"""Learner, the base class of learning searchers, and its substitute for a cost model."""
 
 import itertools
 from abc import abstractmethod
@@ -53,7 +53,8 @@ class Scorer:
         return len(self._origins)
 
     def score_rows(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
-        """Score rows of several sketches with one call of the model; one result per pair."""
+        """Score rows of several sketches with one call of the model. `views` are pairs of a
+        sketch and its rows; there is one result per pair."""
         candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
@@ -141,7 +142,7 @@ class KernelRegression(CostModel):
         self._state["variance"] = np.array(best.variance)
 
     def predict(self, features: Matrix) -> Prediction:
-        """Score the rows; an untrained model scores all 0, with spread 1."""
+        """Score the rows; an untrained model predicts 0 with a standard deviation of 1."""
         if not self._state:
             alike = np.zeros(len(features), dtype=np.float32)
             return Prediction(alike, alike + 1)

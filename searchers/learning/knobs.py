@@ -72,14 +72,16 @@ class Knobs:
         return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
     def set(self, index: int, rows: Rows, place: Indices) -> None:
-        """Set the knob at `index` of each row to the option at `place`, in place."""
+        """Set knob `index` of each row, in place, to the option whose index is in
+        `place`."""
         knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
-        """Return the option index of each knob; the next lower option for other values."""
+        """Return the index of each knob's option in each row; for a value that is no option,
+        that of the next lower option."""
         places = [
             np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
         ]
@@ -205,7 +207,8 @@ def softmax(logits: Column, legal: Mask) -> Column:
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """Return logits of the options' weighted frequencies, mixed with a uniform share."""
+    """Return logits of each option's frequency in the rows, weighted by `weight` and mixed
+    with a uniform distribution."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

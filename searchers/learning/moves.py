@@ -1,4 +1,5 @@
-"""Small changes of decision vectors: a prime moves between tile levels, or a list steps."""
+"""Small changes of decision vectors: a prime factor moves to another tile level, or a list
+value is replaced by the next one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return each inner product divided by its `inner_multiple`, after a column of 0."""
+        """Return the product of each tile's inner factors, divided by its `inner_multiple`.
+        The first column is 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
@@ -113,7 +115,8 @@ def support(choice: Choice) -> NDArray[np.int32]:
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:
-    """Return the directions of a choice; `begins` are the first columns of all inner products."""
+    """Return the directions of a choice; `begins` are the first columns of all products of
+    inner factors that have an `inner_multiple`."""
     if choice.kind is not ChoiceKind.TILE:
         values = support(choice).tolist()
         ends = ((-1, values[0]), (1, values[-1])) if len(values) > 1 else ()
@@ -136,7 +139,8 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
 
 
 class Transitions(NamedTuple):
-    """State, direction, reward, next state, and the legal directions there."""
+    """Steps for training: state, direction, reward, next state, and the legal directions
+    there."""
 
     state: Matrix
     way: Indices
@@ -161,7 +165,8 @@ def reward(gain: NDArray[np.floating]) -> Array:
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
-    """Return the single moves that lead from one measured row to another, with rewards."""
+    """Return the steps of a single direction that lead from one measured row to another,
+    with their rewards."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))

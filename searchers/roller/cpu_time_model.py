@@ -59,7 +59,8 @@ class Loops:
         return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
-        """Return the cut inside the first `loops` of `levels`, which may have extent 1."""
+        """Return the cut inside the first `loops` loops of `levels`. These include loops of
+        extent 1, which cuts do not count."""
         return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
@@ -106,7 +107,8 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often each cut's data are fetched; loops not indexing them reuse."""
+        """Return how often the data of each cut are fetched; loops that do not index the
+        buffer reuse its data."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)
@@ -192,7 +194,8 @@ class Body:
 
     @property
     def loading(self) -> Column:
-        """Steps for loads per operation; a reused operand is loaded only once."""
+        """Time of loads per operation, in steps (vector multiply-adds). A reused operand is
+        loaded only once."""
         return self._traffic[0]
 
     @property
@@ -279,7 +282,8 @@ LOOP: Final = 0.5  # steps per loop iteration
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
-    """Return a block's time on all cores, from times of computing and moving on one core."""
+    """Return a block's time on all cores. `working` is one core's time for computing,
+    `moving` its times for moving data, one row per kind."""
     slowest = np.maximum(working, moving.max(axis=0))
     total = slowest + (1 - HIDDEN) * (working + moving.sum(axis=0) - slowest)
     return np.asarray(total * uneven(loops, machine) / machine.cores + machine.fork_us)
@@ -333,7 +337,8 @@ def _over(sums: Column, body: Body, machine: Machine) -> Column:
 
 
 def _crowded(loops: Loops, machine: Machine) -> Column:
-    """Return the slowdown of reading rows that map to the same sets of the first cache."""
+    """Return the slowdown of reading rows that map to the same sets of the first-level
+    cache."""
     slower = np.ones(loops.count)
     ways = max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
     for read in loops.nest.reads:

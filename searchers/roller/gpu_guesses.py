@@ -52,7 +52,8 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return a sketch's good decision vectors with estimated times; None without a model."""
+    """Return good decision vectors of a sketch with their estimated times; None if the
+    sketch has no time model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -103,7 +104,8 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
-    """Return the rows with choices that are not tiles set near `unroll` and `vector`."""
+    """Return a copy of the rows with usual values for choices that are not tiles, such as an
+    unroll limit near `unroll` and a vector length near `vector`."""
     filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
@@ -150,8 +152,8 @@ class GpuTiles:
         self._nest, self._batch = self._loops(nests)
 
     def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the block's loops, in units of fragments if it has them, and the
-        repetitions by axes that are not tiled."""
+        """Return the block's loops, in units of fragments if it uses tensor cores, and how
+        often axes that are not tiled repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
@@ -203,7 +205,8 @@ class GpuTiles:
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
 
     def time_us(self, rows: Table) -> Column:
-        """Return the estimated time of each row, with a penalty per limit exceeded."""
+        """Return the estimated time of each row of tiles, with a penalty for each limit of
+        the GPU that it exceeds."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)

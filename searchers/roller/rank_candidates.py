@@ -107,7 +107,8 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
 
 
 def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
-    """Return pairs: repetitions one level further out (at most `limit`), and the factor."""
+    """Return pairs of repetitions (at most `limit`) in the next outer level, and a
+    factor."""
     return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
 
@@ -143,7 +144,8 @@ class Guesses:
 
 
 class Tiled:
-    """Tiles of a block, with estimated times that ignore all choices other than tiles."""
+    """Tiles of a block, with the parts of their estimated times: computing and moving
+    data."""
 
     def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
         self.tiles = tiles
@@ -253,7 +255,8 @@ class Constructor:
         return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """Return decision vectors without a time model: all other choices, usual first."""
+        """Return decision vectors of a sketch without a time model: all combinations of its
+        choices other than tiles, usual values first, with a few versions of tiles."""
         other_choices = _others(
             sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
         )

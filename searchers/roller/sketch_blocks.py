@@ -32,7 +32,7 @@ class Block:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether it has the multi-level tiling for registers, caches and cores."""
+        """Whether the block has the multi-level tiling for registers, caches and cores."""
         spatial, reductions = (
             {place.choice.width for place in group} for group in (self.spatial, self.reduced)
         )

@@ -122,9 +122,9 @@ class Registration:
 
 PING_SEC = 1.0
 LAST_WORDS_BYTES: Final = 500
-#: In CUDA's errors for memory or links that failed by themselves, which no candidate causes.
+#: Word in CUDA's errors about failed memory or links of the GPU, which no candidate causes.
 HARDWARE: Final = "uncorrectable"
-ENDING_SEC: Final = 0.25  # processor time that the end of a process takes at most
+ENDING_SEC: Final = 0.25  # most processor time that the end of a process takes
 
 
 @dataclass
@@ -224,7 +224,8 @@ class DeviceServer:
             self._registration.describe(identity)
 
     def _has_address(self) -> bool:
-        """Listen again if the host's address changed; return False if that fails."""
+        """Listen again if this host's address has changed. Return False if that fails,
+        otherwise True."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
         try:

@@ -69,7 +69,8 @@ def describe_exit(status: int) -> str:
 
 
 def waits_for(pid: int, number: int) -> bool:
-    """Return whether a process waits in a system call on this descriptor; False: unknown."""
+    """Return whether a process waits in a system call on file descriptor `number`; False if
+    unknown."""
     try:
         words = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

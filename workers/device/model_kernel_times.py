@@ -54,9 +54,9 @@ def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
 
 
 class Kernels:
-    """Times the kernels of a Relax virtual machine with an instrument, which slows the
-    machine down and cannot be removed. `run` runs the model once; `set_instrument` is the
-    machine's function."""
+    """Times the kernels of a Relax virtual machine with an instrument, which slows it down
+    and cannot be removed. `run` runs the model; `set_instrument` is the machine's function
+    of that name."""
 
     def __init__(
         self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock

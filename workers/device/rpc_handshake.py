@@ -14,13 +14,13 @@ from workers.host.core_lock import lock_identity
 log = logging.getLogger(__name__)
 
 TIMEOUT_SEC = 5.0
-# How the error begins with which the device answers for a session that died.
+# Prefix of the error that a device sends for a session that died.
 DEATH_NOTICE: Final = "SessionDied:"
-# How that error ends if the session was waiting for its client when it died.
+# Suffix of that error if the session was waiting for its client when it died.
 UNHEARD: Final = " while it waited for its client"
-# How the error of a session that cannot begin starts; the reason follows.
+# Prefix of the error of a session that cannot begin; the reason follows.
 NO_SESSION: Final = "NoSession:"
-#: Prefix of the word after the ticket in which a client names its host and its locks.
+#: After the ticket, a client's greeting names its host and its locks in a word with this prefix.
 _LOCKS: Final = "-locks="
 _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024

@@ -168,8 +168,8 @@ class RpcSession:
         return -1 if memory is None else int(memory)
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
-        """Log one execution and set its deadline, at which the kernel ends this process.
-        SIGALRM keeps its default action: a Python handler would never run inside an endless
+        """Log one execution and set its deadline, at which SIGALRM ends this process. The
+        signal keeps its default action: a Python handler would never run inside an endless
         native loop."""
         if self._log_path is not None:
             append_line(self._log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")

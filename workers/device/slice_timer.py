@@ -19,7 +19,7 @@ from workers.host.load_meter import ContentionReading, LoadMeter
 NEXT_SLICE: Final = "mallorn.next_slice"
 # Counters are read at most this often, since reading them takes microseconds.
 LOOK_SEC: Final = 0.002
-SET_BACK: Final = 0.5  # least share of the monotonic time, without the calls between slices
+SET_BACK: Final = 0.5  # reported share of the monotonic time below which the wall clock was set back
 CALL_SEC: Final = 2e-5
 STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel counts 10 ms ticks
 
@@ -36,7 +36,8 @@ class SliceTimer:
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Count a slice, and read CPU contention now and then; TVM calls this first."""
+        """Count a slice, and read the CPU contention unless that was done recently. TVM
+        calls this before each slice."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -71,7 +72,7 @@ class SliceTimer:
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Time such slices on a GPU, emptying its L2 cache before each run."""
+        """Time the same slices on a GPU, with its L2 cache emptied before each run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

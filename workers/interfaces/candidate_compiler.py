@@ -32,7 +32,8 @@ def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
 
 
 def _lowering(given: Given) -> float:
-    """Return the time limit of `lowered`: a tenth for views that need no code."""
+    """Return the time limit of `lowered`; views that need no generated code get a tenth of
+    the time."""
     return _each(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
 
 
@@ -66,7 +67,8 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return candidates' features in a view as little-endian floats; None: invalid."""
+        """Return each candidate's features in a view, as little-endian floats; None if it is
+        invalid."""
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:

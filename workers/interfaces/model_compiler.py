@@ -77,7 +77,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """The effect of each pass of a recipe (a job's graph passes), and the copies left."""
+    """Effects of a recipe's graph passes, and the functions left that only move data."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -207,7 +207,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's passes before tuning, and return all tasks."""
+        """Import a model, run the recipe's graph passes that precede tuning, and return all
+        its tasks."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:
@@ -223,8 +224,9 @@ class ModelCompiler(Child):
         without: list[str],
         dump_dir: str | None,
     ) -> RecipeReport:
-        """Run the recipe's graph passes before tuning, except those in `without`; report the
-        effect of each. With `dump_dir`, write the module there after each phase."""
+        """Run the recipe's graph passes that precede tuning, except those in `without`;
+        report the effect of each. With `dump_dir`, write the module there after each
+        phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
@@ -262,7 +264,8 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> dict[str, list[str]]:
-        """Return, by kernel, the reasons for its speed that more trials would not change."""
+        """Return remarks on the code of each task: limits that more trials would not
+        lift."""
 
     @method(limit_sec=3600.0)
     def extract_range(
@@ -291,7 +294,8 @@ class ModelCompiler(Child):
 
     @method(limit_sec=3600.0)
     def read_export(self, directory: str, target: str) -> RestoredLog:
-        """Read a directory's records; those that cannot be rebuilt are `problems`."""
+        """Read all records of a schedule directory; those that cannot be rebuilt are in
+        `problems`."""
 
     @method(limit_sec=1200.0)
     def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
@@ -326,7 +330,7 @@ class ModelCompiler(Child):
 
 @contextmanager
 def reading(*paths: Path) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read only these paths of the user."""
+    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`."""
     readable = tuple((str(path.absolute()), READ) for path in paths)
     with (
         TemporaryDirectory(prefix="mallorn-") as room,

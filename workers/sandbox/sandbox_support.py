@@ -1,5 +1,5 @@
-"""Tests in a child process how much of the sandbox this host supports: none can leave it
-again.
+"""Tests in a child process how much of the sandbox this host supports, because no process
+can leave a sandbox.
 
 python -P -m workers.sandbox.sandbox_support
 """

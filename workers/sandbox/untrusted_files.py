@@ -66,7 +66,8 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
 
 
 def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
-    """Copy a file of a child's folder; return its SHA-256. Raises TamperedFile."""
+    """Copy a file from a folder that a child writes to `copy`; return its SHA-256. Raises
+    TamperedFile as `open_plain` does, or if the file grows beyond `most_bytes`."""
     digest, left_bytes = sha256(), most_bytes
     with open_plain(folder, name, most_bytes) as file, copy.open("wb") as target:
         while chunk := file.read(CHUNK_BYTES):

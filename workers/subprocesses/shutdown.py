@@ -27,7 +27,8 @@ class ShutdownRequested(LeaseLost):
 
 
 class Shutdown:
-    """A request to stop this worker, and its children's process groups to kill then."""
+    """Holds the request to stop this worker, and kills the process groups of its
+    children."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
