@@ -20,7 +20,7 @@ DEATH_NOTICE: Final = "SessionDied:"
 UNHEARD: Final = " while it waited for its client"
 # Prefix of the error of a session that cannot begin; the reason follows.
 NO_SESSION: Final = "NoSession:"
-#: After the ticket, a client's greeting names its host and its locks in a word with this prefix.
+#: Prefix of the word in a client's greeting that names its host and its core locks.
 _LOCKS: Final = "-locks="
 _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024

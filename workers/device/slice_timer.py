@@ -19,7 +19,7 @@ from workers.host.load_meter import ContentionReading, LoadMeter
 NEXT_SLICE: Final = "mallorn.next_slice"
 # Counters are read at most this often, since reading them takes microseconds.
 LOOK_SEC: Final = 0.002
-SET_BACK: Final = 0.5  # reported share of the monotonic time below which the wall clock was set back
+SET_BACK: Final = 0.5  # below this share of the monotonic time, the wall clock was set back
 CALL_SEC: Final = 2e-5
 STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel counts 10 ms ticks
 

@@ -22,7 +22,7 @@ CHUNK_BYTES: Final = 1 << 20
 # Opening a pipe does not block, and a terminal does not become this process's controlling terminal.
 _PLAIN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Errors of opening that something a child put there may cause; other errors are this host's.
+# Errors of opening a file that a child can cause; all others are this host's fault.
 _OF_A_CHILD: Final = frozenset({EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM})
 
 
