@@ -1,8 +1,9 @@
-"""Encode decision vectors as points, for searchers that need distances, directions and averages.
+"""Encodes decision vectors as points, for searchers that need distances, directions or
+averages.
 
 A tile is encoded as exponents of its extent's primes, one column per prime and loop; a list
-has one column per value. Any point decodes to a well-formed decision vector, approximately the
-nearest.
+has one column per value. Any point decodes to a well-formed decision vector, approximately
+the nearest.
 """
 
 from functools import lru_cache
@@ -52,7 +53,8 @@ class TileGene:
 
 
 class ListGene:
-    """Encodes a list with one column per value that can be drawn; the largest column is chosen."""
+    """Encodes a list choice with one column per possible value; decoding takes the largest
+    column."""
 
     width = 1
 

@@ -1,4 +1,4 @@
-"""Simulate searches on a synthetic space, to test searchers and compare them by trials."""
+"""Simulates searches on a synthetic space, to test searchers and compare them by trials."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -14,8 +14,7 @@ from searchers.base import DEFAULT, Trial, means_of
 RECENT: Final = 512
 WINDOW: Final = 16  # trials ranked against each other: about one round
 DISCOUNT: Final = 0.985
-# A new best by FULL_GAIN (log scale) or more counts as much as so many fastest trials of a
-# window.
+# A new best by FULL_GAIN (log scale) earns as much as GAIN_WORTH fastest trials of a window.
 GAIN_WORTH: Final = 4.0
 FULL_GAIN: Final = 0.1
 

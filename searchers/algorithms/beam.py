@@ -15,8 +15,7 @@ BEAM = "beam"
 
 @dataclass(eq=False, kw_only=True)
 class Beam(Learner):
-    """Beam search per sketch: decides knob by knob, innermost first, and keeps prefixes of
-    high value.
+    """Beam search per sketch, knob by knob from the innermost tiles, by values of prefixes.
 
     After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). A
     prefix is a partly decided schedule. Half of a beam are the best prefixes, the other half

@@ -116,8 +116,7 @@ STRATEGY = "strategy"
 
 @dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
-    """Fits a distribution to the fastest measured candidates, then moves it by the cost
-    model.
+    """Fits a distribution to the fastest trials, then moves it by the cost model's scores.
 
     Every round starts from the entire space; no state is kept between rounds. Without a
     model, candidates are drawn from the distribution fit to the fastest. With `learning`

@@ -87,8 +87,7 @@ class Felix(Learner):
     learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        # Score the training data of the surrogates: random candidates, and mutants of the
-        # best.
+        # Score training data for the surrogates: random candidates and mutants of the best.
         size = self.considered // 8
         scorer.score_candidates(scorer.space.sample(rng, size), RANDOM)
         best = [

@@ -77,7 +77,7 @@ def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(StatefulLearner):
-    """Candidates (walkers) start from good scored ones, and step in the direction of highest
+    """Candidates (walkers) start from good scored ones and step in the directions of best
     value.
 
     Values are trained on measured steps of the history, and on this round's steps with the

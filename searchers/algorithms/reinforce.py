@@ -65,9 +65,10 @@ class DecisionPolicy:
 class Reinforce(StatefulLearner):
     """Trains a few policies, each started from its own draw of the best candidates.
 
-    A step weights each drawn candidate by its score minus the mean of its policy's draw (the
-    baseline); an entropy bonus preserves exploration. The mean of the final policies is
-    stored; the task's next round starts from its average with the best candidates.
+    A step weights each drawn candidate by its score minus the mean score of that policy's
+    draws (the baseline); an entropy bonus preserves exploration. The mean of the final
+    policies is stored. The task's next round averages it with the best candidates, and
+    starts from there.
     """
 
     policies: int = 4

@@ -115,7 +115,8 @@ Array = Column
 
 
 class KernelRegression(CostModel):
-    """Kernel regression on features; leave-one-out error selects length and noise."""
+    """Kernel regression on features; it takes the length and noise of least leave-one-out
+    error."""
 
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
@@ -169,7 +170,7 @@ class KernelRegression(CostModel):
 
 
 class _Fit:
-    """A regression with one length and noise, and its leave-one-out error."""
+    """A regression with one kernel length and noise, and its leave-one-out error."""
 
     def __init__(self, squared: Array, label: Array, length: float, noise: float) -> None:
         self.length = length

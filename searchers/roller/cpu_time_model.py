@@ -147,14 +147,14 @@ class Body:
 
     @cached_property
     def operations(self) -> Column:
-        """Vector multiply-adds in the body."""
+        """Number of vector multiply-adds in the body."""
         return np.asarray(
             np.take_along_axis(np.array(self._statements), self._cut[None], axis=0)[0] * self.vectors
         )
 
     @cached_property
     def sums(self) -> Column:
-        """Vector accumulators in the body."""
+        """Number of vector accumulators in the body."""
         points = np.ones(self.loops.count)
         for position, (axis, _) in enumerate(self.loops.order):
             if axis < self.loops.spatial:
@@ -182,7 +182,8 @@ class Body:
 
     @cached_property
     def steps(self) -> Column:
-        """Reduction steps between loading and storing an accumulator, also around the body."""
+        """Number of reduction steps between loading and storing an accumulator, in and
+        around the body."""
         steps, stays_loaded = np.ones(self.loops.count), np.ones(self.loops.count, dtype=np.bool_)
         for position in reversed(range(len(self.loops.order))):
             extent, axis = self.loops.extents[position], self.loops.order[position][0]
@@ -200,7 +201,7 @@ class Body:
 
     @property
     def spilled(self) -> Column:
-        """Reused operands per operation that do not fit into registers."""
+        """Number of reused operands per operation that do not fit into registers."""
         return self._traffic[1]
 
     @cached_property
@@ -254,7 +255,8 @@ class Body:
 
 
 def registers_of(width: Column, lanes: int) -> Column:
-    """Return the registers of a vector; compilers round its width up to a power of two."""
+    """Return how many registers a vector takes; its width is rounded up to a power of
+    two."""
     even = np.exp2(np.ceil(np.log2(width)))
     vectors = np.maximum(1, even / lanes)
     return vectors * np.where(even == width, 1, PIECED)
@@ -311,8 +313,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     is_complete = (body.steps == loops.depth) & (body.sums >= tile * loops.across(2))
     reloads = np.where(is_complete, 0, RELOAD / body.steps)
     bloated = BLOATED * np.maximum(0, np.log2(body.operations / BODY))
-    # In bodies without loops, compilers build vectors of broadcast scalars one element at a
-    # time.
+    # Without loops, compilers build vectors of broadcast scalars element by element.
     bloated += np.where(body.is_loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
     # Likewise if a row has several vectors, which are tiles of their own.
     bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
@@ -332,7 +333,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
 
 
 def _over(sums: Column, body: Body, machine: Machine) -> Column:
-    """Return the share of the accumulators that do not fit into registers."""
+    """Return the share of the `sums` accumulators that do not fit into registers."""
     return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
 
 

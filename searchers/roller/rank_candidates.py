@@ -300,8 +300,7 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
             distances = {value: abs(labels[value] - _USUAL_UNROLL) for value in values}
             other_choices.append((place, sorted(values, key=distances.__getitem__)))
         elif place.choice.kind is ChoiceKind.LOCATION:
-            # Inside the parallel loops, or beforehand. Inner loops would be ruinous for a chain of
-            # such blocks.
+            # In the parallel loops or beforehand; a chain in inner loops would be very slow.
             in_parallel_loops = [value for value in values if value >= spatial - 1]
             beforehand = [value for value in values if value == -1]
             inner = [] if is_chained else in_parallel_loops[1:3]

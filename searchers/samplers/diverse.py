@@ -8,7 +8,7 @@ from searchers.feature_scaling import Points, scaled, squared_distances
 
 
 class Diverse(BatchSampler):
-    """Takes, one by one, the candidate that adds most volume, which combines score and
+    """Takes, one by one, the candidate that adds most volume, which measures score and
     distance. The kernel is quality x similarity x quality; `weight` balances score against
     distance."""
 

@@ -21,8 +21,7 @@ _STREAM: Final = ctypes.c_void_p(None)
 
 
 class CudaClock:
-    """Times GPU work by marks (CUDA events) between calls; the host waits only at a run's
-    end.
+    """Times GPU work by marks (CUDA events); the host waits only at the end of a run.
 
     The GPU is kept busy until the host has queued a whole run. Otherwise the GPU would wait
     for the host before every kernel, and the time of a kernel would include its launch.

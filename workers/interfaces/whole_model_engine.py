@@ -24,12 +24,11 @@ class LoadedEngine:
 
 
 class Engine(Child):
-    """Child process with one model in one inference engine; npz files hold arrays in call
-    order.
+    """Child process with one model in one engine; npz files hold arrays in call order.
 
     The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores.
-    While one runs, it suspends all others, because onnxruntime's spinning threads slow them
-    down.
+    While one runs, it suspends all others, because onnxruntime's spinning threads slow down
+    other processes.
     """
 
     MODULE = "workers.tvm.engine_child"

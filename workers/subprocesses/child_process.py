@@ -57,7 +57,8 @@ R = TypeVar("R")
 
 
 class ChildLog:
-    """An unnamed log file that a child appends to; `trim` empties it when it is too large."""
+    """An unnamed log file to which a child appends. `trim` empties it when it is too
+    large."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
@@ -124,16 +125,19 @@ def start_process(
 
 
 class Child:
-    """Runs `MODULE` in its own process and process group. A subclass declares the methods it serves.
+    """Runs `MODULE` in its own process and process group. A subclass declares the methods it
+    serves.
 
-    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read `room` and
-    system folders, and use `others` with the rights given. If `room` is None, it may use all files, for
-    commands on a user's own files. No child may write to the parent folder of `room`: a link in place of
-    `room` would open another folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
+    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read
+    `room` and system folders, and use `others` with the rights given. If `room` is None, it
+    may use all files, for commands on a user's own files. No child may write to the parent
+    folder of `room`: a link in place of `room` would open another folder. Set SPAWNS if the
+    child runs a linker, CONNECTS if it uses TCP.
 
-    The process starts with the first call, restarts after a crash, and is replaced after `max_calls`
-    calls. It runs one call at a time and is not thread-safe. A call's time limit starts when it is ready.
-    Methods that start it or wait raise ShutdownRequested once this worker was asked to stop.
+    The process starts with the first call, restarts after a crash, and is replaced after
+    `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time limit
+    starts when the process is ready. Methods that start it or wait raise ShutdownRequested
+    once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]
