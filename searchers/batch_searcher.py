@@ -27,7 +27,7 @@ class Request:
 
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
-    """Proposes defaults first, then the subclass's choice, then random candidates."""
+    """Proposes the space's defaults, then the subclass's choice, then random candidates."""
 
     sampler: BatchSampler | None = None
     _: KW_ONLY

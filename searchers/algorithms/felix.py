@@ -111,8 +111,7 @@ class Felix(Learner):
     def _climb(
         self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
-        """Return the rounded rows of every step of gradient ascent from the rows
-        `starts`."""
+        """Return the rounded decision vectors of all steps of ascent from `starts`."""
         genes = genes_of(scored_rows.sketch)
         pairs = zip(_candidates(scored_rows), scored_rows.promise, strict=True)
         scores = np.array([labels.get(candidate, score) for candidate, score in pairs])

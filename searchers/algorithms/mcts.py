@@ -16,7 +16,7 @@ NOWHERE = -1
 
 
 class SearchTrees:
-    """Many search trees over one sketch's decisions, as arrays of children, visits, results."""
+    """Search trees over a sketch's decisions, as arrays of children, visits and results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
@@ -117,7 +117,7 @@ class Rollouts:
         self._path = [trees.nodes.roots[tree]]
 
     def complete(self, curiosity: float, noise: float) -> Rows:
-        """Descend by upper confidence bound, add one node, and complete the rows at random."""
+        """Descend by upper confidence bound, add one node, and complete rows randomly."""
         trees, node = self.trees, self._path[0]
         rows = trees.knobs.blank(len(node))
         for index in range(len(trees.knobs)):

@@ -135,7 +135,7 @@ class Trajectory:
         return rows
 
     def arrive(self, arrival: ScoredRows) -> None:
-        """Append the scored rows that the last decision led to."""
+        """Append the scored rows to which the last decision led."""
         self._seen.append(arrival)
 
     def experience(self, discount: float, trace: float) -> Experience:

@@ -37,9 +37,9 @@ class Knob:
 
 
 class Knobs:
-    """The knobs of one sketch in order, and conversion between rows and indices of options.
-    Setting all knobs in order to options allowed by `legal` gives a well-formed row; the
-    outermost level of a tile gets the rest of the extent."""
+    """The knobs of one sketch in order; converts decision vectors (rows) to indices of
+    options. Setting all knobs in order to options allowed by `legal` gives a well-formed
+    row; the outermost level of a tile gets the rest of the extent."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.knobs = [knob for knob in _knobs(sketch) if knob.options]
@@ -163,7 +163,7 @@ SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Rows of one sketch, the option drawn for each knob, and the options that were legal."""
+    """Decision vectors of one sketch, with each knob's drawn option and legal options."""
 
     rows: Rows
     places: Indices  # rows x knobs
@@ -171,7 +171,8 @@ class Draw:
 
 
 class KnobDistributions:
-    """Logits for each knob; rows are drawn knob by knob from the legal options."""
+    """Distributions (logits) of each knob's options; rows are drawn knob by knob from the
+    legal ones."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
         self.knobs = knobs

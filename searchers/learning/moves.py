@@ -36,7 +36,7 @@ class Direction:
 
 
 class Moves:
-    """All directions of one sketch, as arrays."""
+    """All directions (small changes) of a sketch's decision vectors, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
         starts = [(choice, columns.start) for columns, choice in sketch.places]
@@ -65,7 +65,7 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """Return a mask of the directions that are possible for each row."""
+        """Return, for each row, a mask of the directions that are possible."""
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 

@@ -182,7 +182,7 @@ class Constructor:
         self._tiled: dict[Block, Tiled] = {}
 
     def guesses(self, sketch: Sketch) -> Guesses:
-        """Return the decision vectors that are worth trying, with estimated times."""
+        """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
             gpu = gpu_guesses(sketch, self._nests, self._machine)
             if gpu is not None:
@@ -333,7 +333,8 @@ _ALIKE: Final = 0.3  # relative penalty of a guess that has all aspects of an ea
 def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
-    """Return up to `count` candidates: fast guesses that differ from earlier ones, best first."""
+    """Return up to `count` candidates, best first: fast by their estimated times, and
+    dissimilar to earlier ones."""
     length = max(_LEAST, 1 << (count - 1).bit_length())  # longer rankings begin with shorter ones
     return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), length)[:count])
 

@@ -88,7 +88,7 @@ class PendingConnection:
 
 
 class PendingConnections:
-    """The pending clients of one listener, by file descriptor."""
+    """The clients of one listener whose greetings are incomplete, by file descriptor."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)

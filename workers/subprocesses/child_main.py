@@ -1,5 +1,4 @@
-"""Entry point of every child: ties its life to the parent, enters the sandbox, runs the
-module.
+"""Entry point of a child: ties its life to the parent, enters the sandbox, runs a module.
 
 python -P -m workers.subprocesses.child_main PARENT_PID LAUNCH_SPEC_AS_JSON
 """
