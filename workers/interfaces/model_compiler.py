@@ -225,8 +225,8 @@ class ModelCompiler(Child):
         dump_dir: str | None,
     ) -> RecipeReport:
         """Run the recipe's graph passes that precede tuning, except those in `without`;
-        report the effect of each. With `dump_dir`, write the module there after each
-        phase."""
+        report the effects that passes count. With `dump_dir`, write the module there after
+        each phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
