@@ -1,1 +1,1 @@
-"""Searchers, which only use the interface `Space` and do not need TVM."""
+"""Searchers, which choose the candidates to measure. They use only `Space`, not TVM."""

@@ -1,4 +1,4 @@
-"""Adapt a candidate to another shape: the same sketch, with the most similar tiles possible."""
+"""Adapts a candidate to another shape: the same sketch, with the most similar tiles."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,11 +14,13 @@ MOST_TILINGS = 20_000  # tilings of an extent to compare; if there are more, a s
 
 
 def adapt_candidate(candidate: Candidate, own_sketch: Sketch, sketches: Sequence[Sketch]) -> Candidate | None:
-    """Return the candidate adapted to another space; None if that has no similar sketch.
+    """Return the candidate adapted to another shape; None if no sketch of that shape is
+    similar.
 
-    The result is well-formed. For the candidate's own shape it is unchanged. Inner tile
-    factors are kept if they divide the extent, and the outermost gets the rest; listed values
-    and locations are kept if they exist.
+    `own_sketch` is the candidate's sketch, `sketches` are those of the other shape. The
+    result is well-formed, and unchanged for the candidate's own shape. Inner tile factors
+    are kept if they divide the extent, and the outermost factor gets the rest; listed values
+    and locations are kept if the new sketch has them.
     """
     outline = _outline(own_sketch)
     similar = [sketch for sketch in sketches if _outline(sketch) == outline]

@@ -16,7 +16,7 @@ __all__ = ["Proposal", "Searcher", "Trial"]
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A candidate to measure, the model's predicted score, and the candidate's origin."""
+    """A candidate to measure, its predicted score, and its origin, such as `ga:mutation`."""
 
     candidate: Candidate
     predicted: float | None
@@ -34,9 +34,9 @@ class Searcher(ABC):
       if the space has no more.
     - Its only constructor argument is a BatchSampler, for searchers that choose from a pool.
     - Without a model (the first round of a family) it proposes the space's defaults first.
-    - If `compiles` is True, it calls models of lowered views itself, for at most a few hundred
-      candidates. Other searchers get the draft model instead, and the lowered model chooses among
-      their proposals.
+    - If `compiles` is True, it may call models that read lowered programs, for at most a
+      few hundred candidates. Other searchers get a model of decisions instead; then the
+      cost model chooses among their proposals.
     """
 
     compiles: ClassVar[bool] = False

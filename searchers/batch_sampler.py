@@ -22,17 +22,17 @@ class ScoredPool:
         return len(self.candidates)
 
     def promise(self, optimism: float) -> Vector:
-        """Return predicted score plus `optimism` times the spread, to favour uncertain ones."""
+        """Return predicted scores plus `optimism` times their standard deviations."""
         return self.prediction.mean + np.float32(optimism) * self.prediction.std
 
     def only(self, lines: Indices) -> "ScoredPool":
-        """Return a pool of these lines, in this order."""
+        """Return a pool of the candidates at these indices, in this order."""
         prediction = Prediction(self.prediction.mean[lines], self.prediction.std[lines])
         candidates = [self.candidates[index] for index in lines.tolist()]
         return ScoredPool(candidates, self.features[lines], prediction)
 
     def joined_with(self, second: "ScoredPool") -> "ScoredPool":
-        """Return a pool with the lines of both pools, this pool's first."""
+        """Return a pool with the candidates of both pools, this pool's first."""
         mean, std = (
             np.concatenate([getattr(pool.prediction, name) for pool in (self, second)])
             for name in ("mean", "std")
@@ -54,7 +54,7 @@ class BatchSampler(ABC):
 
     @abstractmethod
     def choose(self, pool: ScoredPool, count: int, rng: np.random.Generator) -> Indices:
-        """Return the lines to measure next."""
+        """Return the indices in `pool` of the candidates to measure next."""
 
 
 class Synthesiser(BatchSampler):

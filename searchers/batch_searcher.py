@@ -15,7 +15,8 @@ from searchers.space import Space
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `Searcher.propose`; defaults and random candidates reduce `count`."""
+    """The arguments of `Searcher.propose`, except that `count` excludes the default and
+    random candidates, which BatchSearcher adds itself."""
 
     space: Space
     history: Sequence[Trial]
@@ -26,7 +27,7 @@ class Request:
 
 @dataclass(eq=False)
 class BatchSearcher(Searcher):
-    """Proposes defaults first, then the subclass's choice, then random candidates."""
+    """Proposes the space's defaults, then the subclass's choice, then random candidates."""
 
     sampler: BatchSampler | None = None
     _: KW_ONLY
@@ -34,7 +35,8 @@ class BatchSearcher(Searcher):
 
     @abstractmethod
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
-        """Return at most `request.count` (at least 1) proposals that the candidate_filter passed."""
+        """Return at most `request.count` proposals, all passed by `candidate_filter`. The
+        count is at least 1."""
 
     def propose(
         self,

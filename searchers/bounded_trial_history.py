@@ -1,4 +1,4 @@
-"""Select a bounded part of the history, so that late rounds do not take longer."""
+"""Selects a bounded part of the history, so that late rounds do not take longer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,10 +41,8 @@ def fastest(history: Sequence[Trial], count: int) -> TimedCandidates:
 
 
 def latest(history: Sequence[Trial], count: int) -> TimedCandidates:
-    """Return the timed candidates of the last `count` trials, oldest first.
-
-    Their slowdown is relative to the best of the entire history.
-    """
+    """Return the timed candidates among the last `count` trials, oldest first. Their
+    slowdown is relative to the best of the entire history."""
     lines, latencies = _timed(history)
     recent = lines >= len(history) - count
     return _measured(history, lines[recent], latencies[recent], latencies)

@@ -1,7 +1,9 @@
-"""Compute the view `decisions`: the same columns for every workload, without lowering.
+"""Computes the features of view `decisions`: equal columns for all workloads, without
+lowering.
 
-Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its innermost
-factor have the same columns for every rank. Values are in log2, so that products become sums.
+Tiles are right-aligned, so that the last spatial axis (which is vectorised) and its
+innermost factor have the same columns for every rank. Values are in log2, so that products
+become sums.
 """
 
 import hashlib
@@ -27,7 +29,8 @@ FEATURES = SHARED + TILED + LISTED + LOCATIONS + DERIVED
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a decision vector: spatial and reduction tiles, lists, locations."""
+    """The columns of a decision vector, by kind of choice: spatial tiles, tiles of
+    reductions, lists, locations."""
 
     spatial: tuple[slice, ...]
     reduction: tuple[slice, ...]
@@ -55,7 +58,7 @@ def layout(sketch: Sketch) -> Layout:
 
 
 def describe(sketch: Sketch, descriptors: Sequence[float], rows: Rows) -> Matrix:
-    """Return one row of features per decision vector of a sketch."""
+    """Return one row of features per decision vector in `rows`, all of this sketch."""
     columns = layout(sketch)
     logs = np.log2(np.maximum(rows, 1)).astype(np.float32)
     spatial = _levels(logs, columns.spatial, SPATIAL_LEVELS)
@@ -94,7 +97,7 @@ def places_by_sketch(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def decision_rows(sketch: Sketch, candidates: Sequence[Candidate], lines: Sequence[int]) -> Rows:
-    """Return the decision vectors of the candidates at `lines` of one sketch, as a matrix."""
+    """Return the decision vectors of the candidates at `lines`, all of this sketch."""
     rows = np.array([candidates[index].decisions for index in lines], dtype=np.int32)
     return rows.reshape(len(lines), sketch.width)
 

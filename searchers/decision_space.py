@@ -80,7 +80,7 @@ class SketchRules:
 
 
 class DecisionSpace(Space):
-    """A Space of given sketches. Subclasses define `valid` and `defaults`."""
+    """A Space of the given sketches. Subclasses define `valid` and `defaults`."""
 
     def __init__(self, sketches: Sequence[Sketch], descriptors: Sequence[float], machine: Machine) -> None:
         self.sketches = tuple(sketches)

@@ -1,8 +1,9 @@
-"""Encode decision vectors as points, for searchers that need distances, directions and averages.
+"""Encodes decision vectors as points, for searchers that need distances, directions or
+averages.
 
 A tile is encoded as exponents of its extent's primes, one column per prime and loop; a list
-has one column per value. Any point decodes to a well-formed decision vector, approximately the
-nearest.
+has one column per value. Any point decodes to a well-formed decision vector, approximately
+the nearest.
 """
 
 from functools import lru_cache
@@ -52,7 +53,8 @@ class TileGene:
 
 
 class ListGene:
-    """Encodes a list with one column per value that can be drawn; the largest column is chosen."""
+    """Encodes a list choice with one column per possible value; decoding takes the largest
+    column."""
 
     width = 1
 
@@ -96,14 +98,15 @@ class Genes:
         return np.hstack([gene.encode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def decode(self, points: Points) -> Rows:
-        """Return one well-formed decision vector per point; decoding an encoded one restores it."""
+        """Return one well-formed decision vector per point; decoding reverses `encode`."""
         if not self._genes:
             return np.zeros((len(points), 0), dtype=np.int32)
         parts = np.split(points, self._points, axis=1)
         return np.hstack([gene.decode(part) for gene, part in zip(self._genes, parts, strict=True)])
 
     def project(self, points: Points) -> Points:
-        """Project onto points with the right product of tile factors and sum of list shares."""
+        """Project onto the nearest points whose tile factors multiply to the extent and
+        whose list shares sum to 1."""
         if not self._genes:
             return points
         parts = np.split(points, self._points, axis=1)
@@ -111,7 +114,8 @@ class Genes:
         return np.hstack(projected)
 
     def logs(self) -> Points:
-        """Return the matrix that maps points to log2 factors; columns of lists are unchanged."""
+        """Return the matrix that maps points to log2 of tile factors; the columns of lists
+        stay as they are."""
         parts = [gene.logs() for gene in self._genes]
         matrix = np.zeros((self.columns, sum(part.shape[1] for part in parts)))
         row = column = 0

@@ -17,8 +17,7 @@ from searchers.space import Matrix, Space
 if TYPE_CHECKING:
     import xgboost
 
-# Failures (and successes) needed to fit a model, and the number of newest rows of each kind
-# used.
+# Failures and successes that a model needs, and newest rows of each kind that it uses.
 FEWEST_FAILURES: Final = 4
 KEPT_FAILURES: Final = 256
 TREES: Final = 30
@@ -44,7 +43,7 @@ class Feasibility:
     booster: "xgboost.Booster"
 
     def failing(self, features: Matrix) -> Column:
-        """Return the probability of failure of each row, at most CERTAIN."""
+        """Return each row's predicted probability of failure, at most CERTAIN."""
         if not len(features):
             return np.zeros(0)
         answer = self.booster.inplace_predict(np.asarray(features, dtype=np.float32))
@@ -81,8 +80,7 @@ def _failure_model(
 FEWEST: Final = 16
 KEPT: Final = 256
 RIDGE: Final = 1.0
-# Builds longer than this many times the median are penalised by PRICE per doubling, in score
-# units.
+# Builds longer than PATIENT times the median lose PRICE (score units) per doubling.
 PATIENT: Final = 3.0
 PRICE: Final = 0.3
 # A candidate stays in the pool with its probability of success to the power of this number.

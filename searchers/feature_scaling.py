@@ -1,4 +1,4 @@
-"""Scale features, so that distances between candidates are meaningful."""
+"""Scales features, so that distances between candidates are meaningful."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Filter valid, new candidates, and fill a batch with defaults and random candidates."""
+"""Filters valid, new candidates, and fills a batch with defaults and random candidates."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,10 +18,8 @@ MAX_INVALID = 4096  # successive invalid candidates after which `random_fill` gi
 
 class Filter:
     """Passes each candidate once, if it is valid in the space and not in `history`.
-
-    Candidates with outcome WORKER_LOST may pass again until they were lost MOST_LOST times,
-    and withdrawn ones always.
-    """
+    Candidates with outcome WORKER_LOST may pass again until they were lost MOST_LOST times;
+    candidates with outcome WITHDRAWN may always."""
 
     def __init__(self, space: Space, history: Sequence[Trial]) -> None:
         self._space = space
@@ -53,7 +51,7 @@ def lost(history: Iterable[Trial]) -> Counter[Candidate]:
 def take(
     candidate_filter: Filter, candidates: Sequence[Candidate], count: int, origin: str
 ) -> list[Proposal]:
-    """Return the first `count` valid candidates, checking only as many as are missing."""
+    """Return the first `count` valid candidates, checking no more of them than needed."""
     proposals: list[Proposal] = []
     remaining = candidate_filter.fresh(candidates)
     while remaining and len(proposals) < count:
@@ -65,10 +63,8 @@ def take(
 def defaults_first(
     space: Space, history: Sequence[Trial], candidate_filter: Filter, count: int
 ) -> list[Proposal]:
-    """Return valid defaults of the space if nothing was tried yet.
-
-    Otherwise return only defaults whose trials were lost or withdrawn.
-    """
+    """Return the space's valid default candidates if nothing was tried yet. Otherwise return
+    only defaults whose trials were lost or withdrawn."""
     is_first = not was_tried(history)
     withdrawn = (trial for trial in history if trial.outcome is Outcome.WITHDRAWN)
     withdrawn_defaults = [trial.candidate for trial in withdrawn if means_of(trial.origin) == DEFAULT]
@@ -85,17 +81,15 @@ def was_tried(history: Iterable[Trial]) -> bool:
 
 
 def pending(batch: Sequence[Proposal]) -> list[Trial]:
-    """Return the batch so far as trials without results, for a searcher that fills the rest."""
+    """Return proposals as trials without results, for a searcher that fills the rest."""
     return [Trial(proposal.candidate, Outcome.CANCELLED, None, proposal.origin) for proposal in batch]
 
 
 def random_fill(
     space: Space, candidate_filter: Filter, count: int, rng: np.random.Generator
 ) -> list[Proposal]:
-    """Return `count` random valid candidates, spread over the sketches.
-
-    Fewer only if the space seems to have no more.
-    """
+    """Return `count` random valid candidates, spread over the sketches; fewer only if the
+    space seems to have no more."""
     proposals: list[Proposal] = []
     draws_without_new = invalid = 0
     while len(proposals) < count and draws_without_new < PATIENCE and invalid < MAX_INVALID:

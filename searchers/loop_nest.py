@@ -33,7 +33,8 @@ class Access:
         return frozenset(axis for index in self.indices for axis, _ in index)
 
     def stride(self, axis: int) -> int:
-        """Return the bytes between neighbours along an axis; 0 if unindexed by it, or relaid."""
+        """Return the bytes between neighbours along an axis; 0 if the axis indexes no
+        dimension, or if the buffer is `relaid`."""
         places = [
             dimension
             for dimension, index in enumerate(self.indices)
@@ -72,10 +73,8 @@ def product(spatial: tuple[int, ...], reductions: tuple[int, ...]) -> Nest:
 
 
 def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
-    """Return the nest with several steps folded into one, so that its extents become `extents`.
-
-    None if the number of axes differs or an extent does not divide.
-    """
+    """Return the nest with several steps folded into one, so that its extents become
+    `extents`; None if the number of axes differs or an extent does not divide."""
     if len(extents) != len(nest.axes) or any(
         full % left for full, left in zip(nest.extents, extents, strict=True)
     ):
@@ -92,7 +91,8 @@ def folded(nest: Nest, extents: tuple[int, ...]) -> Nest | None:
 
 
 def _folded(access: Access, at_once: Mapping[int, int]) -> Access:
-    """Return the access with larger elements, which combine those that are accessed at once."""
+    """Return the access with larger elements: one element holds all that a folded step
+    accesses."""
     steps = [prod(at_once.get(axis, 1) for axis, _ in index) for index in access.indices]
     indices = [
         tuple((axis, max(1, factor // step)) for axis, factor in index)
@@ -109,7 +109,7 @@ def _of(axes: tuple[Axis, ...], order: tuple[int, ...]) -> Access:
 
 
 def read_across(producer: Nest, nests: Sequence[Nest]) -> bool:
-    """Return whether an element-wise block reads the result of `made` across its rows."""
+    """Return whether an element-wise block reads the producer's result across its rows."""
     return any(
         access.made
         and access.shape == producer.write.shape

@@ -19,7 +19,7 @@ from searchers.space import Candidate, Space
 
 
 class TopK(BatchSampler):
-    """Takes the candidates of highest score, and a random share `epsilon` from the rest."""
+    """Takes the candidates of highest score, and a random share `epsilon` of the others."""
 
     def __init__(self, epsilon: float = 0.05, *, optimism: float = 0.5) -> None:
         self.epsilon = epsilon
@@ -33,10 +33,12 @@ class TopK(BatchSampler):
 
 
 class Contextual(BatchSampler):
-    """Like `topk`, with a random share that depends on the model's uncertainty.
+    """Takes a batch as TopK does, with a random share that depends on the model's
+    uncertainty.
 
-    exp(score) is the speed relative to the task's best; multiplied by the spread it is that
-    speed's uncertainty. The random share is its mean over the pool, within bounds.
+    exp(score) is the speed relative to the task's best; multiplied by the score's deviation,
+    it is the uncertainty of that speed. The random share is its mean over the pool, within
+    bounds.
     """
 
     def __init__(self, optimism: float = 0.5, *, least: float = 0.02, most: float = 0.5) -> None:
@@ -59,15 +61,14 @@ BESIDE: Final = 128  # fastest measured candidates that a Synthesiser gets
 
 @dataclass(eq=False)
 class PooledSearcher(BatchSearcher):
-    """A BatchSearcher that collects a pool of candidates and lets its sampler choose from it.
-
-    Subclasses fill the pool; only chosen candidates are checked for validity. Candidates that
-    resemble earlier failures are chosen less often.
-    """
+    """A BatchSearcher that collects a pool of candidates and lets its sampler choose from
+    it. Subclasses fill the pool; only chosen candidates are checked for validity. Candidates
+    that resemble earlier failures are chosen less often."""
 
     @abstractmethod
     def pool(self, request: Request) -> dict[Candidate, str]:
-        """Return the candidates to score with their origins; it may include measured ones."""
+        """Return the candidates to score, with their origins; measured ones may be among
+        them."""
 
     def choose(self, request: Request, candidate_filter: Filter) -> list[Proposal]:
         origins = self.pool(request)
@@ -98,7 +99,8 @@ class PooledSearcher(BatchSearcher):
 
 
 def score(space: Space, model: CostModel | None, candidates: Sequence[Candidate]) -> ScoredPool:
-    """Return the candidates with features and predictions; all 0 without a model."""
+    """Return a pool of the candidates with features and predictions, which are 0 without a
+    model."""
     features = space.features(candidates)
     if model is None or not candidates:
         zeros = np.zeros(len(candidates), dtype=np.float32)

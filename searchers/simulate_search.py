@@ -1,4 +1,4 @@
-"""Simulate searches on a synthetic space, to test searchers and compare them by trials."""
+"""Simulates searches on a synthetic space, to test searchers and compare them by trials."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ def simulate(
     batch: int,
     seed: int,
 ) -> list[Trial]:
-    """Propose, measure and refit until `trials` are measured, or the space has no more."""
+    """Propose, measure and refit until `trials` are measured, or no candidates are left."""
     history: list[Trial] = []
     searcher = continued(searcher)
     while len(history) < trials:
@@ -47,5 +47,5 @@ def trained(
 
 
 def best_us(history: Sequence[Trial]) -> float:
-    """Return the least latency measured. Raises ValueError without any."""
+    """Return the least latency in the history, in us. Raises ValueError if it has none."""
     return min(trial.latency_us for trial in history if trial.latency_us is not None)

@@ -60,7 +60,7 @@ class Space(ABC):
 
     @abstractmethod
     def defaults(self) -> list[Candidate]:
-        """Return reasonable candidates without a search, best first; at least one is valid."""
+        """Return good candidates without a search, best first; at least one is valid."""
 
     @abstractmethod
     def valid(self, candidates: Sequence[Candidate]) -> list[bool]:
@@ -68,14 +68,13 @@ class Space(ABC):
 
     @abstractmethod
     def features(self, candidates: Sequence[Candidate]) -> Matrix:
-        """Return one row per candidate of view `decisions`, read by most cost models."""
+        """Return one row of features per candidate, in the view `decisions`, which most cost
+        models read."""
 
     @abstractmethod
     def viewed(self, view: str, candidates: Sequence[Candidate]) -> Matrix:
-        """Return one row per candidate in another view; NaN for those that cannot be lowered.
-
-        Raises InvalidRequest for a view that needs a compiler if there is none.
-        """
+        """Return each candidate's features in another view; NaN for those that cannot be
+        lowered. Raises InvalidRequest for a view that needs a compiler if there is none."""
 
     @cached_property
     def by_key(self) -> dict[str, Sketch]:

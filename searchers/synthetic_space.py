@@ -69,10 +69,8 @@ class SyntheticSpace(DecisionSpace):
         return [bool(is_valid) for is_valid in ~np.isnan(self.latency_us(candidates))]
 
     def latency_us(self, candidates: Sequence[Candidate]) -> Column:
-        """Return the exact latency of each candidate.
-
-        NaN if it is invalid; infinity if its build times out.
-        """
+        """Return the exact latency of each candidate: NaN if it is invalid, infinity if its
+        build times out."""
         width = self.sketches[0].width
         rows = np.array([c.decisions for c in candidates], dtype=np.int32).reshape(-1, width)
         return self._latency(rows, np.array([c.sketch == RFACTOR for c in candidates], dtype=np.bool_))
@@ -115,8 +113,7 @@ class SyntheticSpace(DecisionSpace):
         # Lanes of the last vector that are not used.
         idle_lanes = np.ceil(n[3] / LANES) * LANES / n[3]
         slowdown = idle_lanes * _registers(m[3] * np.ceil(n[3] / LANES), k[1]) * _caches(m, n, k)
-        # Writing results late causes memory traffic; writing them in small blocks, loop
-        # overhead.
+        # Late writes of results cause memory traffic, writes of small blocks loop overhead.
         block = np.where(location == 0, m[1] * m[2] * m[3] * n[1] * n[2] * n[3], m[2] * m[3] * n[2] * n[3])
         write_cost = np.where(location == -1, 1.2, 1 + 1.0 / np.sqrt(block) + block / 2**16)
         slowdown *= _unrolling(body, unroll) * write_cost

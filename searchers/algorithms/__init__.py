@@ -1,1 +1,1 @@
-"""The searchers, one per file, with helpers that only one of them needs."""
+"""The search algorithms, one per file, and the bandit credit that two of them use."""

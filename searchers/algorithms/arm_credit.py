@@ -14,8 +14,7 @@ from searchers.base import DEFAULT, Trial, means_of
 RECENT: Final = 512
 WINDOW: Final = 16  # trials ranked against each other: about one round
 DISCOUNT: Final = 0.985
-# A new best by FULL_GAIN (log scale) or more counts as much as so many fastest trials of a
-# window.
+# A new best by FULL_GAIN (log scale) earns as much as GAIN_WORTH fastest trials of a window.
 GAIN_WORTH: Final = 4.0
 FULL_GAIN: Final = 0.1
 
@@ -40,7 +39,9 @@ class ArmCredit:
 
 
 def credit(history: Sequence[Trial], arms: Sequence[str], arm_of: Callable[[str], str]) -> ArmCredit:
-    """Return each arm's credit in recent trials; without trials, the overall mean."""
+    """Return each arm's mean credit over recent trials; `arm_of` maps a trial's origin to
+    its arm. A trial's credit is its rank among neighbouring trials, plus a bonus for a new
+    best. An arm without trials has the mean credit of all arms."""
     older, recent = history[:-RECENT], history[-RECENT:]
     best_us = min(map(_time_us, older), default=np.inf)
     times_us = np.array([_time_us(trial) for trial in recent], dtype=np.float64)

@@ -17,12 +17,12 @@ BEAM = "beam"
 class Beam(Learner):
     """Beam search per sketch, knob by knob from the innermost tiles, by values of prefixes.
 
-    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). Half
-    of a beam are the best prefixes, the other half are sampled by value for diversity. All
-    complete schedules at the end of the beam are scored and join the pool. For a model that
-    cannot value prefixes, a few random completions of each prefix are scored (and join the
-    pool), and the mean of the best two is the prefix's value; this is the baseline of the
-    paper.
+    After "Value Learning for Throughput Optimization of Deep Neural Networks" (MLSys'21). A
+    prefix is a partly decided schedule. Half of a beam are the best prefixes, the other half
+    are sampled by value for diversity. All complete schedules at the end of the beam are
+    scored and join the pool. For a model that cannot value prefixes, a few random
+    completions of each prefix are scored (and join the pool), and the mean of the best two
+    is the prefix's value; this is the paper's baseline.
 
     Differences: the paper takes one schedule at the end. Here the cost model and the sampler
     choose a batch from the end of the beam for measuring, and the next round's values use
@@ -49,7 +49,7 @@ class Beam(Learner):
         scorer.score_rows(ends, BEAM)
 
     def _search(self, knobs: KnobOrder, scorer: Scorer, width: int, rng: np.random.Generator) -> Rows:
-        """Return the complete rows at the end of the beam."""
+        """Run the beam search on one sketch; return the decision vectors at its end."""
         rows = knobs.knobs.blank(1)
         for step, knob in enumerate(knobs.order):
             if len(rows) > width:

@@ -25,7 +25,8 @@ LEAST_VARIANCE: Final = 1e-9
 
 
 def matern(points: Points, other_points: Points, length: float) -> Points:
-    """Return the Matérn 3/2 kernel, for once differentiable functions: latencies have kinks."""
+    """Return the Matérn 3/2 kernel. It fits functions that are differentiable only once,
+    such as latencies, which have kinks."""
     distance = np.sqrt(3.0 * squared_distances(points, other_points)) / length
     return np.asarray((1.0 + distance) * np.exp(-distance))
 
@@ -44,7 +45,7 @@ class GaussianProcess:
 
     @classmethod
     def fit(cls, points: Points, targets: Column) -> "GaussianProcess":
-        """Fit a process with the likeliest of a few lengths and noises."""
+        """Fit a process with the likeliest of a few kernel lengths and noise variances."""
         centre, scale = float(targets.mean()), float(targets.std()) or 1.0
         unit = (targets - centre) / scale
         kernels = {length: matern(points, points, length) for length in LENGTHS}
@@ -83,7 +84,8 @@ class Posterior:
         return np.asarray(self._process.scale * np.sqrt(self._variance))
 
     def condition_on(self, line: int) -> None:
-        """Condition on one point's mean as its value: deviations near the point shrink."""
+        """Condition on the point at index `line`, taking its mean as its value. Deviations
+        near the point shrink."""
         similar = matern(self._points[line : line + 1], self._points, self._process.length)[0]
         residual = similar - self._rows[:, line] @ self._rows
         row = residual / np.sqrt(self._variance[line] + self._process.noise)
@@ -124,11 +126,12 @@ FEWEST: Final = 8  # timed trials that a fit needs
 
 @dataclass(eq=False, kw_only=True)
 class BayesianOptimisation(BatchSearcher):
-    """Shares a batch among three acquisition functions, by their credit.
+    """Divides a batch among three acquisition functions, by the credit of each in the
+    history.
 
-    The pool has mutants of the best candidates and random ones; a cost model, if there is one,
-    only halves the pool. After each choice the process is conditioned on its mean (kriging
-    believer), so that the batch is spread. The sampler is not used.
+    The pool has mutants of the best candidates and random ones; a cost model, if there is
+    one, only halves the pool. After each choice the process is conditioned on the chosen
+    point's mean (kriging believer), so that the batch is diverse. The sampler is not used.
     """
 
     considered: int = 4096
@@ -177,7 +180,8 @@ class BayesianOptimisation(BatchSearcher):
 
 
 def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield lines one by one, each the best by the acquisition function of its turn."""
+    """Yield pairs: the index of a point that was not yielded before, and the acquisition
+    function, next of `turns`, by which that point is best."""
     best = float(targets.min())
     exploration = contextual_variance(posterior.std, targets)
     is_open = np.ones(len(posterior.mean), dtype=np.bool_)
@@ -190,14 +194,16 @@ def _picks(posterior: Posterior, targets: Column, turns: Sequence[str]) -> Itera
 
 
 def contextual_variance(std: Column, targets: Column) -> float:
-    """Return Kernel Tuner's exploration factor: low if certain, or if the best is far ahead."""
+    """Return Kernel Tuner's exploration factor: low if the process is certain, or if the
+    best target is far from the mean."""
     sure = float(std.mean()) / max(1e-9, float(targets.std()))
     lead = float(np.exp(targets.min() - targets.mean()))
     return min(1.0, sure * lead)
 
 
 def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Return up to `count` trials, oldest first: fastest, newest, and evenly spaced others."""
+    """Return up to `count` trials, oldest first: a third fastest, a third newest, and the
+    remaining ones evenly spaced."""
     if len(trials) <= count:
         return list(trials)
     third = count // 3

@@ -24,7 +24,7 @@ TRUSTED = 2.0  # weight of a sketch's present distribution, in winners
 
 @dataclass(frozen=True)
 class SketchGaussian:
-    """Mean and covariance of good candidates' genes."""
+    """Normal distribution of good candidates of one sketch, encoded as points (`Genes`)."""
 
     mean: Column
     covariance: Points
@@ -41,11 +41,9 @@ class SketchGaussian:
         return np.asarray(self.mean + noise @ np.linalg.cholesky(spread).T)
 
     def toward(self, winners: Points, weights: Column, rate: float) -> "SketchGaussian":
-        """Return the distribution after a natural-gradient step towards the winners.
-
-        The scatter is around the old mean, so that the distribution widens in the direction it
-        moves.
-        """
+        """Return the distribution after a natural-gradient step towards the winners. The
+        scatter is around the old mean, so that the distribution widens in the direction it
+        moves."""
         mean = (1 - rate) * self.mean + rate * (weights @ winners)
         scatter = _covariance(winners - self.mean, weights)
         return SketchGaussian(mean, (1 - rate) * self.covariance + rate * scatter)
@@ -57,7 +55,8 @@ def _covariance(deviations: Points, weights: Column) -> Points:
 
 @dataclass(frozen=True)
 class EsState:
-    """The strategy's immutable state: shares of the sketches, and a distribution for each."""
+    """The strategy's immutable state: each sketch's share of the candidates, and its
+    distribution."""
 
     genes: tuple[Genes, ...]
     shares: Column
@@ -103,7 +102,7 @@ def by_rank(count: int) -> Column:
 
 
 def _points(genes: Sequence[Genes], candidates: Sequence[Candidate]) -> list[tuple[Points, list[int]]]:
-    """Return the points of each sketch's candidates, with their indices in `candidates`."""
+    """Return, for each sketch, its candidates' points and their indices in `candidates`."""
     places = places_by_sketch([candidate.sketch for candidate in candidates])
     lines = [places.get(sketch_genes.sketch.key, []) for sketch_genes in genes]
     return [
@@ -117,12 +116,12 @@ STRATEGY = "strategy"
 
 @dataclass(eq=False, kw_only=True)
 class EvolutionStrategy(PooledSearcher):
-    """Fits a distribution to the fastest of the history, then moves it by the cost model.
+    """Fits a distribution to the fastest trials, then moves it by the cost model's scores.
 
-    Every round starts from the entire space; no state is kept between rounds. Without a model,
-    candidates are drawn from the distribution fit to the fastest. With `learning` off, the
-    distribution stays as wide as the space. For a model that reads generated code, fewer
-    candidates are drawn, because they must be compiled.
+    Every round starts from the entire space; no state is kept between rounds. Without a
+    model, candidates are drawn from the distribution fit to the fastest. With `learning`
+    off, the distribution stays as wide as the space. For a model that reads generated code,
+    fewer candidates are drawn, because they must be compiled.
     """
 
     compiles: ClassVar[bool] = True

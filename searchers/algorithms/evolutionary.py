@@ -13,10 +13,9 @@ from searchers.space import Candidate
 
 @dataclass(eq=False, kw_only=True)
 class Evolutionary(PooledSearcher):
-    """Evolves the best measured and random candidates, with the cost model's score as fitness.
-
-    Without a model, the best measured candidates are mutated, and half of the pool is random.
-    """
+    """Evolves the best measured and random candidates, with the cost model's score as
+    fitness. Without a model, it mutates the best measured ones, and half of the pool is
+    random."""
 
     population: int = 1024
     generations: int = 4

@@ -25,7 +25,8 @@ PROBE: Final = 0.01
 
 
 class Surrogate:
-    """A network fit to scores of points (see `decision_vector_encoding`), for its gradients."""
+    """A network that is fit to the scores of encoded candidates (see `Genes`) and provides
+    their gradients."""
 
     def __init__(self, genes: Genes, points: Points, scores: Column, rng: np.random.Generator) -> None:
         logs = genes.logs()
@@ -86,8 +87,7 @@ class Felix(Learner):
     learning: bool = True
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
-        # Score the training data of the surrogates: random candidates, and mutants of the
-        # best.
+        # Score training data for the surrogates: random candidates and mutants of the best.
         size = self.considered // 8
         scorer.score_candidates(scorer.space.sample(rng, size), RANDOM)
         best = [
@@ -111,7 +111,7 @@ class Felix(Learner):
     def _climb(
         self, starts: Rows, scored_rows: ScoredRows, labels: dict[Candidate, float], rng: np.random.Generator
     ) -> Rows:
-        """Return the rounded rows of all steps of gradient ascent from some candidates."""
+        """Return the rounded decision vectors of all steps of ascent from `starts`."""
         genes = genes_of(scored_rows.sketch)
         pairs = zip(_candidates(scored_rows), scored_rows.promise, strict=True)
         scores = np.array([labels.get(candidate, score) for candidate, score in pairs])

@@ -17,13 +17,15 @@ LEAST_SHARE = 0.25  # least share of births of an island, relative to equal shar
 
 
 def islands(candidates: Sequence[Candidate]) -> list[Indices]:
-    """Return the indices of each sketch's candidates, in order of the first candidates."""
+    """Return the indices of each sketch's candidates; these are an island. Sketches are in
+    order of appearance."""
     names = [candidate.sketch for candidate in candidates]
     return [np.array(lines, dtype=np.int64) for lines in places_by_sketch(names).values()]
 
 
 def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Column:
-    """Return each island's share of births, by the mean fitness of its best, with a minimum."""
+    """Return each island's share of births: a softmax of the mean fitness of its best
+    `champions` members, with a minimum."""
     means = [float(np.sort(fitness[lines])[-champions:].mean()) for lines in members]
     heat = np.exp(np.array(means) - max(means))
     fair = LEAST_SHARE / len(members)
@@ -33,24 +35,23 @@ def shares(fitness: Vector, members: Sequence[Indices], champions: int) -> Colum
 def tournament(
     rng: np.random.Generator, fitness: Vector, lines: Indices, winners: int, contestants: int
 ) -> Indices:
-    """Return the winners of `winners` tournaments on an island."""
+    """Return the winners of `winners` tournaments, each among `contestants` random members
+    of the island whose members are `lines`."""
     contestants_drawn = lines[rng.integers(len(lines), size=(winners, contestants))]
     best = fitness[contestants_drawn].argmax(axis=1)
     return np.asarray(contestants_drawn[np.arange(winners), best])
 
 
 def elite(fitness: Vector, lines: Indices, count: int) -> Indices:
-    """Return the best `count` members of an island, best first."""
+    """Return the indices of the best `count` members of an island (`lines`), best first."""
     return np.asarray(lines[np.argsort(-fitness[lines], kind="stable")[:count]])
 
 
 @dataclass(eq=False, kw_only=True)
 class Genetic(PooledSearcher):
-    """Evolves one island per sketch; the cost model's score is the fitness.
-
-    Without a model, the measured candidates are the population, their latencies the fitness,
-    and one generation of children is proposed.
-    """
+    """Evolves one island per sketch; the cost model's score is the fitness. Without a model,
+    the measured candidates are the population, their latencies the fitness, and one
+    generation of children is proposed."""
 
     population: int = 768
     generations: int = 5

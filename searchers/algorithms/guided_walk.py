@@ -28,10 +28,8 @@ class StepGains:
     gains: Column
 
     def expected(self, moves: Points) -> Column:
-        """Return the expected gain of moves: the mean of earlier gains weighted by cosine.
-
-        Steps in the opposite direction count with the opposite sign.
-        """
+        """Return the expected gain of moves: the mean of measured steps' gains, weighted by
+        cosine. Steps in the opposite direction count with the opposite sign."""
         lengths = np.linalg.norm(moves, axis=1)
         cosines = moves @ self.directions.T / np.maximum(lengths, 1e-9)[:, None]
         weighted_gains = (cosines * np.abs(cosines)) @ self.gains
@@ -39,7 +37,7 @@ class StepGains:
 
 
 class Directions:
-    """Measured steps of every sketch, for predicting the gain of new steps."""
+    """Measured steps of each sketch, by which the gain of new steps is predicted."""
 
     def __init__(self, space: Space, best_trials: TimedCandidates) -> None:
         self._space = space
@@ -53,9 +51,7 @@ class Directions:
 
     def expected(self, old: Sequence[Candidate], new: Sequence[Candidate]) -> Column:
         """Return each step's expected log speed-up; 0 for a sketch without measured steps.
-
-        Both ends of a step must have the same sketch.
-        """
+        Both ends of a step must have the same sketch."""
         gains = np.zeros(len(old))
         for key, lines in places_by_sketch([candidate.sketch for candidate in old]).items():
             if steps := self._steps.get(key):
@@ -69,7 +65,8 @@ class Directions:
 
 
 def _steps(points: Points, slowdown: Column) -> StepGains:
-    """Return the steps from each point to its nearest neighbours."""
+    """Return the steps from each point to its nearest neighbours, with their gains in
+    speed."""
     distances = squared_distances(points, points)
     np.fill_diagonal(distances, np.inf)
     neighbours = np.argsort(distances, axis=1, kind="stable")[:, : min(NEIGHBOURS, len(points) - 1)]
@@ -82,11 +79,12 @@ def _steps(points: Points, slowdown: Column) -> StepGains:
 
 @dataclass(eq=False, kw_only=True)
 class Guided(PooledSearcher):
-    """Walkers start at the best measured candidates and move to the best of a few neighbours.
+    """Walks from the best measured candidates, step by step to the best of a few random
+    neighbours.
 
-    Steps are rated by gains of measured steps and by the analytic time model of the
-    constructor. If there is a cost model, it rates them, and the other two have a small
-    weight.
+    Steps are rated by the gains of similar measured steps and by the analytic time model of
+    `searchers.roller`. If there is a cost model, its score is used, and these two only add
+    hints.
     """
 
     walkers: int = 32
@@ -99,7 +97,7 @@ class Guided(PooledSearcher):
     optimism: float = 0.5
 
     def pool(self, request: Request) -> dict[Candidate, str]:
-        """Return all candidates that the walkers rated, the best first."""
+        """Return all candidates that were rated on the walks, best first."""
         space, model, rng = request.space, request.model, request.rng
         best_trials = fastest(request.history, self.remembered)
         directions = Directions(space, best_trials)

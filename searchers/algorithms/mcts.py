@@ -16,7 +16,7 @@ NOWHERE = -1
 
 
 class SearchTrees:
-    """Many search trees over one sketch's decisions, as arrays of children, visits, results."""
+    """Search trees over a sketch's decisions, as arrays of children, visits and results."""
 
     def __init__(self, trees: int, options: int) -> None:
         self._child = np.empty((0, options), dtype=np.int64)
@@ -28,10 +28,8 @@ class SearchTrees:
         return self._size
 
     def step(self, nodes: Nodes, options: Indices) -> tuple[Nodes, Mask]:
-        """Return each node's child for its option, created if missing, and whether it is new.
-
-        NOWHERE has no children.
-        """
+        """Return each node's child for its option, created if missing, and whether it is
+        new. NOWHERE has no children."""
         is_node = nodes != NOWHERE
         child = np.where(is_node, self._child[nodes, options], NOWHERE)
         is_new = is_node & (child == NOWHERE)
@@ -52,10 +50,9 @@ class SearchTrees:
         np.maximum.at(self._best, nodes, results)
 
     def bound(self, nodes: Nodes, chances: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of each option: value plus bonus for few visits.
-
-        An option without visits has its parent's value; likelier options get a larger bonus.
-        """
+        """Return the upper confidence bound of each option: its value, plus a bonus for few
+        visits. An option without visits has its parent's value; likelier options get a
+        larger bonus."""
         child = self._child[nodes]
         has_child = child != NOWHERE
         results = np.where(has_child, self._worth(child), self._worth(nodes)[:, None])
@@ -64,10 +61,8 @@ class SearchTrees:
         return np.asarray(results + curiosity * doubt)
 
     def root_bound(self, siblings: int, total: Column, curiosity: float) -> Column:
-        """Return the upper confidence bound of every tree's root.
-
-        `siblings` trees, one per sketch, share the `total` visits.
-        """
+        """Return the upper confidence bound of every tree's root; `siblings` trees, one per
+        sketch, share the `total` visits."""
         doubt = np.sqrt(total) / (1.0 + self._visits[self.roots]) / siblings
         return np.asarray(self._worth(self.roots) + curiosity * doubt)
 
@@ -100,11 +95,13 @@ class SketchTrees:
         self.count_options(np.empty((0, sketch.width), dtype=np.int32))
 
     def count_options(self, rows: Rows) -> None:
-        """Use the option frequencies of these rows for completing later rollouts."""
+        """Count how often each option occurs in these rows; later rollouts complete their
+        rows by these frequencies."""
         self.habit = counted(self.knobs, rows, np.ones(len(rows)))
 
     def add_paths(self, scored_rows: ScoredRows, tree: Nodes) -> None:
-        """Add the full paths of scored candidates, each to its tree."""
+        """Add the full path and score of each scored candidate to the tree that `tree` names
+        for it."""
         path, places = [self.nodes.roots[tree]], self.knobs.places(scored_rows.rows)
         for index in range(len(self.knobs)):
             path.append(self.nodes.step(path[-1], places[:, index])[0])
@@ -120,7 +117,7 @@ class Rollouts:
         self._path = [trees.nodes.roots[tree]]
 
     def complete(self, curiosity: float, noise: float) -> Rows:
-        """Descend by upper confidence bound, add one node, and complete the rows at random."""
+        """Descend by upper confidence bound, add one node, and complete rows randomly."""
         trees, node = self.trees, self._path[0]
         rows = trees.knobs.blank(len(node))
         for index in range(len(trees.knobs)):

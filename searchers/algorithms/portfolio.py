@@ -20,11 +20,11 @@ NAME: Final = "portfolio"
 
 @dataclass(eq=False)
 class Portfolio(Searcher):
-    """A bandit over searchers without state: credit comes from the origins in the history.
+    """A bandit over searchers. It keeps no state: trials in the history name their searcher.
 
-    A trial's credit is its rank among neighbouring trials, plus a bonus for a new best; older
-    trials count less. Shares are a softmax of upper confidence bounds, with a minimum, so that
-    a searcher that is only useful later is still tried.
+    A trial's credit is its rank among neighbouring trials, plus a bonus for a new best;
+    older trials count less. Shares of a batch are a softmax of upper confidence bounds, with
+    a minimum, so that a searcher that is only useful later is still tried.
     """
 
     sampler: BatchSampler | None = None

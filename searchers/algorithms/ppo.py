@@ -21,7 +21,8 @@ MOVED = 2.0  # expected number of knobs that an untrained policy moves per step
 
 
 class Experience(NamedTuple):
-    """States, actions with their log probabilities, advantages, and returns."""
+    """Steps for training: states, actions with their log probabilities, advantages and
+    returns."""
 
     state: Matrix
     action: Indices  # rows x knobs
@@ -85,7 +86,8 @@ class Actor:
         return np.asarray(logits - np.log(np.exp(logits).sum(axis=2, keepdims=True)))
 
     def _slope(self, part: Experience, clip: float, entropy: float, outputs: Array) -> Array:
-        """Return the gradient of the clipped objective per knob, with an entropy bonus."""
+        """Return the gradient of the loss with respect to the policy's outputs. The loss is
+        PPO's clipped objective with an entropy bonus."""
         logs = self._logs(outputs)
         chances = np.exp(logs)
         ratio, gain = np.exp(_taken(logs, part.action) - part.chance), part.advantage[:, None]
@@ -109,7 +111,7 @@ SMALLEST_SPREAD = 1e-6
 
 
 class Trajectory:
-    """The steps of walkers of one sketch and one policy."""
+    """The path of several candidates (walkers) of one sketch, which one policy moves."""
 
     def __init__(self, actor: Actor, start: ScoredRows) -> None:
         self.actor = actor
@@ -122,7 +124,7 @@ class Trajectory:
         return self._seen[-1]
 
     def decide(self, rng: np.random.Generator) -> Rows:
-        """Let the policy act, and return the resulting rows."""
+        """Let the policy choose an action for each knob; return the resulting rows."""
         action, chance = self.actor.act(self.here.features, rng)
         self._actions.append(action)
         self._chances.append(chance)
@@ -133,11 +135,11 @@ class Trajectory:
         return rows
 
     def arrive(self, arrival: ScoredRows) -> None:
-        """Append the scored rows that the last decision led to."""
+        """Append the scored rows to which the last decision led."""
         self._seen.append(arrival)
 
     def experience(self, discount: float, trace: float) -> Experience:
-        """Return all steps of all walkers, with normalised advantages."""
+        """Return all steps of all walkers as training data, with normalised advantages."""
         promise = np.stack([scored_rows.promise for scored_rows in self._seen])
         values = np.stack([self.actor.value(scored_rows.features) for scored_rows in self._seen])
         gain = advantages(reward(np.diff(promise, axis=0)), values, discount, trace)
@@ -166,7 +168,8 @@ STEP = "step"
 
 @dataclass(eq=False, kw_only=True)
 class Ppo(StatefulLearner):
-    """Walkers step in all knobs at once; a policy is trained to raise the model's score.
+    """Candidates (walkers) change all knobs in each step; a policy learns to raise the
+    model's score.
 
     After each rollout the policy is updated a fixed number of times, and the walkers restart
     from scored candidates, drawn with Boltzmann weights. Policies and critics continue from

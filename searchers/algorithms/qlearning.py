@@ -20,7 +20,7 @@ BATCH = 128
 
 
 class QValues:
-    """A network for the value of directions: the reward plus the discounted best next value."""
+    """A network that predicts directions' values: reward plus discounted best next value."""
 
     def __init__(
         self,
@@ -41,7 +41,8 @@ class QValues:
         self._network.load(parameters)
 
     def ways(self, start: ScoredRows, epsilon: float, rng: np.random.Generator) -> Indices:
-        """Return per row the direction of highest value or, by chance, a random one."""
+        """Return for each row the direction of highest value or, with probability `epsilon`,
+        a random one."""
         if not len(self._moves):
             return np.full(len(start), STAY, dtype=np.int64)
         legal = self._moves.legal(start.rows)
@@ -67,7 +68,7 @@ class QValues:
 
 
 def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
-    """Return the gradient of the squared error of the directions that were taken."""
+    """Return the gradient of the squared error by the outputs, for the directions taken."""
     line = np.arange(len(targets))
     error = np.zeros_like(outputs)
     error[line, way] = (outputs[line, way] - targets) / len(targets)
@@ -76,7 +77,8 @@ def _slope(way: Indices, targets: Array, outputs: Array) -> Array:
 
 @dataclass(eq=False, kw_only=True)
 class QLearning(StatefulLearner):
-    """Walkers start from good scored candidates, and step in the direction of best value.
+    """Candidates (walkers) start from good scored ones and step in the directions of best
+    value.
 
     Values are trained on measured steps of the history, and on this round's steps with the
     model's score as reward. A share of the steps is random; it shrinks during the round.

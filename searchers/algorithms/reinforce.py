@@ -20,7 +20,7 @@ WORST = -1.0  # lower limit of advantages, in spreads, so that failures do not d
 
 
 class DecisionPolicy:
-    """Independent distributions over the sketch and each of its decisions."""
+    """A policy: independent distributions over sketches and over each knob's options."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class DecisionPolicy:
         stored_parameters: LearnedParameters,
         rate: float,
     ) -> None:
-        """Fit the policy to preferred rows, averaged with the last round's stored_parameters."""
+        """Fit the policy to the rows `liked`, averaged with the last round's parameters."""
         rows = [liked.get(s.key, np.empty((0, s.width), dtype=np.int32)) for s in sketches]
         self._rate = rate
         self._taste = np.log([1.0 + len(preferred) for preferred in rows])
@@ -39,7 +39,7 @@ class DecisionPolicy:
         ]
 
     def parameters(self, index: int) -> Parameters:
-        """Return the probability of each option of a sketch's knobs."""
+        """Return, for the sketch at `index`, the probability of each option of its knobs."""
         tables = self._tables[index]
         return {"chances": softmax(tables.logits, tables.knobs.exists)}
 
@@ -50,7 +50,7 @@ class DecisionPolicy:
         return [table.draw(rng, share) for table, share in zip(self._tables, shares, strict=True)]
 
     def learn(self, draws: Sequence[Draw], promises: Sequence[Column], entropy: float) -> None:
-        """Make one policy-gradient step; all sketches have the same baseline."""
+        """Make one policy-gradient step, with one baseline for all sketches."""
         promise = np.concatenate(promises)
         normalised = (promise - promise.mean()) / max(SMALLEST_SPREAD, float(promise.std()))
         advantage = np.maximum(WORST, normalised)
@@ -65,9 +65,10 @@ class DecisionPolicy:
 class Reinforce(StatefulLearner):
     """Trains a few policies, each started from its own draw of the best candidates.
 
-    A step weights each drawn candidate by its score minus the mean of its policy's draw (the
-    baseline); an entropy bonus preserves exploration. The mean of the final policies is
-    stored; the task's next round starts from its average with the best candidates.
+    A step weights each drawn candidate by its score minus the mean score of that policy's
+    draws (the baseline); an entropy bonus preserves exploration. The mean of the final
+    policies is stored. The task's next round averages it with the best candidates, and
+    starts from there.
     """
 
     policies: int = 4

@@ -1,4 +1,4 @@
-"""Propose the constructor's best candidates in order, and neighbours of the fastest so far."""
+"""Proposes the best candidates of an analytic time model, and neighbours of the fastest."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -18,7 +18,8 @@ _SPARE: Final = 2  # ranked candidates per proposal, because some are invalid
 
 @dataclass(eq=False, kw_only=True)
 class Roller(BatchSearcher):
-    """Follows the constructor's ranking; a quarter of a batch are mutants of the fastest."""
+    """Proposes candidates in order of their estimated time. Once there are measurements, a
+    quarter of each batch are mutants of the fastest candidates."""
 
     random_share: float = 0.0
 

@@ -15,11 +15,12 @@ ANNEALING = "annealing"
 
 @dataclass(eq=False, kw_only=True)
 class Annealing(PooledSearcher):
-    """Parallel chains of single mutations, which accept lower scores with a falling probability.
+    """Parallel chains of single mutations; lower scores are accepted with a falling
+    probability.
 
     Chains start at measured candidates (mostly fast or recent ones), defaults and random
-    candidates. Starts and starting temperature depend on the history. Without a model, chains
-    make one or two unconditional steps.
+    candidates. Starts and starting temperature depend on the history. Without a model,
+    chains make one or two unconditional steps.
     """
 
     chains: int = 128

@@ -1,4 +1,5 @@
-"""Sample schedules decision by decision from a model of good ones; cost models choose."""
+"""Samples schedules, decision by decision, from a model of good schedules; a cost model
+selects."""
 
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class Generator(Learner):
             scorer.score_candidates(scorer.space.mutate_all(rng, parents), BRED)
 
     def _sample(self, knobs: KnobOrder, scorer: Scorer, count: int, rng: np.random.Generator) -> Rows:
-        """Return complete rows; half are sampled with sharpened logits."""
+        """Return complete decision vectors; half are sampled with sharpened logits."""
         rows = knobs.knobs.blank(count)
         sharpness = np.where(np.arange(count) % 2, self.sharpness, 1.0)[:, None]
         for step, knob in enumerate(knobs.order):

@@ -1,1 +1,1 @@
-"""Common parts of the learning searchers: moves, knobs, a scorer, a small network."""
+"""Common parts of the learning searchers: moves, knobs, a scorer and a small network."""

@@ -15,11 +15,9 @@ SERIAL = 1 << 18  # multiplications up to which OpenBLAS uses only the calling t
 
 
 def product(left: NDArray[np.floating], right: NDArray[np.floating]) -> Array:
-    """Return left @ right, computed in blocks of rows that OpenBLAS does on the calling thread.
-
-    On a busy host, threads that wait for each other take far longer. The result does not
-    depend on the number of cores.
-    """
+    """Return left @ right, computed in blocks of rows that OpenBLAS multiplies on the
+    calling thread. On a busy host, threads that wait for each other take far longer. The
+    result does not depend on the number of cores."""
     block = max(1, SERIAL // max(1, right.size))
     if len(left) <= block:
         return np.asarray(left @ right, dtype=np.float64)
@@ -42,11 +40,9 @@ def fits(parameters: Parameters, shapes: Mapping[str, tuple[int, ...]]) -> bool:
 
 
 class DenseNetwork:
-    """A network that maps each row to `outputs` numbers.
-
-    Columns are standardised by the rows given to the constructor; constant ones are ignored.
-    `load` replaces this scaling by that of the loaded parameters.
-    """
+    """A network that maps each row to `outputs` numbers. Columns are standardised by the
+    rows given to the constructor; constant ones are ignored. `load` replaces this scaling by
+    that of the loaded parameters."""
 
     def __init__(
         self, rows: Rows, hidden_sizes: Sequence[int], outputs: int, rate: float, rng: np.random.Generator

@@ -1,4 +1,4 @@
-"""Learner, the base class of learning searchers, and its stand-in for a cost model."""
+"""Learner, the base class of learning searchers, and its substitute for a cost model."""
 
 import itertools
 from abc import abstractmethod
@@ -23,7 +23,7 @@ from searchers.tile_factorizations import Rows
 
 @dataclass(frozen=True, slots=True)
 class ScoredRows:
-    """Rows of one sketch, their features and their scores (`promise`)."""
+    """Decision vectors (`rows`) of one sketch, with features and scores (`promise`)."""
 
     sketch: Sketch
     rows: Rows
@@ -38,11 +38,9 @@ class ScoredRows:
 
 
 class Scorer:
-    """Scores candidates and remembers each one of a round, with its origin and score.
-
-    The score (`promise`) is the model's prediction of log(best latency / latency), plus a
-    share of its spread. Differences of scores serve as rewards.
-    """
+    """Scores candidates, and remembers all of a round with their origins and scores. A score
+    (`promise`) is the model's prediction of log(best latency / latency), plus a share of its
+    deviation. Differences of scores serve as rewards."""
 
     def __init__(self, space: Space, model: CostModel, *, optimism: float) -> None:
         self.space = space
@@ -55,7 +53,8 @@ class Scorer:
         return len(self._origins)
 
     def score_rows(self, views: Sequence[tuple[Sketch, Rows]], origin: str) -> list[ScoredRows]:
-        """Score rows of several sketches with one call of the model; one result per view."""
+        """Score rows of several sketches with one call of the model. `views` are pairs of a
+        sketch and its rows; there is one result per pair."""
         candidates = [candidate for sketch, rows in views for candidate in sketch.candidates(rows.tolist())]
         pool = score(self.space, self.model, candidates)
         promise = pool.promise(self._optimism).astype(np.float64)
@@ -77,7 +76,7 @@ class Scorer:
         return self.score_rows(views, origin) if views else []
 
     def memory(self) -> list[ScoredRows]:
-        """Return all candidates scored so far, each once; one result per sketch."""
+        """Return all candidates scored so far, each once, as one ScoredRows per sketch."""
         memory = []
         for sketch in self.space.sketches:
             if results := self._seen.get(sketch.key):
@@ -116,7 +115,8 @@ Array = Column
 
 
 class KernelRegression(CostModel):
-    """Kernel regression on features; leave-one-out error selects length and noise."""
+    """Kernel regression on features; it takes the length and noise of least leave-one-out
+    error."""
 
     def __init__(self) -> None:
         self._state: dict[str, Array] = {}
@@ -143,7 +143,7 @@ class KernelRegression(CostModel):
         self._state["variance"] = np.array(best.variance)
 
     def predict(self, features: Matrix) -> Prediction:
-        """Score the rows; an untrained model scores all 0, with spread 1."""
+        """Score the rows; an untrained model predicts 0 with a standard deviation of 1."""
         if not self._state:
             alike = np.zeros(len(features), dtype=np.float32)
             return Prediction(alike, alike + 1)
@@ -170,7 +170,7 @@ class KernelRegression(CostModel):
 
 
 class _Fit:
-    """A regression with one length and noise, and its leave-one-out error."""
+    """A regression with one kernel length and noise, and its leave-one-out error."""
 
     def __init__(self, squared: Array, label: Array, length: float, noise: float) -> None:
         self.length = length
@@ -200,7 +200,7 @@ class HistorySample(NamedTuple):
 
 
 def sample_of(history: Sequence[Trial]) -> HistorySample:
-    """Return at most MOST is_informative measurements, failures included."""
+    """Return at most MOST measurements that are informative, including failures."""
     outcomes = [trial.outcome for trial in history]
     group = np.zeros(len(history), dtype=np.int64)
     label = labels([trial.latency_us for trial in history], group, outcomes)
@@ -212,11 +212,9 @@ def sample_of(history: Sequence[Trial]) -> HistorySample:
 
 @dataclass(eq=False, kw_only=True)
 class Learner(PooledSearcher):
-    """A PooledSearcher that explores with a scorer; its pool is all candidates scored meanwhile.
-
-    Without a model, kernel regression on the task's measurements scores candidates; without
-    measurements, the pool is random.
-    """
+    """A PooledSearcher that explores with a Scorer; its pool is all candidates that were
+    scored. Without a model, kernel regression on the task's measurements scores candidates;
+    without measurements, the pool is random."""
 
     considered: int = 4096
     optimism: float = 0.5
@@ -244,7 +242,7 @@ class Learner(PooledSearcher):
 
 
 def stand_in(space: Space, sample: HistorySample) -> CostModel | None:
-    """Return a model fit to the sample; None if the sample is empty."""
+    """Return a kernel regression fit to the sample; None if the sample is empty."""
     if not sample.candidates:
         return None
     model = KernelRegression()

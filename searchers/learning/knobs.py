@@ -1,4 +1,4 @@
-"""Represent a sketch as a sequence of knobs: tile factors, innermost first, and list values."""
+"""Represents a sketch by its knobs: tile factors, innermost first, and list values."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +26,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A decision: the column that it sets, and the tile whose factor it is."""
+    """A decision: the column of a row that it sets, and the tile that it belongs to."""
 
     column: int
     options: tuple[int, ...]
@@ -37,11 +37,9 @@ class Knob:
 
 
 class Knobs:
-    """The knobs of one sketch in order, and conversion between rows and option indices.
-
-    Setting all knobs in order to options allowed by `legal` gives a well-formed row; the
-    outermost level of a tile gets the rest of the extent.
-    """
+    """The knobs of one sketch in order; converts decision vectors (rows) to indices of
+    options. Setting all knobs in order to options allowed by `legal` gives a well-formed
+    row; the outermost level of a tile gets the rest of the extent."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.knobs = [knob for knob in _knobs(sketch) if knob.options]
@@ -65,7 +63,7 @@ class Knobs:
         return np.tile(self._start, (count, 1))
 
     def legal(self, index: int, rows: Rows) -> Mask:
-        """Return a mask of the legal options of knob `at`, given the knobs set before."""
+        """Return a mask of legal options of knob `index`, given the knobs set before."""
         if not self.knobs[index].extent:
             return np.tile(self.exists[index], (len(rows), 1))
         knob = self.knobs[index]
@@ -74,14 +72,16 @@ class Knobs:
         return np.asarray(divides & (inner * self._options[index] % knob.multiple == 0) & self.exists[index])
 
     def set(self, index: int, rows: Rows, place: Indices) -> None:
-        """Set knob `at` of every row to an option index, in place."""
+        """Set knob `index` of each row, in place, to the option whose index is in
+        `place`."""
         knob, value = self.knobs[index], self._options[index, place]
         rows[:, knob.column] = value
         if knob.extent:
             rows[:, knob.rest] //= value
 
     def places(self, rows: Rows) -> Indices:
-        """Return the option index of each knob; the next lower option for other values."""
+        """Return the index of each knob's option in each row; for a value that is no option,
+        that of the next lower option."""
         places = [
             np.searchsorted(knob.options, rows[:, knob.column], side="right") - 1 for knob in self.knobs
         ]
@@ -163,7 +163,7 @@ SMOOTHING = 0.2  # uniform share of a distribution fit by counting
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Rows of one sketch, the option drawn for each knob, and the options that were legal."""
+    """Decision vectors of one sketch, with each knob's drawn option and legal options."""
 
     rows: Rows
     places: Indices  # rows x knobs
@@ -171,7 +171,8 @@ class Draw:
 
 
 class KnobDistributions:
-    """Logits for each knob; rows are drawn knob by knob from the legal options."""
+    """Distributions (logits) of each knob's options; rows are drawn knob by knob from the
+    legal ones."""
 
     def __init__(self, knobs: Knobs, logits: Column, rate: float) -> None:
         self.knobs = knobs
@@ -207,7 +208,8 @@ def softmax(logits: Column, legal: Mask) -> Column:
 
 
 def counted(knobs: Knobs, rows: Rows, weight: Column) -> Column:
-    """Return the logits with least cross-entropy on weighted rows, mixed with uniform ones."""
+    """Return logits of each option's frequency in the rows, weighted by `weight` and mixed
+    with a uniform distribution."""
     uniform = knobs.exists / np.maximum(1, knobs.exists.sum(axis=1, keepdims=True))
     counts = np.zeros(knobs.exists.shape)
     np.add.at(counts, (np.arange(len(knobs)), knobs.places(rows)), weight[:, None])

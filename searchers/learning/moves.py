@@ -1,4 +1,5 @@
-"""Small changes of a sketch's rows: move a prime between tile levels, or step a list value."""
+"""Small changes of decision vectors: a prime factor moves to another tile level, or a list
+value is replaced by the next one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ class Direction:
 
 
 class Moves:
-    """All directions of one sketch, as arrays."""
+    """All directions (small changes) of a sketch's decision vectors, as arrays."""
 
     def __init__(self, sketch: Sketch) -> None:
         starts = [(choice, columns.start) for columns, choice in sketch.places]
@@ -64,7 +65,7 @@ class Moves:
         return len(self.directions)
 
     def legal(self, rows: Rows) -> Mask:
-        """Return a mask of the directions that are possible for each row."""
+        """Return, for each row, a mask of the directions that are possible."""
         spare = self._spare(rows)[:, self._left]
         return self._may(rows[:, self._source], rows[:, self._target], spare, np.arange(len(self)))
 
@@ -89,7 +90,8 @@ class Moves:
         return moved
 
     def _spare(self, rows: Rows) -> Indices:
-        """Return each inner product divided by its `inner_multiple`, after a column of 0."""
+        """Return the product of each tile's inner factors, divided by its `inner_multiple`.
+        The first column is 0."""
         spare = [rows[:, columns].prod(axis=1) // multiple for columns, multiple in self._inner]
         return np.column_stack([np.zeros(len(rows), dtype=np.int64), *spare])
 
@@ -113,7 +115,8 @@ def support(choice: Choice) -> NDArray[np.int32]:
 
 
 def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction]:
-    """Return the directions of a choice; `begins` are the first columns of all inner products."""
+    """Return the directions of a choice; `begins` are the first columns of all products of
+    inner factors that have an `inner_multiple`."""
     if choice.kind is not ChoiceKind.TILE:
         values = support(choice).tolist()
         ends = ((-1, values[0]), (1, values[-1])) if len(values) > 1 else ()
@@ -136,7 +139,8 @@ def _directions(choice: Choice, start: int, begins: list[int]) -> list[Direction
 
 
 class Transitions(NamedTuple):
-    """State, direction, reward, next state, and the legal directions there."""
+    """Steps for training: state, direction, reward, next state, and the legal directions
+    there."""
 
     state: Matrix
     way: Indices
@@ -161,7 +165,8 @@ def reward(gain: NDArray[np.floating]) -> Array:
 
 
 def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np.floating]) -> Transitions:
-    """Return the steps between pairs of measured rows, with rewards from their speeds."""
+    """Return the steps of a single direction that lead from one measured row to another,
+    with their rewards."""
     start = np.repeat(np.arange(len(rows)), len(moves))
     way = np.tile(np.arange(len(moves)), len(rows))
     end = _places(rows, moves.apply(rows[start], way))
@@ -172,7 +177,7 @@ def measured_steps(moves: Moves, rows: Rows, features: Matrix, speed: NDArray[np
 
 
 def _places(rows: Rows, queries: Rows) -> Indices:
-    """Return the index of each wanted row among the rows; -1 if it is missing."""
+    """Return the index among `rows` of each row of `queries`; -1 if it is missing."""
     if not len(rows):
         return np.empty(0, dtype=np.int64)
     salt = np.random.default_rng(0).integers(2**31, size=rows.shape[1])  # a hash, checked below

@@ -73,11 +73,9 @@ class LearnedParameters:
 
 @dataclass(eq=False, kw_only=True)
 class StatefulLearner(StatefulSearcher, Learner):
-    """A Learner whose policy continues from the task's last round.
-
-    With `keeping` off, it trains anew in each round; with `learning` off, it does not train.
-    These variants show the benefit of each.
-    """
+    """A Learner whose policy continues from the task's last round. With `keeping` off, it
+    trains anew in each round; with `learning` off, it does not train. These variants show
+    the benefit of each."""
 
     learning: bool = True
     keeping: bool = True
@@ -93,7 +91,7 @@ class StatefulLearner(StatefulSearcher, Learner):
         sample: HistorySample,
         rng: np.random.Generator,
     ) -> None:
-        """Explore like `explore`, starting from these stored_parameters, and update them."""
+        """Explore like `explore`, starting from the stored parameters, and update them."""
 
     def explore(self, scorer: Scorer, sample: HistorySample, rng: np.random.Generator) -> None:
         self.explore_from(self._lessons, scorer, sample, rng)

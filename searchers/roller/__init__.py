@@ -1,1 +1,1 @@
-"""A constructor of schedules: tiles that fit a machine, ranked by an analytic time model."""
+"""Constructs schedules: tiles that fit a machine, ranked by an analytic time model."""

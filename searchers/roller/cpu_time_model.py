@@ -1,4 +1,4 @@
-"""The loops of a tiled block for many decision vectors, and footprints inside each loop."""
+"""An analytic time model of a tiled block on a CPU, for many decision vectors at once."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -20,10 +20,8 @@ _ORDER = ((False, 0), (False, 1), (True, 0), (False, 2), (True, 1), (False, 3))
 
 
 class Loops:
-    """The loops of many candidates, outermost first; cut p is the body of the first p loops.
-
-    A row has 4 factors per spatial axis, then 2 per reduction.
-    """
+    """The loops of many candidates, outermost first; cut p means everything inside the first
+    p loops. A row has 4 factors per spatial axis, then 2 per reduction."""
 
     def __init__(self, nest: Nest, rows: Rows) -> None:
         self.nest = nest
@@ -61,7 +59,8 @@ class Loops:
         return [loop for loop in self.levels if (self.factor(*loop) > 1).any()]
 
     def cut(self, loops: int) -> int:
-        """Return the cut inside the first `loops` of `levels`, including loops of extent 1."""
+        """Return the cut inside the first `loops` loops of `levels`. These include loops of
+        extent 1, which cuts do not count."""
         return sum(loop in self.order for loop in self.levels[:loops])
 
     @cached_property
@@ -93,7 +92,7 @@ class Loops:
         return sizes[::-1]
 
     def points(self, cut: int) -> Column:
-        """Return how often the block's statement runs inside a cut."""
+        """Return how often the block's statement runs inside a cut, entered once."""
         return np.asarray(np.prod(self.inside[cut], axis=0))
 
     def bytes_of(self, access: Access, cut: int) -> Column:
@@ -108,7 +107,8 @@ class Loops:
         return np.asarray(size * lines * line)
 
     def fetches(self, access: Access) -> list[Column]:
-        """Return how often each cut's data are fetched; loops without the index reuse them."""
+        """Return how often the data of each cut are fetched; loops that do not index the
+        buffer reuse its data."""
         times = [np.ones(self.count)]
         for position, (axis, _) in enumerate(self.order):
             is_refetched = (self.extents[position] > 1) & (axis in access.axes)
@@ -134,7 +134,7 @@ BESIDE: Final = 3  # registers not used for accumulators
 
 
 class Body:
-    """The unrolled loops of each candidate; a statement computes one vector of a tile."""
+    """Each candidate's unrolled inner loops; a statement computes one vector of a tile."""
 
     def __init__(self, loops: Loops, machine: Machine, unroll: float) -> None:
         self.loops = loops
@@ -147,14 +147,14 @@ class Body:
 
     @cached_property
     def operations(self) -> Column:
-        """Vector multiply-adds in the body."""
+        """Number of vector multiply-adds in the body."""
         return np.asarray(
             np.take_along_axis(np.array(self._statements), self._cut[None], axis=0)[0] * self.vectors
         )
 
     @cached_property
     def sums(self) -> Column:
-        """Vector accumulators in the body."""
+        """Number of vector accumulators in the body."""
         points = np.ones(self.loops.count)
         for position, (axis, _) in enumerate(self.loops.order):
             if axis < self.loops.spatial:
@@ -168,10 +168,8 @@ class Body:
 
     @property
     def is_in_memory(self) -> NDArray[np.bool_]:
-        """Whether accumulators are in memory, not in registers.
-
-        LLVM keeps long vectors in registers only if their width is a power of two.
-        """
+        """Whether accumulators are in memory, not in registers: LLVM keeps long vectors in
+        registers only if their width is a power of two."""
         width = self.loops.width
         return np.asarray((width > self._machine.lanes) & (np.exp2(np.ceil(np.log2(width))) != width))
 
@@ -184,7 +182,8 @@ class Body:
 
     @cached_property
     def steps(self) -> Column:
-        """Reduction steps between loading and storing an accumulator, also around the body."""
+        """Number of reduction steps between loading and storing an accumulator, in and
+        around the body."""
         steps, stays_loaded = np.ones(self.loops.count), np.ones(self.loops.count, dtype=np.bool_)
         for position in reversed(range(len(self.loops.order))):
             extent, axis = self.loops.extents[position], self.loops.order[position][0]
@@ -196,12 +195,13 @@ class Body:
 
     @property
     def loading(self) -> Column:
-        """Steps for loads per operation; compilers load reused operands only once."""
+        """Time of loads per operation, in steps (vector multiply-adds). A reused operand is
+        loaded only once."""
         return self._traffic[0]
 
     @property
     def spilled(self) -> Column:
-        """Reused operands per operation that do not fit into registers."""
+        """Number of reused operands per operation that do not fit into registers."""
         return self._traffic[1]
 
     @cached_property
@@ -255,7 +255,8 @@ class Body:
 
 
 def registers_of(width: Column, lanes: int) -> Column:
-    """Return the registers of a vector; compilers round its width up to a power of two."""
+    """Return how many registers a vector takes; its width is rounded up to a power of
+    two."""
     even = np.exp2(np.ceil(np.log2(width)))
     vectors = np.maximum(1, even / lanes)
     return vectors * np.where(even == width, 1, PIECED)
@@ -283,7 +284,8 @@ LOOP: Final = 0.5  # steps per loop iteration
 
 
 def block_us(working: Column, moving: Column, loops: Loops, machine: Machine) -> Column:
-    """Return a block's time on all cores, from the times of its parts on one core."""
+    """Return a block's time on all cores. `working` is one core's time for computing,
+    `moving` its times for moving data, one row per kind."""
     slowest = np.maximum(working, moving.max(axis=0))
     total = slowest + (1 - HIDDEN) * (working + moving.sum(axis=0) - slowest)
     return np.asarray(total * uneven(loops, machine) / machine.cores + machine.fork_us)
@@ -311,8 +313,7 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
     is_complete = (body.steps == loops.depth) & (body.sums >= tile * loops.across(2))
     reloads = np.where(is_complete, 0, RELOAD / body.steps)
     bloated = BLOATED * np.maximum(0, np.log2(body.operations / BODY))
-    # In bodies without loops, compilers build vectors of broadcast scalars one element at a
-    # time.
+    # Without loops, compilers build vectors of broadcast scalars element by element.
     bloated += np.where(body.is_loopless & body.spreads & (body.operations > BODY), REBUILT, 0)
     # Likewise if a row has several vectors, which are tiles of their own.
     bloated += np.where(body.spreads & (loops.factor(loops.spatial - 1, 2) > 1), APART, 0)
@@ -332,12 +333,13 @@ def computing_us(loops: Loops, machine: Machine, unroll: float) -> Column:
 
 
 def _over(sums: Column, body: Body, machine: Machine) -> Column:
-    """Return the share of the accumulators that do not fit into registers."""
+    """Return the share of the `sums` accumulators that do not fit into registers."""
     return np.asarray(np.maximum(0, sums + body.vectors + 1 - machine.registers - BESIDE) / sums)
 
 
 def _crowded(loops: Loops, machine: Machine) -> Column:
-    """Return the slowdown of reading rows that map to the same sets of the first cache."""
+    """Return the slowdown of reading rows that map to the same sets of the first-level
+    cache."""
     slower = np.ones(loops.count)
     ways = max(1, machine.caches[0].bytes // PERIOD - 1)  # one for other data
     for read in loops.nest.reads:
@@ -351,10 +353,8 @@ def _crowded(loops: Loops, machine: Machine) -> Column:
 
 def moving_us(loops: Loops, machine: Machine) -> Column:
     """Return one core's time to fill each cache from the next level (caches x candidates).
-
-    Data that fit entirely into the last cache are already there: earlier blocks wrote or read
-    them.
-    """
+    Data that fit entirely into the last cache are already there: earlier blocks wrote or
+    read them."""
     footprint, moved = np.zeros((2, len(loops.order) + 1, loops.count))
     for access in loops.nest.accesses:
         size = np.array([loops.bytes_of(access, cut) for cut in range(len(footprint))])
@@ -368,10 +368,9 @@ def moving_us(loops: Loops, machine: Machine) -> Column:
 
 
 def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = False) -> Column:
-    """Return one core's time for the consumer to read the result from the cache that holds it.
-
-    A separate pass (no `home`) that goes `across` the rows reads a vector for each element.
-    """
+    """Return one core's time for the consumer to read the block's result from the cache that
+    holds it. `home` is the number of loops around a fused consumer. If there is none, a
+    separate pass reads the result; `across` rows, it reads a vector for each element."""
     write, cut = loops.nest.write, loops.cut(home or 0)
     size = loops.bytes_of(write, cut)
     is_near = size <= machine.caches[0].bytes * FILLED
@@ -380,7 +379,8 @@ def result_us(loops: Loops, machine: Machine, home: int | None, across: bool = F
 
 
 def feeding_us(loops: Loops, machine: Machine, location: int) -> Column:
-    """Return the time for computing inputs made by other blocks: in a loop, or first (-1)."""
+    """Return the time in which other blocks compute this block's inputs, in the loop at
+    `location` or beforehand (-1)."""
     cut = loops.cut(max(0, location + 1))
     runs = loops.outside[cut]
     size = sum((loops.bytes_of(read, cut) for read in loops.nest.reads if read.made), np.zeros(loops.count))

@@ -52,7 +52,8 @@ _FRAGMENTS: Final = {"wmma_sync_16x16x16": (16, 16, 16), "mma_sync_m16n8k8": (16
 
 
 def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tuple[Rows, Column] | None:
-    """Return decision vectors of a sketch, and estimated times; None without a model."""
+    """Return good decision vectors of a sketch with their estimated times; None if the
+    sketch has no time model."""
     of_sketch = blocks(sketch)
     if _is_modelled(of_sketch):
         (block,) = of_sketch
@@ -84,7 +85,7 @@ def gpu_guesses(sketch: Sketch, nests: Sequence[Nest], machine: Machine) -> tupl
 
 
 def gpu_time_us(sketch: Sketch, rows: Rows, nests: Sequence[Nest], machine: Machine) -> Column | None:
-    """Return estimated times of decision vectors on a GPU; None without a model."""
+    """Return the estimated times of decision vectors on a GPU; None without a time model."""
     of_sketch = blocks(sketch)
     if not _is_modelled(of_sketch):
         return None
@@ -103,7 +104,8 @@ def _is_modelled(of_sketch: Sequence[Block]) -> bool:
 
 
 def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
-    """Return the rows with usual values of the non-tile choices."""
+    """Return a copy of the rows with usual values for choices that are not tiles, such as an
+    unroll limit near `unroll` and a vector length near `vector`."""
     filled_rows = rows.copy()
     for place in places(sketch):
         choice = place.choice
@@ -117,10 +119,8 @@ def _listed(sketch: Sketch, rows: Rows, unroll: int, vector: int) -> Rows:
 
 
 def _summing_us(nests: Sequence[Nest], machine: Machine, first: int, threads: int) -> float:
-    """Return the time of a program's reductions: `threads` threads per sum for the first ones.
-
-    The other reductions use one thread per sum.
-    """
+    """Return the estimated time of a program's reductions: the first `first` of them use
+    `threads` threads per sum, the others one."""
     reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
     total = 0.0
     for index, nest in enumerate(reduction_nests):
@@ -152,7 +152,8 @@ class GpuTiles:
         self._nest, self._batch = self._loops(nests)
 
     def _loops(self, nests: Sequence[Nest]) -> tuple[Nest, float]:
-        """Return the loops in units of fragments, and how often untiled axes repeat them."""
+        """Return the block's loops, in units of fragments if it uses tensor cores, and how
+        often axes that are not tiled repeat them."""
         if self._fragment is None:
             return self._block.nest(nests), 1.0
         reduction_nests = [nest for nest in nests if any(axis.reduced for axis in nest.axes)]
@@ -179,7 +180,7 @@ class GpuTiles:
         return sized, max(1.0, round(prod(largest.extents) / points) if largest else 1.0)
 
     def best(self, count: int) -> Rows:
-        """Return up to `count` rows of tiles, fastest first, with penalties beyond limits."""
+        """Return up to `count` rows of tiles, least estimated time first."""
         tables = []
         for place in self._block.spatial:
             limits = (1, 4, 256, 4, 8) if self._fragment is None else (1, 1, 8, 4, 4)
@@ -204,7 +205,8 @@ class GpuTiles:
         return rows[np.argsort(self.time_us(rows), kind="stable")[:count]].astype(np.int32)
 
     def time_us(self, rows: Table) -> Column:
-        """Return the estimated time of each row of tiles, with penalties beyond limits."""
+        """Return the estimated time of each row of tiles, with a penalty for each limit of
+        the GPU that it exceeds."""
         machine, spatial = self._machine, self._spatial
         tiles = rows[:, : GPU_LEVELS * spatial].reshape(len(rows), spatial, GPU_LEVELS).astype(np.float64)
         depth = rows[:, GPU_LEVELS * spatial :].reshape(len(rows), -1, GPU_SUM_LEVELS).astype(np.float64)
@@ -302,7 +304,7 @@ def _of_bytes(access: Access, element_bytes: float) -> Access:
 
 
 def _tilings(extent: int, width: int, limits: Sequence[int]) -> Table:
-    """Return tilings with inner factors bounded by `limits`; the outermost has the rest."""
+    """Return tilings with inner factors within `limits`; the outermost is the rest."""
     rows: list[tuple[int, ...]] = [(extent,)]
     for limit in limits[:0:-1]:
         rows = [

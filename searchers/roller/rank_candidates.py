@@ -1,4 +1,4 @@
-"""Rank the candidates of a program in the order in which they should be tried."""
+"""Ranks the candidates of a program by estimated time, in the order in which to try them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,10 +44,8 @@ _UNKNOWN_US: Final = 1e9  # for sketches without a time model, whose guesses kee
 
 
 def build_tiles(nest: Nest, machine: Machine, limits: Sequence[int], unroll: float) -> Rows:
-    """Return rows of tiles of the spatial axes, then of the reductions.
-
-    `limits` bound the innermost factors.
-    """
+    """Return good tiles as rows of factors: of the spatial axes, then of the reductions.
+    `limits` bound the innermost factors."""
     spatial_count = sum(not axis.reduced for axis in nest.axes)
     inner = _register_tiles(nest, machine, limits, spatial_count)
     time = computing_us(Loops(nest, inner), machine, unroll)
@@ -109,7 +107,8 @@ def _register_tiles(nest: Nest, machine: Machine, limits: Sequence[int], spatial
 
 
 def _repeated(extent: int, factors: Sequence[int], limit: int) -> Table:
-    """Return pairs of at most `limit` repetitions in the next outer level, and a factor."""
+    """Return pairs of repetitions (at most `limit`) in the next outer level, and a
+    factor."""
     return np.array([(times, f) for f in factors for times in divisors(extent // f) if times <= limit])
 
 
@@ -126,7 +125,7 @@ def _singles(extent: int, limit: int) -> Table:
 
 
 def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
-    """Split each reduction so that its innermost level fills vectors."""
+    """Return a tile per axis of a block, with innermost factors that fill vectors."""
     tiles = []
     for place in block.places:
         inner = largest_factor(place.choice.extent, 2 * machine.lanes)
@@ -136,7 +135,8 @@ def cut_reduction(block: Block, machine: Machine) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Guesses:
-    """Decision vectors of a sketch, estimated times, and `aspects` for their similarity."""
+    """Promising decision vectors of a sketch, with estimated times. `aspects` number their
+    properties, so that similar vectors can be recognised."""
 
     rows: Rows
     us: Column
@@ -144,7 +144,8 @@ class Guesses:
 
 
 class Tiled:
-    """Tiles of a block, and their estimated times without the effect of non-tile choices."""
+    """Tiles of a block, with the parts of their estimated times: computing and moving
+    data."""
 
     def __init__(self, block: Block, nest: Nest, tiles: Rows, machine: Machine) -> None:
         self.tiles = tiles
@@ -173,7 +174,7 @@ class Tiled:
 
 
 class Constructor:
-    """Makes guesses for a program's sketches; caches tiles of blocks that sketches share."""
+    """Finds good decision vectors of a program's sketches; sketches share cached tiles."""
 
     def __init__(self, nests: Sequence[Nest], machine: Machine) -> None:
         self._nests = nests
@@ -181,7 +182,7 @@ class Constructor:
         self._tiled: dict[Block, Tiled] = {}
 
     def guesses(self, sketch: Sketch) -> Guesses:
-        """Return the decision vectors that are worth trying, with estimated times."""
+        """Return decision vectors that are worth trying, with estimated times."""
         if self._machine.gpu:
             gpu = gpu_guesses(sketch, self._nests, self._machine)
             if gpu is not None:
@@ -254,7 +255,8 @@ class Constructor:
         return block_us(tiled.working(unroll), movements, loops, machine) + feeding
 
     def _guess_plainly(self, sketch: Sketch, of_sketch: Sequence[Block]) -> Guesses:
-        """Make guesses without a time model: all non-tile choices, the usual values first."""
+        """Return decision vectors of a sketch without a time model: all combinations of its
+        choices other than tiles, usual values first, with a few versions of tiles."""
         other_choices = _others(
             sketch, len(of_sketch[0].spatial) if of_sketch and of_sketch[0].is_tiled else 1
         )
@@ -298,8 +300,7 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
             distances = {value: abs(labels[value] - _USUAL_UNROLL) for value in values}
             other_choices.append((place, sorted(values, key=distances.__getitem__)))
         elif place.choice.kind is ChoiceKind.LOCATION:
-            # Inside the parallel loops, or beforehand. Inner loops would be ruinous for a chain of
-            # such blocks.
+            # In the parallel loops or beforehand; a chain in inner loops would be very slow.
             in_parallel_loops = [value for value in values if value >= spatial - 1]
             beforehand = [value for value in values if value == -1]
             inner = [] if is_chained else in_parallel_loops[1:3]
@@ -309,7 +310,7 @@ def _others(sketch: Sketch, spatial: int) -> list[tuple[PlacedChoice, list[int]]
 
 
 def _filled(sketch: Sketch, count: int) -> Rows:
-    """Return rows that only have the values suggested by the sketch's rules."""
+    """Return rows with the values that the sketch's rules suggest, and otherwise zeros."""
     rows = np.zeros((count, sketch.width), dtype=np.int32)
     for place in places(sketch):
         if place.choice.suggested:
@@ -332,7 +333,8 @@ _ALIKE: Final = 0.3  # relative penalty of a guess that has all aspects of an ea
 def ranked(
     sketches: Sequence[Sketch], nests: Sequence[Nest], machine: Machine, count: int
 ) -> list[Candidate]:
-    """Return up to `count` candidates: fast guesses that differ from earlier ones, best first."""
+    """Return up to `count` candidates, best first: fast by their estimated times, and
+    dissimilar to earlier ones."""
     length = max(_LEAST, 1 << (count - 1).bit_length())  # longer rankings begin with shorter ones
     return list(_ranked(tuple(sketches), tuple(nests), machine.model_dump_json(), length)[:count])
 
@@ -376,10 +378,8 @@ def _ranked(
 
 
 def log_slowdowns(space: Space, candidates: Sequence[Candidate]) -> Column:
-    """Return log(estimated time / least estimated time) of each candidate.
-
-    0 for candidates of sketches without a time model.
-    """
+    """Return log(estimated time / least estimated time) of each candidate; 0 if its sketch
+    has no time model."""
     constructor = Constructor(space.nests, space.machine)
     log_us = np.full(len(candidates), np.nan)
     for key, lines in places_by_sketch([candidate.sketch for candidate in candidates]).items():

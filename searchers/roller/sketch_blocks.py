@@ -1,4 +1,4 @@
-"""Find the blocks of a sketch: the tile choices of each block, and where its result goes."""
+"""Finds the blocks of a sketch: the tile choices of each, and where its result goes."""
 
 import json
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class Block:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether it has the multi-level tiling for registers, caches and cores."""
+        """Whether the block has the multi-level tiling for registers, caches and cores."""
         spatial, reductions = (
             {place.choice.width for place in group} for group in (self.spatial, self.reduced)
         )
@@ -43,10 +43,8 @@ class Block:
         return (*self.spatial, *self.reduced)
 
     def nest(self, nests: Sequence[Nest]) -> Nest:
-        """Return the block's loops; a matrix product's if no block of the program matches.
-
-        For tensorized blocks, the loops count entire instructions (`folded`).
-        """
+        """Return the block's loops, or those of a matrix product if no block of the program
+        matches. For tensorized blocks, the loops count entire instructions (`folded`)."""
         spatial = tuple(place.choice.extent for place in self.spatial)
         reductions = tuple(place.choice.extent for place in self.reduced)
         matches = (folded(nest, (*spatial, *reductions)) for nest in reversed(nests))
@@ -77,7 +75,7 @@ def blocks(sketch: Sketch) -> list[Block]:
 
 @lru_cache(maxsize=1024)
 def consumer_depth(sketch: Sketch) -> int | None:
-    """Return the number of loops around the consumer of a block's result; None if unfused."""
+    """Return the number of loops around the consumer fused with a block; None if unfused."""
     order: list[str] = []
     for name, inputs, *_ in json.loads(sketch.trace or "[]"):
         if name == "Reorder":

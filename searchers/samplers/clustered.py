@@ -1,4 +1,4 @@
-"""Cluster the pool, and take one candidate per cluster (Chameleon's adaptive sampling).
+"""Clusters the pool, and takes one candidate per cluster (Chameleon's adaptive sampling).
 
 Synthesised candidates have the most frequent setting of each knob.
 """
@@ -97,15 +97,16 @@ def _joined(sketch: Sketch, settings: Sequence[Setting]) -> Candidate:
 
 
 class Clustered(Synthesiser):
-    """Clusters candidates of high score and takes the medoids; fills up with the best.
+    """Clusters candidates of high score and takes each cluster's medoid; fills up with the
+    best.
 
     Chameleon measures the centroids of all visited candidates, including measured ones. The
-    number of clusters doubles while that reduces the loss by a factor `worth` (the knee). If a
-    centroid was measured before, it is replaced by a synthesised candidate with the most
+    number of clusters doubles while that reduces the loss by a factor `worth` (the knee). If
+    a centroid was measured before, it is replaced by a synthesised candidate with the most
     frequent setting of each knob, here among the members of its cluster, in Chameleon among
-    all; if that was measured too, one knob gets its second most frequent setting. Here centres
-    are medoids, because a mean of tiles is not a tile. Chameleon clusters by the two knobs
-    with most options, here by all features.
+    all; if that was measured too, one knob gets its second most frequent setting. Here
+    centres are medoids, because a mean of tiles is not a tile. Chameleon clusters by the two
+    knobs with most options, here by all features.
     """
 
     def __init__(self, optimism: float = 0.5, *, considered: int = 12, worth: float = 1.25) -> None:
@@ -146,8 +147,7 @@ class Clustered(Synthesiser):
             cluster = [both_pools.candidates[line] for line in lines.tolist()]
             medoid, *remaining = cluster
             same_sketch = [member for member in cluster if member.sketch == medoid.sketch]
-            # Represent a cluster by its medoid, else a synthesised candidate, else its nearest
-            # member.
+            # Represent a cluster by its medoid, a synthetic candidate or its nearest member.
             representatives = chain(
                 [medoid], synthesised(space.by_key[medoid.sketch], same_sketch), remaining
             )

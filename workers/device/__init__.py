@@ -1,1 +1,1 @@
-"""Devices: measuring processes with only TVM's runtime, and the tracker where they register."""
+"""Processes that time candidates with only TVM's runtime, and the RPC tracker."""

@@ -18,11 +18,11 @@ _NONCE_CHARS: Final = 256
 
 
 class DeviceRequestQueue:
-    """The free devices of one tracker key, and the clients that wait for a certain class or any.
+    """The queue of one tracker key: its free devices, and clients that wait for a device.
 
-    The client that asked first is served first, by the device that has been free for longest.
-
-    Devices and clients are Peers of the tracker; an offer is a device, its host, port and match key.
+    A client waits for a device of one class or of any. The oldest request is served first,
+    by the device that has been free for longest. Devices and clients are Peers. An offer is
+    a tuple of device, host, port and match key.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class DeviceRequestQueue:
 
 
 class Peer(TCPEventHandler):  # type: ignore[misc]
-    """A connection to the tracker. Until the peer authenticates, it can call nothing else."""
+    """The connection of a device or client to the tracker. It has to authenticate first."""
 
     def __init__(self, tracker: "Tracker", end: socket.socket, address: tuple[str, int]) -> None:
         super().__init__(tracker, end, address)
@@ -105,7 +105,7 @@ class Peer(TCPEventHandler):  # type: ignore[misc]
         return not self._sock
 
     def send_device(self, device: tuple[Any, ...]) -> bool:
-        """Send the client the device that it gets; return False if the client is gone."""
+        """Tell the client which device it may use; return False if the client is gone."""
         try:
             self.ret_value([SUCCESS, device])
         except OSError:
@@ -138,7 +138,7 @@ class Tracker(TrackerServerHandler):  # type: ignore[misc]
         return DeviceRequestQueue()
 
     def ask(self, key: str, client: Peer, class_text: str) -> None:
-        """Queue a client for a device of this key and, unless `class_text` is empty, of that class."""
+        """Queue a client for a device of this key and this class (empty text: any class)."""
         if key not in self._scheduler_map:
             self._scheduler_map[key] = self.create_scheduler(key)
         self._scheduler_map[key].ask(client, class_text)

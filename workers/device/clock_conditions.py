@@ -1,4 +1,4 @@
-"""Settings and limits of this host's clock rate, which may change while the host runs."""
+"""Reads what slows down this host's CPUs: governor, CPU quota, turbo and power settings."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,8 @@ def governor() -> str:
 
 
 def limits() -> str:
-    """Return what slows this host down now, as `+quota1.5+battery`; empty if nothing does."""
+    """Return what slows down this host's CPUs now, for example `+quota1.5+battery`; empty if
+    nothing does."""
     words = []
     quota = cpu_quota()
     if quota is not None and quota < len(os.sched_getaffinity(0)):

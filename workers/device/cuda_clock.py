@@ -21,10 +21,10 @@ _STREAM: Final = ctypes.c_void_p(None)
 
 
 class CudaClock:
-    """Puts time marks into a GPU's queue of work. The host waits only at the end of a run.
+    """Times GPU work by marks (CUDA events); the host waits only at the end of a run.
 
-    The GPU is kept busy until the host has queued a whole run. Otherwise the GPU would wait for the
-    host before every kernel, and the time of a kernel would include its launch.
+    The GPU is kept busy until the host has queued a whole run. Otherwise the GPU would wait
+    for the host before every kernel, and the time of a kernel would include its launch.
     """
 
     def __init__(self, runtime: Any, l2_bytes: int) -> None:
@@ -38,11 +38,11 @@ class CudaClock:
 
     @classmethod
     def of_device(cls) -> "CudaClock":
-        """Return a clock of the first GPU that uses the CUDA runtime loaded by TVM."""
+        """Return a clock for the first GPU; it uses the CUDA runtime that TVM has loaded."""
         return cls(ctypes.CDLL(None), int(tvm.runtime.device("cuda", 0).l2_cache_size_bytes or 0))
 
     def begin_run(self) -> None:
-        """Discard all marks and keep the GPU busy with fills while the host queues the run."""
+        """Discard all marks; fill memory to keep the GPU busy while the run is queued."""
         self._marks = 0
         if self._queue_sec and not self._fill_sec:
             begin = self.mark()

@@ -1,6 +1,7 @@
 """Calls CUDA's driver API through ctypes, and loads the CUDA runtimes that TVM needs.
 
-Batches carry this module for run_batch.py: it imports only modules in `pack_batch.SHARED`.
+This module is copied to machines without Mallorn: import only modules in
+`pack_batch.SHARED`.
 """
 
 import ctypes
@@ -42,11 +43,9 @@ def lift_address_limit() -> None:
 
 
 def load_cuda_runtime() -> None:
-    """Load CUDA's and TVM's CUDA runtime, only in a fork: their context would not survive a fork.
-
-    TVM does not load its CUDA runtime by itself if only its runtime library is loaded. Raises
-    HostFault, with the command to type, if either does not load.
-    """
+    """Load CUDA's runtime and TVM's CUDA library. Call this only in a fork: the CUDA context
+    that it creates does not survive forks. A process that loaded only TVM's runtime has
+    neither. Raises HostFault, with the command to type, if either does not load."""
     import tvm_ffi
 
     if tvm_ffi.get_global_func("device_api.cuda", allow_missing=True) is not None:
@@ -68,10 +67,8 @@ def load_tvms_cuda_library() -> None:
 
 
 class CudaDriver:
-    """CUDA's driver API. SIGALRM ends this process after ANSWER_SEC unless its caller cancels that.
-
-    Raises HostFault if the driver is missing or a call fails.
-    """
+    """Calls CUDA's driver API. SIGALRM ends this process if it still runs after ANSWER_SEC,
+    because a call may hang. Raises HostFault if the driver is missing or a call fails."""
 
     def __init__(self, load: Load) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

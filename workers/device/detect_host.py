@@ -1,4 +1,4 @@
-"""Detects this host: the class of hosts whose times compare, and the target that `local` means."""
+"""Detects the target `local`, and this host's class, within which times are comparable."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ X86_LEVELS = (
 
 
 def host_fingerprint() -> HostFacts:
-    """Return facts about this host as it is now, with the class of hosts whose times compare."""
+    """Return present facts about this host; times are comparable within a `host_class`."""
     cpu = _processor()
     facts = {name: cpu[name] for name in IDENTITY_FIELDS if name in cpu}
     cores, scaling = available_cores(), governor()
@@ -117,10 +117,8 @@ def cpu_info(text: str | None = None) -> dict[str, str]:
 
 
 def run_with_tvm(program: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run a program in a child process with full TVM, for callers that load only its runtime.
-
-    A crash of TVM ends only the child. Raises Unavailable on timeout.
-    """
+    """Run a Python program in a child process that loads all of TVM, not only its runtime. A
+    crash of TVM ends only the child. Raises Unavailable on timeout."""
     env = {name: value for name, value in allowed_environment().items() if name != "TVM_USE_RUNTIME_LIB"}
     env["PYTHONPATH"] = os.pathsep.join([_ROOT, *filter(None, [env.get("PYTHONPATH")])])
     command = [sys.executable, "-P", "-c", HIDE_TORCH + program, *words]
@@ -169,7 +167,8 @@ def tiles_allowed() -> bool:
 
 
 def feature_differences(flags: Set[str], features: Set[str]) -> list[str]:
-    """Return `mattr` entries for product instructions that only one of `flags` and `features` has."""
+    """Return `mattr` entries that correct LLVM's `features` of a CPU by the kernel's
+    `flags`; only instructions in PRODUCTS are compared."""
     present = {name for name, flag in PRODUCTS.items() if flag in flags}
     return [
         f"{'+' if name in present else '-'}{name}"

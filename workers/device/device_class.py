@@ -1,4 +1,4 @@
-"""The description that a device sends, and the class of devices whose times are comparable."""
+"""A device's description of itself, and its class, within which times are comparable."""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class DeviceClass:
 
 
 def described_class(info: Any) -> str:
-    """Return the text of the device class that `info` describes; `unknown` if it cannot be read."""
+    """Return the text of the class in a device's tracker entry; `unknown` if unreadable."""
     try:
         identity = info["mallorn"]
         return DeviceClass(identity["host_class"], identity["tvm_version"], identity["threads"]).text
@@ -113,7 +113,8 @@ class _RequiredFacts(Value):
 
 
 def endpoint_of(identity: Mapping[str, object]) -> Endpoint:
-    """Return a device's description as an Endpoint. Raises ValueError if it is not plausible."""
+    """Validate a device's description and return it as an Endpoint. Raises ValueError if it
+    is incomplete, too long or out of range."""
     check_storable(identity)
     if len(json.dumps(identity)) > LONGEST:
         raise ValueError("it says too much")

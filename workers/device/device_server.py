@@ -37,7 +37,8 @@ UNCLAIMED_SEC = 2.0
 
 
 class Registration:
-    """Keeps a device registered; methods do not raise if the tracker is gone: it may come back."""
+    """Keeps a device registered with the tracker. If the tracker is gone, methods do not
+    raise; `keep` tries again to connect."""
 
     def __init__(
         self, tracker: Address, key: str, listening: Address, identity: Identity, fleet: FleetKey = NO_KEY
@@ -58,7 +59,8 @@ class Registration:
         return self._tracker.fileno() if self._tracker is not None else None
 
     def keep(self) -> None:
-        """Register if the tracker is not connected, or renew an offer that was lost."""
+        """Reconnect to the tracker if necessary. Offer the device again if a client got its
+        match key but never connected."""
 
         def register_or_renew() -> None:
             if self._tracker is None:
@@ -120,14 +122,14 @@ class Registration:
 
 PING_SEC = 1.0
 LAST_WORDS_BYTES: Final = 500
-#: In CUDA's errors for memory or links that failed by themselves, which no candidate causes.
+#: Word in CUDA's errors about failed memory or links of the GPU, which no candidate causes.
 HARDWARE: Final = "uncorrectable"
-ENDING_SEC: Final = 0.25  # processor time that the end of a process takes at most
+ENDING_SEC: Final = 0.25  # most processor time that the end of a process takes
 
 
 @dataclass
 class Running:
-    """The session in progress."""
+    """The process of the session in progress, and its connection to the client."""
 
     pid: int
     pid_fd: int
@@ -144,7 +146,8 @@ class Running:
         self.ran_sec = processor_sec(self.pid)
 
     def is_unheard(self) -> bool:
-        """Return whether a session that ended has only waited for its client since the last record."""
+        """Return whether an ended session only waited for its client since the last
+        `record_state`."""
         return self.was_waiting and processor_sec(self.pid) - self.ran_sec < ENDING_SEC
 
 
@@ -173,10 +176,8 @@ class DeviceServer:
         self._has_warned_of_locks = False
 
     def serve_forever(self) -> None:
-        """Handle clients, ended sessions and a lost tracker until the process ends.
-
-        Raises HostFault once the GPU has failed.
-        """
+        """Handle clients, ended sessions and a lost tracker until the process ends. Raises
+        HostFault once the GPU has failed."""
         while True:
             if (running := self._running) is not None:
                 # A session that waits for its client at its deadline is in no endless loop: the
@@ -216,14 +217,15 @@ class DeviceServer:
                     self._registration.drop()
 
     def _announce_host_changes(self) -> None:
-        """Between sessions, announce changes of this host, which change the device's class."""
+        """Send the tracker a new description if this host has changed."""
         if (identity := refresh_identity(self._identity)) != self._identity:
             log.info("this host is %s now, with governor %s", identity["host_class"], identity["governor"])
             self._identity = identity
             self._registration.describe(identity)
 
     def _has_address(self) -> bool:
-        """Return whether this host still has the device's address; if not, listen on its new one."""
+        """Listen again if this host's address has changed. Return False if that fails,
+        otherwise True."""
         if self._running is not None or is_own(self._listener.getsockname()[0]):
             return True
         try:
@@ -242,7 +244,7 @@ class DeviceServer:
         return True
 
     def _start_session(self, connection: socket.socket, greeting: str) -> bool:
-        """Return whether the greeting opens a session, which this method then starts in a fork."""
+        """Start a session in a fork if the greeting is valid; return whether it is."""
         registration = self._registration
         if not answer_greeting(
             connection, greeting, registration.key, registration.match_key, registration.fleet

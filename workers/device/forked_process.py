@@ -17,7 +17,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def ask_in_fork(question: Callable[[], A]) -> A:
-    """Return the result of `question`, run in a fork. Raises its HostFault, MallornError if it dies."""
+    """Run `question` in a forked process and return its result. Raises the HostFault that
+    `question` raised, or MallornError if the process died."""
     reader, writer = os.pipe()
 
     def answer_or_fault() -> None:
@@ -68,7 +69,8 @@ def describe_exit(status: int) -> str:
 
 
 def waits_for(pid: int, number: int) -> bool:
-    """Return whether a process waits in a call on file descriptor `number`; False if unknown."""
+    """Return whether a process waits in a system call on file descriptor `number`; False if
+    unknown."""
     try:
         words = Path(f"/proc/{pid}/syscall").read_text().split()
     except OSError:

@@ -50,7 +50,7 @@ class GpuMeter:
             self._nvml = None
 
     def look(self) -> GpuLoad:
-        """Return what slows the GPU now; call this right after a timing, while it is warm."""
+        """Return what slows the GPU. Call this right after a timing, while it is warm."""
         if self._nvml is None:
             return GpuLoad(None)
         try:
@@ -93,7 +93,7 @@ class GpuMeter:
             pids = self._pids()
             new_pids = {os.getpid()} & pids or pids - self._pids_before
             self._pid = next(iter(new_pids)) if len(new_pids) == 1 else None
-        # Earlier use was that of the device's last session, or did not disturb this one.
+        # Ignore earlier use: it was the last session's, or did not disturb this one.
         since_us = round(max(self._began_sec, time.time() - RECENT_SEC) * 1e6)
         try:
             samples = nvml.nvmlDeviceGetProcessUtilization(gpu, since_us)

@@ -1,8 +1,8 @@
-"""Keeps the fleet's key in a separate process: a device forks sessions that run strangers' code.
+"""Keeps the fleet's key in its own process: a device forks sessions with untrusted code.
 
 python -P -m workers.device.key_agent SOCKET KEY
 
-Both are file descriptors: of the socket for the device's requests, and of the pipe with the key.
+Both are file descriptors: the socket for the device's requests, and the pipe with the key.
 """
 
 import ctypes

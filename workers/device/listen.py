@@ -35,10 +35,9 @@ def is_own(address: str) -> bool:
 
 
 def listen(host: str, ports: range, key: FleetKey) -> socket.socket:
-    """Return a socket listening on the first free port of `ports`; the kernel chooses for port 0.
-
-    Raises InvalidRequest for a public address, for all but loopback without a key, or if all are busy.
-    """
+    """Return a socket that listens on the first free port of `ports`; 0 lets the kernel
+    choose. Raises InvalidRequest if the address is public, if it is not loopback and there
+    is no key, or if all ports are busy."""
     address = private_address(host)
     if not key and not ipaddress.ip_address(address).is_loopback:
         raise InvalidRequest(f"{host} can be reached from other machines and the fleet has no key", hint=HINT)

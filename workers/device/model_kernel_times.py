@@ -1,8 +1,8 @@
-"""Times the kernels of a compiled model while it runs, with the caches as the model leaves them.
+"""Times the kernels of a compiled model while it runs, with caches as the model leaves them.
 
-A model for CUDA is compiled with calls of `vm.builtin.cuda_graph.run_or_capture`. A virtual machine
-whose kernels are timed runs no CUDA graphs: its instrument would see one such call instead of all
-kernels of the graph, and CUDA cannot record an event while it captures a graph.
+A model for CUDA calls `vm.builtin.cuda_graph.run_or_capture`. While its kernels are timed,
+it runs no CUDA graphs: the instrument would see this one call instead of the graph's
+kernels, and CUDA cannot record an event while it captures a graph.
 """
 
 import time
@@ -54,10 +54,9 @@ def clock_of(kind: str, sync: Callable[[], None]) -> Clock:
 
 
 class Kernels:
-    """Times a virtual machine's kernels by an instrument that slows it down and cannot be removed.
-
-    `run` runs the model once; `set_instrument` is the virtual machine's function of that name.
-    """
+    """Times the kernels of a Relax virtual machine with an instrument, which slows it down
+    and cannot be removed. `run` runs the model; `set_instrument` is the machine's function
+    of that name."""
 
     def __init__(
         self, set_instrument: Callable[..., Any], run: Callable[[], Any], clock: HostClock | CudaClock
@@ -69,10 +68,9 @@ class Kernels:
         set_instrument(self._watch)
 
     def times(self, seconds: float) -> dict[str, float]:
-        """Return the microseconds that a run spends in all calls of each kernel, by task name.
-
-        They are medians over as many runs as fit into `seconds`, but at least FEWEST_RUNS.
-        """
+        """Return, by task name, the microseconds per run that all calls of a kernel take
+        together. They are medians over as many runs as fit into `seconds`, but at least
+        FEWEST_RUNS."""
         self._run()
         runs: dict[str, list[float]] = defaultdict(list)
         deadline, count = time.perf_counter() + seconds, 0
@@ -110,10 +108,10 @@ def use_graphs(enabled: int) -> None:
 
 @cache
 def _original_capture() -> Any:
-    """Return TVM's own function, saved before it is first overridden; None without CUDA."""
+    """Return TVM's own function, saved before it is overridden; None without CUDA."""
     return tvm_ffi.get_global_func(RUN_OR_CAPTURE, allow_missing=True)
 
 
 def _run(machine: Any, part: Any, arguments: Any, *_cache_key: Any) -> Any:
-    """Call a part of a model as an ordinary function, without a CUDA graph."""
+    """Call a part of a model as an ordinary function, instead of by a CUDA graph."""
     return tvm_ffi.get_global_func("vm.builtin.invoke_closure")(machine, part, *arguments)

@@ -1,7 +1,8 @@
 """Asks NVIDIA's driver which GPUs this host has and whether a GPU still computes.
 
-Forks call the driver: a CUDA context does not survive a fork, and a device forks a process for
-every session. A process that may have threads or a context of its own starts a new process.
+A device calls the driver only in short-lived forks: it also forks a process for every
+session, and a CUDA context does not survive a fork. Processes with threads run a new program
+instead.
 """
 
 import ctypes
@@ -31,10 +32,8 @@ except MallornError as error:
 
 
 def visible_gpus(load: Load = ctypes.CDLL) -> list[Gpu]:
-    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process.
-
-    Raises HostFault if there is no driver or it does not start.
-    """
+    """Return the GPUs that CUDA_VISIBLE_DEVICES leaves visible to this process. Raises
+    HostFault if there is no driver or it does not start."""
     os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # as nvidia-smi counts
     return [Gpu(*facts) for facts in ask_in_fork(lambda: list(map(astuple, CudaDriver(load).gpus())))]
 

@@ -1,4 +1,4 @@
-"""Holds a device's connections until their greetings are complete; none blocks the others."""
+"""Holds connections to a device until their greetings are complete, without blocking."""
 
 import logging
 import socket
@@ -19,13 +19,16 @@ class Closable(Protocol):
 
 
 class Unauthenticated:
-    """Unauthenticated connections, oldest first: honest peers seldom stay long in this list."""
+    """Limits the number of unauthenticated connections. The oldest are closed first, because
+    honest peers authenticate quickly."""
 
     def __init__(self) -> None:
         self._addresses: dict[Closable, str] = {}
 
     def add(self, connection: Closable, address: str) -> None:
-        """Add a connection. Over a limit, close the oldest of its address or of the busiest one."""
+        """Add a connection. If its address has too many, close the oldest of them; if all
+        addresses together have too many, close the oldest one of the address that has
+        most."""
         self._addresses[connection] = address
         crowds = Counter(self._addresses.values())
         if crowds[address] > MOST_OF_AN_ADDRESS:
@@ -85,7 +88,7 @@ class PendingConnection:
 
 
 class PendingConnections:
-    """The pending clients of one listener, by file descriptor."""
+    """The clients of one listener whose greetings are incomplete, by file descriptor."""
 
     def __init__(self, listener: socket.socket) -> None:
         listener.setblocking(False)
@@ -113,7 +116,8 @@ class PendingConnections:
         self._waiting.add(client, str(address[0]))
 
     def read_greeting(self, number: int) -> tuple[socket.socket, str] | None:
-        """Hand a client with its greeting to the caller; None while the greeting is incomplete."""
+        """Return a client's socket and greeting, and forget the client. Return None while
+        the greeting is incomplete, or if the client was dropped."""
         client = self._clients.get(number)
         if client is None:
             return None

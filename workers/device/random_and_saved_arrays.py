@@ -1,4 +1,4 @@
-"""Arguments of tensor programs: random arrays, equal on all hosts, and files of named arrays."""
+"""Random arguments of tensor programs, equal on all hosts, and files of named arrays."""
 
 from collections.abc import Mapping
 from typing import Any

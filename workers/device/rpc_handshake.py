@@ -1,4 +1,4 @@
-"""The greetings that open a session of TVM's RPC, and the words of errors that end it."""
+"""The greetings that open a TVM RPC session, and markers in the errors that end one."""
 
 import hmac
 import logging
@@ -14,20 +14,22 @@ from workers.host.core_lock import lock_identity
 log = logging.getLogger(__name__)
 
 TIMEOUT_SEC = 5.0
-# How the error begins with which the device answers for a session that died.
+# Prefix of the error that a device sends for a session that died.
 DEATH_NOTICE: Final = "SessionDied:"
-# How that error ends if the session was waiting for its client when it died.
+# Suffix of that error if the session was waiting for its client when it died.
 UNHEARD: Final = " while it waited for its client"
-# How the error of a session that cannot begin starts; the reason follows.
+# Prefix of the error of a session that cannot begin; the reason follows.
 NO_SESSION: Final = "NoSession:"
-#: Prefix of the word after the ticket in which a client names its host and its locks.
+#: Prefix of the word in a client's greeting that names its host and its core locks.
 _LOCKS: Final = "-locks="
 _INT = struct.Struct("<i")
 _NAME_LIMIT_BYTES: Final = 1024
 
 
 def ticket_of(match_key: str, fleet: FleetKey) -> str:
-    """Return a client's ticket for `match_key`; a fleet key keeps eavesdroppers from making it."""
+    """Return the ticket with which a client opens a session: the match key itself or, if
+    the fleet has a key, a MAC of the match key, so that eavesdroppers cannot open the
+    session."""
     return fleet.proof("client", match_key) if fleet else match_key
 
 
@@ -41,7 +43,7 @@ def is_valid_ticket(ticket: str, match_key: str, fleet: FleetKey) -> bool:
 def answer_greeting(
     connection: socket.socket, greeting: str, key: str, match_key: str, fleet: FleetKey
 ) -> bool:
-    """Answer a greeting; return whether its ticket, for the current match key, opens a session."""
+    """Answer a greeting; return whether its ticket is valid, so that a session may start."""
     if not match_key:
         return False
     connection.settimeout(TIMEOUT_SEC)
@@ -62,7 +64,7 @@ def answer_greeting(
 
 
 def host_and_locks(greeting: str) -> tuple[str, str]:
-    """Return the client's host id and lock identity; empty if an older version sent the greeting."""
+    """Return the client's host id and core-lock identity; empty from older versions."""
     for word in greeting.split():
         if word.startswith(_LOCKS):
             host, _, locks = word.removeprefix(_LOCKS).partition(":")
@@ -71,7 +73,7 @@ def host_and_locks(greeting: str) -> tuple[str, str]:
 
 
 def ask_for_session(address: Address, match_key: str, fleet: FleetKey, timeout_sec: float) -> socket.socket:
-    """Return a connection to a device's session, opened by its match key. Raises OSError."""
+    """Open a device's session with its match key; return the connection. Raises OSError."""
     connection = socket.create_connection(address, timeout_sec)
     try:
         locks = f"{_LOCKS}{host_id()}:{lock_identity()}"

@@ -40,15 +40,15 @@ def serve_device(
     sandbox: str = BEST_EFFORT,
     key: FleetKey = NO_KEY,
 ) -> None:
-    """Time candidates for `target` until the process ends; needs only TVM's runtime library.
+    """Run a device that times candidates for `target`, until the process ends.
 
-    `gpu` is the GPU that a CUDA target runs on; CUDA_VISIBLE_DEVICES hides all others.
-    `is_local` says that the target was detected on this host. Before each execution, `log_path` gets
-    a line with the time, the candidate key and the pid of the session.
-    `sandbox` is the mode of the sandbox around sessions, as in Settings.
-    Raises NoSandbox if the mode requires more than this host supports, InvalidRequest if the address
-    may not be bound, InvalidTarget if this host cannot run the target, HostFault if it cannot open
-    the lock files.
+    The process needs only TVM's runtime library. `gpu` is the GPU that a CUDA target runs
+    on; CUDA_VISIBLE_DEVICES hides all others. `is_local` says that the target was detected
+    on this host. Before each execution, `log_path` gets a line with the time, the candidate
+    key and the pid of the session. `sandbox` is the mode of the sandbox around sessions, as
+    in Settings. Raises NoSandbox if the mode requires more than this host supports,
+    InvalidRequest if the address may not be bound, InvalidTarget if this host cannot run the
+    target, HostFault if it cannot open the lock files.
     """
     prepare_runtime(target)
     CoreLock().files()
@@ -69,10 +69,9 @@ def serve_device(
 
 
 def prepare_runtime(target: Target) -> None:
-    """Set TVM's environment variables before it is imported: thread count, and only its runtime.
-
-    Raises InvalidTarget if the target has too many cores, MallornError if TVM is already imported.
-    """
+    """Set environment variables for TVM before it is imported: the number of threads, and to
+    load only the runtime library. Raises InvalidTarget if the target has too many cores,
+    MallornError if TVM is already imported."""
     cores = available_cores()
     if target.is_cpu and target.num_cores > cores:
         raise InvalidTarget(
@@ -98,7 +97,7 @@ def prepare_runtime(target: Target) -> None:
 def describe(
     name: str, target: Target, listener: socket.socket, is_local: bool, sandbox: str, gpu: Gpu | None = None
 ) -> Identity:
-    """Return this device's description for clients and tracker. Raises InvalidTarget, HostFault."""
+    """Return this device's description of itself. Raises InvalidTarget, HostFault."""
     from workers.device.serve_rpc_session import runtime_facts
 
     # In a fork: the query starts threads and a GPU context, which forked sessions could not use.

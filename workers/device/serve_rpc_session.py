@@ -1,4 +1,4 @@
-"""The process that serves one RPC session on a device: what a client may call, and the deadline."""
+"""Serves one RPC session on a device: a client's calls, and the deadline of each run."""
 
 import ctypes
 import json
@@ -45,10 +45,9 @@ _HUGE: Final = 0x7F
 
 
 class RpcSession:
-    """Holds the files that a client uploads, and logs every candidate before it runs.
-
-    `last_words_fd` is an open file of the device: a session writes there why it exits with BROKEN_CONTEXT.
-    """
+    """Serves one client: holds the files that it uploads, and logs every candidate before it
+    runs. The session writes to `last_words_fd`, a file of the device, why it exits with
+    BROKEN_CONTEXT."""
 
     def __init__(
         self,
@@ -119,10 +118,9 @@ class RpcSession:
         rpc_api.ServerLoop(connection_fd)
 
     def _exit_with_gpu(self) -> None:
-        """Wait for the GPU, and end this process if its context is broken; the first call creates one.
-
-        After an error of a kernel all calls of the process fail; only a new process gets a new context.
-        """
+        """Wait for the GPU; end this process if its CUDA context is broken, as after an
+        error in a kernel. Only a new process gets a new context. The first call creates
+        one."""
         try:
             tvm.device(self._target.kind, 0).sync()
         except Exception as error:
@@ -136,14 +134,16 @@ class RpcSession:
         return load_module(self.work_path(name))
 
     def prove(self, words: str) -> str:
-        """Show a client that this is the device which the fleet's tracker sent it to."""
+        """Return a MAC of `words` with this session's key: only the device that the tracker
+        assigned to the client can compute it."""
         return self._key.proof("device", words)
 
     def identity(self) -> str:
         return json.dumps(self._identity)
 
     def hold(self, wait_sec: float) -> int:
-        """Lock this host's cores until the next candidate is over; return 0 if they stay in use."""
+        """Lock this host's cores until the next candidate has run. Return 1, or 0 if other
+        processes still hold them after `wait_sec`."""
         return int(not self._on_cores or self._cores.take(wait_sec))
 
     @cached_property
@@ -151,7 +151,8 @@ class RpcSession:
         return LoadMeter(lambda: ())
 
     def load(self) -> str:
-        """Return the load by other programs since the last call, and what the GPU loses now, as JSON."""
+        """Return as JSON the load by other programs since the last call, and what slows down
+        the GPU now."""
         load = asdict(self._meter.look())
         gpu = self._gpu.look() if self._gpu is not None else GpuLoad(None)
         if gpu.words:  # clients of older versions do not know these fields
@@ -167,10 +168,9 @@ class RpcSession:
         return -1 if memory is None else int(memory)
 
     def begin(self, candidate_key: str, deadline_sec: float) -> None:
-        """Log one execution; the kernel ends this process if it is not over by the deadline.
-
-        SIGALRM keeps its default action: a Python handler would never run inside an endless native loop.
-        """
+        """Log one execution and set its deadline, at which SIGALRM ends this process. The
+        signal keeps its default action: a Python handler would never run inside an endless
+        native loop."""
         if self._log_path is not None:
             append_line(self._log_path, f"{time.time():.6f}\t{candidate_key}\t{os.getpid()}\n")
         signal.setitimer(signal.ITIMER_REAL, deadline_sec)
@@ -204,12 +204,14 @@ def append_line(path: Path, line: str) -> None:
 
 
 def random_fill(tensor: Tensor, low: float, high: float, seed: int) -> None:
-    """Fill a tensor with values of [low, high): indices stay in range, floats are not denormal."""
+    """Fill a tensor with random values in [low, high). The range keeps indices valid and
+    floats from being denormal."""
     tensor.copyfrom(random_values(tuple(tensor.shape), str(tensor.dtype), low, high, seed))
 
 
 def kernel_times(machine: Module, kind: str, seconds: float) -> str:
-    """Return as JSON the microseconds per run in each kernel of a virtual machine that has its inputs."""
+    """Return as JSON the microseconds per run that each kernel of a Relax virtual machine
+    takes. Its inputs must be set."""
     invoke = machine["invoke_stateful"]
     clock = clock_of(kind, tvm.device(kind, 0).sync)
     kernels = Kernels(machine["set_instrument"], lambda: invoke("main"), clock)
@@ -217,10 +219,8 @@ def kernel_times(machine: Module, kind: str, seconds: float) -> str:
 
 
 def runtime_facts(target: Target, gpu: Gpu | None = None) -> RuntimeFacts:
-    """Describe TVM's runtime in this process; starts its thread pool, and a context on a GPU.
-
-    Raises HostFault if the GPU cannot be used.
-    """
+    """Describe TVM's runtime in this process; starts its thread pool, and a context on a
+    GPU. Raises HostFault if the GPU cannot be used."""
     facts: RuntimeFacts = {"tvm_version": str(tvm.__version__), "threads": int(num_threads())}
     if gpu is not None:
         facts["gpu_power_limit"] = GpuMeter(gpu.uuid).power_limit()

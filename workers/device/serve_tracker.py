@@ -20,10 +20,8 @@ def log_ready(host: str, port: int) -> None:
 def serve_tracker(
     host: str = "127.0.0.1", port: int = 9190, *, key: FleetKey = NO_KEY, on_ready: OnReady = log_ready
 ) -> None:
-    """Run a tracker until the process ends; port 0 lets the kernel choose one.
-
-    Raises InvalidRequest if the address is public or in use, or not loopback and `key` is empty.
-    """
+    """Run a tracker until the process ends; port 0 lets the kernel choose one. Raises
+    InvalidRequest if the address is public or in use, or not loopback and `key` is empty."""
     listener = listen(host, range(port, port + 1), key)
     hide_torch()
     from workers.device.authenticated_tracker import Tracker

@@ -1,9 +1,10 @@
-"""Opens device sessions for a runner, which never has the fleet's key, and filters their answers.
+"""Opens device sessions for a runner, which never gets the fleet's key, and filters answers.
 
-A session runs strangers' native code, and TVM's client also serves its peer: while it waits for an
-answer, it would obey an InitServer and then a CallFunc or a copy of memory. So the runner connects
-to no device. It sends its worker a request, a line of JSON; the worker authenticates to tracker and
-device. On loopback, for a ticket that is valid once, it forwards only packets that answer a call.
+A session runs untrusted native code, and TVM's client also executes requests of its peer:
+while it waits for an answer, it would obey InitServer and CallFunc, or copy memory. So the
+runner, a child of the worker, connects to no device. It asks the worker, which authenticates
+to tracker and device. The worker then relays the session to a loopback port, for one client
+with a single-use ticket, and forwards only packets that answer a call.
 """
 
 import json
@@ -50,7 +51,7 @@ class OpenSession(NamedTuple):
 
 
 class SessionGateway:
-    """The worker's side: one thread for each runner, and two threads for each of its sessions."""
+    """The worker's side: one thread for each runner, and two threads for each session."""
 
     def __init__(self, key: FleetKey = NO_KEY) -> None:
         self._key = key
@@ -104,11 +105,9 @@ class SessionGateway:
         device_class: DeviceClass | None,
         runner: socket.socket,
     ) -> tuple[socket.socket, str]:
-        """Wait for a free device of the class; return its session's connection and its match key.
-
-        Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be reached at
-        their addresses.
-        """
+        """Wait for a free device of the class; return its session's connection and its match
+        key. Raises NoDevice if none is registered, Unavailable if all stay busy or cannot be
+        reached."""
         deadline_sec = time.monotonic() + wait_sec
         class_text, reason = "" if device_class is None else device_class.text, "stayed busy"
         while True:
@@ -136,7 +135,7 @@ class SessionGateway:
 
 
 class GatewayClient:
-    """The runner's side: it asks the worker for sessions."""
+    """The runner's side: asks the worker to open sessions."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -197,7 +196,7 @@ def _relay(
 
 
 def _has_ticket(client: socket.socket, ticket: str) -> bool:
-    """Return whether a client has the ticket, and greet it then; another user may connect first."""
+    """Greet a client that has the ticket; return False for others (from other users)."""
     client.settimeout(PATIENCE_SEC)
     try:
         words = read_greeting(client).split()

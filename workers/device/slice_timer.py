@@ -1,4 +1,4 @@
-"""Times a function of a library in slices, with the share of each that other programs had."""
+"""Times a library's function in slices (series of runs), and how much each is disturbed."""
 
 import os
 import time
@@ -19,13 +19,13 @@ from workers.host.load_meter import ContentionReading, LoadMeter
 NEXT_SLICE: Final = "mallorn.next_slice"
 # Counters are read at most this often, since reading them takes microseconds.
 LOOK_SEC: Final = 0.002
-SET_BACK: Final = 0.5  # least share of the monotonic time, without the calls between slices
+SET_BACK: Final = 0.5  # below this share of the monotonic time, the wall clock was set back
 CALL_SEC: Final = 2e-5
 STOLEN: Final = 0.05  # share of CPU time; smaller ones are noise, as the kernel counts 10 ms ticks
 
 
 class SliceTimer:
-    """Times slices in a session on the device, which alone can observe what disturbs them."""
+    """Times slices in a session on the device, where disturbances can be observed."""
 
     def __init__(self, on_cores: bool, has_priority: bool, gpu: GpuMeter | None = None) -> None:
         self._on_cores = on_cores
@@ -36,7 +36,8 @@ class SliceTimer:
         self._looks: list[tuple[int, ContentionReading]] = []
 
     def next_slice(self, *_args: object) -> None:
-        """Count a slice; TVM calls this when it begins."""
+        """Count a slice, and read the CPU contention unless that was done recently. TVM
+        calls this before each slice."""
         if not self._looks or time.monotonic() - self._looks[-1][1].clock_sec >= LOOK_SEC:
             self._looks.append((self._begun, ContentionReading.look()))
         self._begun += 1
@@ -44,7 +45,7 @@ class SliceTimer:
     def times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return the times of `repeat` slices of `number` runs each, after one run that does not count."""
+        """Time `repeat` slices of `number` runs each, after one run that does not count."""
         self._begun, self._looks = 0, []
         self._meter.look()
         device = tvm.device(kind, 0)
@@ -71,7 +72,7 @@ class SliceTimer:
     def cold_times(
         self, library: Module, function: str, kind: str, number: int, repeat: int, *tensors: object
     ) -> SliceTimes:
-        """Return the times of the same runs on a GPU, each with an empty L2 cache."""
+        """Time the same slices on a GPU, with its L2 cache emptied before each run."""
         self._begun, self._looks = 0, []
         clock, run = self._gpu_clock, library[function]
         run(*tensors)

@@ -14,7 +14,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SliceTimes:
-    """The slices of one timing call. Raises ValueError for values that no timing can have."""
+    """The slices of one timing. Raises ValueError for values that no timing can have."""
 
     slices: tuple[Slice, ...]
     cores: int  # of the host

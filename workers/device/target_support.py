@@ -71,10 +71,8 @@ def check_executable(target: Target) -> None:
 
 
 def target_on_this_machine(text: str) -> Target:
-    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its first GPU.
-
-    Raises InvalidTarget.
-    """
+    """Return the target that `text` means on this host: `local` is its CPU, `cuda` its first
+    GPU. Raises InvalidTarget."""
     if text == LOCAL:
         return detect_target()
     if text != CUDA:
@@ -127,16 +125,14 @@ def why_not(target: Target) -> str:
 
 
 def machine_of(target: Target) -> str:
-    """Return a CPU target's architecture by the kernel's name; empty if the target names none."""
+    """Return a CPU target's architecture as `uname -m` spells it; empty if it names none."""
     name = str(target.attrs.get("mtriple", "")).partition("-")[0]
     return MACHINES.get(name, name)
 
 
 def needed_flags(target: Target, features: Collection[str], machine: str) -> dict[str, str]:
-    """Return the flags that a CPU needs to run code for `target`, whose CPU has LLVM's `features`.
-
-    The keys are LLVM's names, the values those of the kernel.
-    """
+    """Return the CPU flags that code for `target` may need; `features` are LLVM's for the
+    target's CPU. The keys are LLVM's names, the values those in /proc/cpuinfo."""
     _, words = FEATURES.get(machine, ("", {}))
     required = set(features) - set(_attributes(target, "-"))
     return {name: words[name] for name in required & words.keys()}

@@ -48,17 +48,19 @@ class TrackerClient:
             raise
 
     def summary(self) -> Any:
-        """Return `queue_info`, by key, and `server_info`, the descriptions of registered servers."""
+        """Return `queue_info` by key, and the servers' descriptions as `server_info`."""
         return self._ask([SUMMARY])[1]
 
     def request(
         self, key: str, timeout_sec: float, class_text: str = "", asker: socket.socket | None = None
     ) -> tuple[str, int, str] | None:
-        """Wait for a free server of `key`; return its host, port and match key, or None on timeout.
+        """Wait for a free server of `key`; return its host, port and match key, or None on
+        timeout.
 
-        Raises Unavailable if `asker`, the client on whose behalf this waits, closes its connection.
-        `class_text` is the text of a DeviceClass. Trackers of older versions ignore it.
-        Close this connection after None, or the tracker may assign it a server that nobody uses.
+        `class_text` is the text of a DeviceClass; trackers of older versions ignore it.
+        Raises Unavailable if `asker`, the client for which this waits, closes its
+        connection. After None, close this connection, or the tracker may assign it a server
+        that nobody uses.
         """
         self._socket.settimeout(timeout_sec)
         try:
@@ -73,7 +75,7 @@ class TrackerClient:
         return str(host), int(port), str(match_key)
 
     def put(self, key: str, host: str, port: int, match_key: str) -> None:
-        """Offer the tracker a free server."""
+        """Register a server as free, with the match key that opens its next session."""
         self._ask([PUT, key, [port, match_key], host])
 
     def update(self, info: Mapping[str, object]) -> None:
@@ -97,10 +99,8 @@ class TrackerClient:
         self.close()
 
     def _authenticate(self, key: FleetKey) -> None:
-        """Greet the tracker; both sides prove that they know the fleet's key, if there is one.
-
-        Raises Unavailable.
-        """
+        """Greet the tracker; both sides prove that they know the fleet's key, if there is
+        one. Raises Unavailable."""
         try:
             self._socket.sendall(_INT.pack(TRACKER_MAGIC))
             magic = _INT.unpack(receive_exactly(self._socket, _INT.size))[0]
@@ -155,7 +155,8 @@ class TrackerClient:
 
 
 def first_ready(readable: socket.socket, asker: socket.socket, timeout_sec: float) -> bool:
-    """Return whether data arrives within the timeout. Raises ConnectionError if `asker` closes."""
+    """Return whether `readable` gets data within the timeout. Raises ConnectionError if
+    `asker` closes."""
     poller = select.poll()
     poller.register(readable, select.POLLIN)
     poller.register(asker, select.POLLRDHUP)

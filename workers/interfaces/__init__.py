@@ -1,1 +1,1 @@
-"""Method declarations of child processes, shared by callers and workers.tvm, without TVM."""
+"""Declared methods of child processes, for callers and workers.tvm; they need no TVM."""

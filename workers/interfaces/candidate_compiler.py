@@ -26,21 +26,21 @@ class Library:
 
 
 def _each(first_sec: float, each_sec: float) -> Callable[[Given], float]:
-    """Return a time limit: `first_sec` for the program, plus `each_sec` per candidate."""
+    """Return a function for a call's time limit: `first_sec`, plus `each_sec` for each
+    candidate."""
     return lambda given: first_sec + each_sec * len(given["candidates"])
 
 
 def _lowering(given: Given) -> float:
-    """Return the limit for `lowered`: views without generated code take a tenth of the time."""
+    """Return the time limit of `lowered`; views that need no generated code get a tenth of
+    the time."""
     return _each(30.0, 30.0 if VIEWS[given["view"]].needs_code else 3.0)(given)
 
 
 class CandidateCompiler(Child):
-    """Child process that compiles candidates of a program for a target.
-
-    Programs are passed as `tvm.ir.save_json` text, targets as canonical text. For an invalid
-    candidate, methods return False or None, and `build` raises InvalidRequest.
-    """
+    """Child process that compiles candidates of a program for a target. Programs are passed
+    as `tvm.ir.save_json` text, targets as canonical text. For an invalid candidate, methods
+    return False or None, and `build` raises InvalidRequest."""
 
     MODULE = "workers.tvm.candidate_compiler_child"
     SPAWNS = True
@@ -51,11 +51,11 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def design_space(self, tir: str, target: str) -> list[Sketch]:
-        """Return a program's sketches in TVM's order, the same in every process."""
+        """Return a program's sketches, in TVM's order and the same in every process."""
 
     @method(limit_sec=20.0)
     def nests(self, tir: str) -> list[Nest]:
-        """Return the loop nest of each block of a program and its buffer accesses."""
+        """Return the loop nest and buffer accesses of each block of a program."""
 
     @method(limit_sec=_each(20.0, 1.0))
     def validate(self, tir: str, target: str, candidates: Candidates) -> list[bool]:
@@ -63,19 +63,20 @@ class CandidateCompiler(Child):
 
     @method(limit_sec=120.0)
     def full_trace(self, tir: str, target: str, trace: str, decisions: Sequence[int]) -> str | None:
-        """Return the trace with decisions and postprocessing as JSON; None if invalid."""
+        """Return the trace with decisions and postprocessing, as JSON; None if invalid."""
 
     @method(limit_sec=_lowering)
     def lowered(self, view: str, tir: str, target: str, candidates: Candidates) -> list[bytes | None]:
-        """Return each candidate's row of a view as little-endian floats; None if invalid."""
+        """Return each candidate's features in a view, as little-endian floats; None if it is
+        invalid."""
 
     @method(limit_sec=120.0)
     def build_probes(self, target: str, folder: str) -> list[Probe]:
-        """Compile the probes of a CPU target to libraries in `folder`; return them."""
+        """Compile a CPU target's hardware probes to libraries in `folder`; return them."""
 
     @method(limit_sec=120.0)
     def build_one_probe(self, target: str, folder: str) -> Probe:
-        """Compile a single probe: one product in the target's widest vectors."""
+        """Compile a single hardware probe: products in the widest vectors of the target."""
 
     @method(limit_sec=120.0)
     def build(
@@ -87,8 +88,6 @@ class CandidateCompiler(Child):
         out_path: str,
         any_size: bool = False,
     ) -> Library:
-        """Compile a candidate to a library at `out_path`.
-
-        Unless `any_size` is set, raises InvalidRequest if the code is many times as large as
-        that of other candidates of the program.
-        """
+        """Compile a candidate to a library at `out_path`. Unless `any_size` is set, raises
+        InvalidRequest if the code is many times as large as that of the program's other
+        candidates."""

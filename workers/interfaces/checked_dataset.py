@@ -9,7 +9,8 @@ from workers.interfaces.model_compiler import ModelCompiler
 
 
 class CheckedDataset:
-    """The rows of an untrusted dataset directory, in the form that `import_export` stores."""
+    """Reads an untrusted dataset directory in a child process, for `import_export` to store.
+    `refused` collects the reasons for which rows were refused, by row key."""
 
     def __init__(self, graphs: ModelCompiler, directory: Path) -> None:
         """Open the directory. Raises InvalidRequest, NotFound if any file is unreadable."""

@@ -62,10 +62,10 @@ def _with_a_wait(arguments: Given) -> float:
 class Runner(Child):
     """Child process that holds devices and runs libraries and models on them.
 
-    A tracker (HOST:PORT) and a target identify a device. Its RPC session stays open
-    until a candidate fails on the device or `release` is called. `artifact` is the path of a
-    library; `candidate_key` marks the run in the device's own log. Methods on models and on the
-    host's load raise CannotRun, or Unavailable if the device was lost.
+    A tracker (HOST:PORT) and a target identify a device. Its RPC session stays open until a
+    candidate fails on the device or `release` is called. `artifact` is the path of a
+    library; `candidate_key` marks the run in the device's own log. Methods on models and on
+    the host's load raise CannotRun, or Unavailable if the device was lost.
     """
 
     MODULE = "workers.tvm.runner_child"
@@ -95,11 +95,11 @@ class Runner(Child):
         hold: bool = False,
         like: DeviceClass | None = None,
     ) -> Endpoint:
-        """Take a device of the class `like` unless one is held, and return its identity.
+        """Take a device, of the class `like` if given, and return its identity.
 
-        If the device is lost, later calls take another one of the same class. With `hold`,
-        nothing else is timed on its host until the next candidate has run. A session that
-        was lost meanwhile is replaced. Raises NoDevice, Unavailable.
+        A device that is already held is kept if it answers and is of the class. If it is
+        lost, later calls take another one of the class. With `hold`, nothing else is timed
+        on its host until the next candidate has run. Raises NoDevice, Unavailable.
         """
 
     @method(
@@ -120,11 +120,9 @@ class Runner(Child):
         patience_sec: float,
         best_us: float | None = None,
     ) -> LibraryRun:
-        """Time a library by a stopping rule. Raises Unavailable if the device was lost.
-
-        Timings disturbed by other processes on the device's CPUs are repeated for at most
-        `patience_sec` seconds.
-        """
+        """Time a library with the stopping rule `stopping`. Timings disturbed by other
+        processes on the device's CPUs are repeated for at most `patience_sec`. Raises
+        Unavailable if the device was lost."""
 
     @method(limit_sec=_on_top_of("timeout_sec"))
     def run_outputs(
@@ -137,16 +135,15 @@ class Runner(Child):
         candidate_key: str,
         timeout_sec: float,
     ) -> LibraryRun:
-        """Call a library once with the arrays of `inputs` (npz); save all to `outputs`."""
+        """Call a library once with the arrays of `inputs` (npz); save all arrays afterwards
+        to `outputs`."""
 
     @method(limit_sec=_on_top_of("timeout_sec"))
     def clock(
         self, tracker: str, target: str, folder: str, probes: Sequence[Probe], timeout_sec: float
     ) -> list[Slice]:
-        """Return the shortest run of each probe of a library; empty if a probe fails.
-
-        Raises Unavailable if the device was lost.
-        """
+        """Return the shortest slice of each probe of one library; empty if a probe fails.
+        Raises Unavailable if the device was lost."""
 
     @method(limit_sec=_with_a_wait)
     def load_model(self, model: DeviceModel, timeout_sec: float) -> LoadedEngine:
@@ -166,7 +163,7 @@ class Runner(Child):
 
     @method(limit_sec=60.0)
     def drop_model(self, model: DeviceModel) -> None:
-        """Drop this process's handle of a model; a later call loads the model again."""
+        """Release this process's handle of a model; a later call loads the model again."""
 
     @method(limit_sec=_with_a_wait)
     def host_load(self, tracker: str, target: str, timeout_sec: float) -> Load:

@@ -34,5 +34,5 @@ class Probe:
 
 
 def by_library(probes: Sequence[Probe]) -> list[list[Probe]]:
-    """Group adjacent probes of the same library, which run and fail together."""
+    """Group adjacent probes of the same library, because they run and fail together."""
     return [list(group) for _, group in groupby(probes, lambda probe: probe.library)]

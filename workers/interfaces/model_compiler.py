@@ -65,7 +65,7 @@ class BadLine:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The matches and rewrites of a graph pass in a model."""
+    """Matches and rewrites of a graph pass in a model, and reasons for the rest."""
 
     phase: str
     name: str
@@ -77,7 +77,7 @@ class PassReport:
 
 @dataclass(frozen=True, slots=True)
 class RecipeReport:
-    """The effect of each pass of a recipe, and the copies that remain in the graph."""
+    """Effects of a recipe's graph passes, and the functions left that only move data."""
 
     passes: list[PassReport]
     copies: list[CopyLeft]
@@ -85,7 +85,7 @@ class RecipeReport:
 
 @dataclass(frozen=True, slots=True)
 class Untuned:
-    """Size and compile time of a model that TVM compiled without schedules."""
+    """Size in bytes and compile time of a model that TVM compiled without schedules."""
 
     bytes: int
     seconds: float
@@ -93,7 +93,7 @@ class Untuned:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A model compiled with schedules, and how many of its tasks have one."""
+    """The result of compiling with schedules: `found` of the model's `of` tasks have one."""
 
     found: int
     of: int
@@ -116,7 +116,7 @@ class Tuned:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A tuning record whose schedule cannot be rebuilt, and the error."""
+    """A tuning record that could not be written because its schedule cannot be rebuilt."""
 
     index: int
     error: str
@@ -163,7 +163,7 @@ class OpenedDataset:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """A batch of rows of a table, and the refused rows: key to reason."""
+    """A batch of a table's rows, and reasons why other rows were refused, by row key."""
 
     rows: list[dict[str, Any]]
     refused: dict[str, str]
@@ -171,7 +171,7 @@ class DatasetRows:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The terms of comparing a program's outputs with the reference."""
+    """Parameters for comparing a program's outputs with those of the unscheduled program."""
 
     outputs: list[int]  # indices of the output arguments
     reduction_len: int  # number of terms of the longest sum
@@ -181,7 +181,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The error of a program's outputs, its tolerance, and whether all are within it."""
+    """The largest error of a program's outputs, its tolerance, and whether all are within
+    tolerance."""
 
     max_error: float
     tolerance: float
@@ -189,26 +190,25 @@ class Agreement:
 
 
 class ModelCompiler(Child):
-    """Child process that imports and compiles whole models.
-
-    Models are ONNX files, targets canonical texts, libraries shared objects, arrays npz files.
-    Methods that read a model raise InvalidModel; methods that run passes also InvalidRequest.
-    """
+    """Child process that imports and compiles whole models. Models are ONNX files, targets
+    canonical texts, libraries shared objects, arrays npz files. Methods that read a model
+    raise InvalidModel; methods that run passes also raise InvalidRequest."""
 
     MODULE = "workers.tvm.model_compiler_child"
     SPAWNS = True
 
     @method(limit_sec=600.0)
     def warm_up(self, target: str) -> None:
-        """Load TVM and whatever else compiling for this target needs."""
+        """Load TVM, and everything else that compiling for this target needs, in advance."""
 
     @method(limit_sec=600.0)
     def look(self, model_path: str, input_shapes: Shapes) -> Signature:
-        """Return inputs, outputs and operator counts. Raises InvalidModel if unreadable."""
+        """Return the model's inputs, outputs and operator counts. Raises InvalidModel."""
 
     @method(limit_sec=3600.0)
     def extract(self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes) -> Extraction:
-        """Import a model, run the recipe's passes before tuning, and return all its tasks."""
+        """Import a model, run the recipe's graph passes that precede tuning, and return all
+        its tasks."""
 
     @method(limit_sec=600.0)
     def list_passes(self) -> list[PassEntry]:
@@ -224,10 +224,9 @@ class ModelCompiler(Child):
         without: list[str],
         dump_dir: str | None,
     ) -> RecipeReport:
-        """Run the recipe's passes before tuning; report what each reporting pass did.
-
-        If `dump_dir` is set, the module after each phase is written to it.
-        """
+        """Run the recipe's graph passes that precede tuning, except those in `without`;
+        report the effects that passes count. With `dump_dir`, write the module there after
+        each phase."""
 
     @method(limit_sec=3600.0)
     def read_ahead(
@@ -251,10 +250,9 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None = None,
     ) -> Compiled:
-        """Run the recipe, apply the schedules, embed the re-laid weights and export `out_so`.
-
-        With `dynamic`, the library serves every size of a range.
-        """
+        """Run the recipe's graph passes, apply the schedules, embed weights in the
+        schedules' layouts and export `out_so`. With `dynamic`, the library serves every size
+        of a range."""
 
     @method(limit_sec=3600.0)
     def explain_kernels(
@@ -266,13 +264,15 @@ class ModelCompiler(Child):
         input_shapes: Shapes,
         dynamic: Dynamic | None,
     ) -> dict[str, list[str]]:
-        """Return for each kernel the limits that more trials would not lift."""
+        """Return remarks on the code of each task: limits that more trials would not
+        lift."""
 
     @method(limit_sec=3600.0)
     def extract_range(
         self, model_path: str, target: str, recipe: StoredRecipe, input_shapes: Shapes, bounds: Bounds
     ) -> Extraction:
-        """Import a model at points of a range; return all tasks and rules for other sizes."""
+        """Import a model at selected sizes of its free dimensions; return the tasks of all
+        these sizes, and rules for other sizes."""
 
     @method(limit_sec=3600.0)
     def compile_default(self, model_path: str, target: str, out_so: str, input_shapes: Shapes) -> Untuned:
@@ -286,19 +286,20 @@ class ModelCompiler(Child):
 
     @method(limit_sec=600.0)
     def compare_models(self, outputs_npz: str, expected_npz: str) -> float:
-        """Return the worst relative error between outputs; infinite if shapes differ."""
+        """Return the largest relative error of the outputs; infinite if shapes differ."""
 
     @method(limit_sec=300.0)
     def write_database(self, directory: str, target: str, records: Sequence[Tuned]) -> list[Skipped]:
-        """Write records for stock `JSONDatabase(work_dir=...)`; return the skipped ones."""
+        """Write records for TVM's `JSONDatabase(work_dir=...)`; return the skipped ones."""
 
     @method(limit_sec=3600.0)
     def read_export(self, directory: str, target: str) -> RestoredLog:
-        """Read all records of a directory; records that do not rebuild are problems."""
+        """Read all records of a schedule directory; those that cannot be rebuilt are in
+        `problems`."""
 
     @method(limit_sec=1200.0)
     def read_log(self, directory: str, start: int, count: int) -> RestoredLog:
-        """Read `count` lines of a stock MetaSchedule log, each for the target it names."""
+        """Read `count` lines of a MetaSchedule log, each for the target that it names."""
 
     @method(limit_sec=3600.0)
     def open_dataset(self, directory: str) -> OpenedDataset:
@@ -306,7 +307,7 @@ class ModelCompiler(Child):
 
     @method(limit_sec=1200.0)
     def next_rows(self, table: str, size: int) -> DatasetRows | None:
-        """Return the next rows of a table, keys recomputed; None after the last row."""
+        """Return the next rows of a table with recomputed keys; None after the last row."""
 
     @method(limit_sec=60.0)
     def scripts(self, tir: str, trace: str) -> Scripts:
@@ -324,12 +325,12 @@ class ModelCompiler(Child):
 
     @method(limit_sec=60.0)
     def compare(self, outputs_npz: str, expected_npz: str, by: Reference) -> Agreement:
-        """Compare outputs with those of `reference`, by the tolerance of each data type."""
+        """Compare outputs with those of `reference`, with a tolerance per data type."""
 
 
 @contextmanager
 def reading(*paths: Path) -> Iterator[ModelCompiler]:
-    """Yield a sandboxed ModelCompiler that can read only these paths of the user."""
+    """Yield a sandboxed ModelCompiler that can read no files of the user except `paths`."""
     readable = tuple((str(path.absolute()), READ) for path in paths)
     with (
         TemporaryDirectory(prefix="mallorn-") as room,

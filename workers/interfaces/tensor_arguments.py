@@ -30,14 +30,13 @@ class Arguments:
     ranges: Mapping[str, Range] = field(default_factory=dict)
 
     def of(self, tensors: tuple[Tensor, ...]) -> "Arguments":
-        """Return a copy with other tensors, for a schedule that wants re-laid weights."""
+        """Return a copy with other tensors, for schedules that change weights' layouts."""
         return replace(self, args=tensors)
 
     def in_checks(self) -> "Arguments":
-        """Return a copy in which byte arguments that are not indices take their full range.
-
-        With zeros and ones only, most wrong sums of bytes would round to the correct byte.
-        """
+        """Return a copy in which byte arguments that are not indices take their full
+        range: with zeros and ones only, most wrong sums of bytes would round to the
+        correct byte."""
         free = {
             str(i): _ALL_BYTES[tensor.dtype]
             for i, tensor in enumerate(self.args)

@@ -26,8 +26,8 @@ class LoadedEngine:
 class Engine(Child):
     """Child process with one model in one engine; npz files hold arrays in call order.
 
-    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores,
-    and suspends all others while one runs, because onnxruntime's spinning threads slow down
+    The parent starts one process per engine, with TVM_NUM_THREADS set to the target's cores.
+    While one runs, it suspends all others, because onnxruntime's spinning threads slow down
     other processes.
     """
 
@@ -51,11 +51,9 @@ class Engine(Child):
 
     @method(limit_sec=RUN_TIMEOUT_SEC)
     def save_outputs(self, outputs_npz: str) -> int:
-        """Run the model once, write the outputs in order and return their number.
-
-        For a quantised model in onnxruntime, the outputs are those of its unfused operators.
-        """
+        """Run the model once, write the outputs in order and return their number. For a
+        quantised model in onnxruntime, the outputs are those of its unfused operators."""
 
     @method(limit_sec=60.0)
     def clock(self, folder: str, probes: Sequence[Probe]) -> list[Slice]:
-        """Return the shortest run of each probe of a library, on this host's cores."""
+        """Return the shortest slice of each probe of one library, on this host's cores."""

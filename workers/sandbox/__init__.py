@@ -1,1 +1,1 @@
-"""The sandbox of processes that handle strangers' models and programs: it limits what they reach."""
+"""The sandbox, which limits what processes with untrusted models and programs can reach."""

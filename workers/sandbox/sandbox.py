@@ -40,10 +40,10 @@ _SECRET: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """The resources of its host that a sandboxed process needs, in addition to the system itself.
+    """Host resources that a sandboxed process may use in addition to the system's own files.
 
-    `room` is the folder that it may write, with all its contents; None leaves all files accessible,
-    for work of users on their own files.
+    `room` is the folder that it may write, with all its contents. If it is None, all files
+    stay accessible, for commands on a user's own files.
     """
 
     room: Path | None
@@ -54,10 +54,8 @@ class SandboxSpec:
 
 
 def enter_sandbox(walls: SandboxSpec) -> str:
-    """Enter the sandbox as far as this kernel can; return `full`, or what is missing, in words.
-
-    Call this before a second thread starts: threads that already run stay outside.
-    """
+    """Enter the sandbox as far as this kernel can; return `full`, or what is missing, in
+    words. Call this before a second thread starts: threads that already run stay outside."""
     # Limit memory, file sizes and processes.
     page_bytes, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
     threads_of_the_host = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])

@@ -1,4 +1,5 @@
-"""Tests how much of the sandbox this host supports, in a separate process, as none can leave it.
+"""Tests in a child process how much of the sandbox this host supports, because no process
+can leave a sandbox.
 
 python -P -m workers.sandbox.sandbox_support
 """
@@ -24,7 +25,8 @@ class NoSandbox(HostFault):
 
 @lru_cache
 def reached(mode: str) -> str:
-    """Return `full`, `off`, or what is missing. Raises NoSandbox if `mode` requires all of it."""
+    """Return how much of the sandbox this host supports: `full`, or what is missing; `off`
+    if the mode is `off`. Raises NoSandbox if `mode` requires all of it."""
     if mode == OFF:
         return OFF
     command = [sys.executable, "-P", "-m", "workers.sandbox.sandbox_support"]

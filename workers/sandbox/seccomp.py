@@ -128,7 +128,8 @@ def _if(condition: tuple[int, int], answer: int) -> Iterator[Instruction]:
 def _judge(
     number: int, rules: Iterable[Instruction], argument: int = _FIRST_ARGUMENT
 ) -> Iterator[Instruction]:
-    """Yield the filter of one call: apply `rules` to one of its arguments, otherwise refuse it."""
+    """Yield the filter of one system call: allow or refuse it by `rules` on one of its
+    arguments, and refuse it if none of them applies."""
     steps = [(_LOAD, 0, 0, argument), *rules, (_ANSWER, 0, 0, _REFUSE)]
     yield (_IF_EQUAL, 0, len(steps), number)
     yield from steps

@@ -1,8 +1,8 @@
-"""Opens files that a child process wrote, or replaced by something else, safely for the worker.
+"""Opens files in folders that an untrusted child process writes, safely for the worker.
 
-A child may leave a link to a secret, or a pipe that never ends, where the worker expects a file. The
-folder of a child lies in one that only the worker writes; below it, every folder and file is opened
-relative to the folder before.
+A child may leave a link to a secret, or a pipe that never ends, where the worker expects a
+file. The child's folder lies in a folder that only the worker writes; below it, every folder
+and file is opened relative to its parent.
 """
 
 import os
@@ -22,7 +22,7 @@ CHUNK_BYTES: Final = 1 << 20
 # Opening a pipe does not block, and a terminal does not become this process's controlling terminal.
 _PLAIN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Errors of opening that something a child put there may cause; other errors are this host's.
+# Errors of opening a file that a child can cause; all others are this host's fault.
 _OF_A_CHILD: Final = frozenset({EACCES, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM})
 
 
@@ -43,11 +43,9 @@ def untrusted_folder(prefix: str, place: Path | None = None) -> Iterator[Path]:
 
 
 def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
-    """Open a file in a folder that a child writes; `name` may contain subfolders.
-
-    Raises TamperedFile unless it is a plain file of this user, has one name, and is no larger than
-    `most_bytes`.
-    """
+    """Open a file in a folder that a child writes; `name` may contain subfolders. Raises
+    TamperedFile unless it is a plain file of this user, has one hard link and at most
+    `most_bytes`."""
     *folders, last = name.split("/")
     if not {"", ".", ".."}.isdisjoint((*folders, last)):
         raise TamperedFile(f"a child process named a file {name!r}, which may lie in another folder")
@@ -68,7 +66,8 @@ def open_plain(folder: Path, name: str, most_bytes: int) -> IO[bytes]:
 
 
 def copy_out(folder: Path, name: str, copy: Path, most_bytes: int) -> str:
-    """Copy a file of a folder that a child writes; return its SHA-256. Raises like `open_plain`."""
+    """Copy a file from a folder that a child writes to `copy`; return its SHA-256. Raises
+    TamperedFile as `open_plain` does, or if the file grows beyond `most_bytes`."""
     digest, left_bytes = sha256(), most_bytes
     with open_plain(folder, name, most_bytes) as file, copy.open("wb") as target:
         while chunk := file.read(CHUNK_BYTES):

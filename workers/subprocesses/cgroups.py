@@ -46,7 +46,7 @@ def killed_for_memory() -> int:
 
 @lru_cache(maxsize=1)
 def _counter() -> Path:
-    """Return the file that counts such kills. Raises StopIteration if there is none."""
+    """Return the file that counts kills for lack of memory. Raises StopIteration."""
     files = (group / name for group in ancestors("memory") for name in FILES)
     return next(file for file in files if file.is_file())
 

@@ -1,6 +1,6 @@
-"""First code of every child: ties its life to the parent, enters its sandbox, then runs the module.
+"""Entry point of a child: ties its life to the parent, enters the sandbox, runs a module.
 
-python -P -m workers.subprocesses.child_main PARENT_PID ORDERS
+python -P -m workers.subprocesses.child_main PARENT_PID LAUNCH_SPEC_AS_JSON
 """
 
 import ctypes

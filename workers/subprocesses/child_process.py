@@ -57,7 +57,8 @@ R = TypeVar("R")
 
 
 class ChildLog:
-    """An unnamed log file that a child appends to; `trim` empties it when it is too large."""
+    """An unnamed log file to which a child appends. `trim` empties it when it is too
+    large."""
 
     def __init__(self) -> None:
         self.file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed with the log
@@ -84,7 +85,7 @@ class ChildLog:
 
 @lru_cache(maxsize=1)
 def compile_what_children_import() -> None:
-    """Write the bytecode of modules that only children import; their sandbox forbids writing it."""
+    """Write the bytecode of modules that only children import; their sandbox forbids it."""
     for folder in ("graphc", "workers/tvm"):
         compileall.compile_dir(Path(_ROOT, folder), quiet=2)
 
@@ -124,16 +125,19 @@ def start_process(
 
 
 class Child:
-    """Runs `MODULE` in its own process and process group. A subclass declares the methods it serves.
+    """Runs `MODULE` in its own process and process group. A subclass declares the methods it
+    serves.
 
-    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read `room` and
-    system folders, and use `others` with the rights given. If `room` is None, it may use all files, for
-    commands on a user's own files. No child may write to the parent folder of `room`: a link in place of
-    `room` would open another folder. Set SPAWNS if the child runs a linker, CONNECTS if it uses TCP.
+    The process is sandboxed (workers.sandbox): it may write only to the folder `room`, read
+    `room` and system folders, and use `others` with the rights given. If `room` is None, it
+    may use all files, for commands on a user's own files. No child may write to the parent
+    folder of `room`: a link in place of `room` would open another folder. Set SPAWNS if the
+    child runs a linker, CONNECTS if it uses TCP.
 
-    The process starts with the first call, restarts after a crash, and is replaced after `max_calls`
-    calls. It runs one call at a time and is not thread-safe. A call's time limit starts when it is ready.
-    Methods that start it or wait raise ShutdownRequested once this worker was asked to stop.
+    The process starts with the first call, restarts after a crash, and is replaced after
+    `max_calls` calls. It runs one call at a time and is not thread-safe. A call's time limit
+    starts when the process is ready. Methods that start it or wait raise ShutdownRequested
+    once this worker was asked to stop.
     """
 
     MODULE: ClassVar[str]
@@ -167,10 +171,8 @@ class Child:
         self.sandbox = ""  # the sandbox level, known once the process is ready
 
     def ask(self, call: Call[R]) -> R:
-        """Call a method and return its result.
-
-        Raises ChildTimeout, ChildCrashed, ChildFailed, or the MallornError that the method raised.
-        """
+        """Call a method and return its result. Raises ChildTimeout, ChildCrashed,
+        ChildFailed, or the MallornError that the method raised."""
         return self.begin(call).wait()
 
     def begin(self, call: Call[R]) -> PendingCall[R]:
@@ -186,10 +188,8 @@ class Child:
         return PendingCall(self, call)
 
     def answered(self) -> bool:
-        """Send and receive without waiting; return True once the call has its answer.
-
-        Raises ChildCrashed if the process died, or was killed for sending an invalid frame.
-        """
+        """Send and receive without waiting; return True once the call has its answer. Raises
+        ChildCrashed if the process died, or was killed for sending an invalid frame."""
         while self._reply is None:
             try:
                 frame = self._open_channel.pump()
@@ -230,7 +230,7 @@ class Child:
         self._open_channel.wait(timeout_sec)
 
     def expire(self, timeout_sec: float) -> ChildError:
-        """Kill the process because its time is over; return the error to raise."""
+        """Kill the process because its call took too long; return the error to raise."""
         was_ready = self.ready
         starved = ProcessorShare.of(self.pid).is_small_since(self._share_before)
         self.kill()
@@ -286,7 +286,8 @@ class Child:
         self._calls, self.ready = 0, False
 
     def connections(self) -> dict[str, socket.socket]:
-        """Return more sockets that the child inherits, by environment variables that name them."""
+        """Return further sockets that the child inherits. The keys are the environment
+        variables in which it finds their file descriptors."""
         return {}
 
     def kill(self) -> None:

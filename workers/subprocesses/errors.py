@@ -66,7 +66,7 @@ _TEXTS: Final = ("kind", "message", "hint")
 
 
 def pack_error(error: Exception) -> dict[str, Any]:
-    """Return the JSON fields by which an exception crosses the process border."""
+    """Return the JSON fields with which a child sends an exception to its parent."""
     if isinstance(error, ChildFailed):
         return {
             "kind": error.kind,
@@ -88,10 +88,9 @@ def pack_error(error: Exception) -> dict[str, Any]:
 
 
 def unpack_error(body: bytes) -> MallornError:
-    """Return the error to raise in the parent: its class in mallorn.core.errors, else ChildFailed.
-
-    A child that runs untrusted code may send any text: texts are truncated, secrets redacted.
-    """
+    """Return the error to raise in the parent: of its class in mallorn.core.errors, else
+    ChildFailed. A child that runs untrusted code may send any text: texts are truncated,
+    secrets redacted."""
     try:
         fields = json.loads(body)
         kind, message, hint = (redact(str(fields[name])[:MESSAGE_LIMIT]) for name in _TEXTS)

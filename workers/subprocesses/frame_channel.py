@@ -30,10 +30,8 @@ class FrameTooLarge(Exception):
 
 
 class Channel:
-    """An end of a connection. `put` and `pump` never block; `wait` sleeps until `pump` can progress.
-
-    It buffers one incoming frame of at most `limit_bytes`; further bytes stay in the kernel.
-    """
+    """Sends and receives frames on a socket. `put` and `pump` never block; `wait` sleeps
+    until `pump` can progress. It buffers one incoming frame of at most `limit_bytes`."""
 
     def __init__(self, end: socket.socket, limit_bytes: float = inf) -> None:
         self._socket = end
@@ -62,10 +60,8 @@ class Channel:
         self.flush()
 
     def pump(self) -> Frame | None:
-        """Send and receive without blocking; return the next complete frame, or None.
-
-        Raises ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit.
-        """
+        """Send and receive without blocking; return the next complete frame, or None. Raises
+        ChannelClosed at the end of the stream, FrameTooLarge for a frame over the limit."""
         self.flush()
         is_closed = self._fill()
         if self._missing_bytes():

@@ -37,7 +37,7 @@ class Process(Protocol):
 
 
 class PendingCall(Generic[R]):
-    """A sent call. Its time limit starts when the process is ready and does not run in a pause."""
+    """A sent call. Its time limit starts when the process is ready; `pause` suspends it."""
 
     def __init__(self, process: Process, call: Call[R]) -> None:
         self._process = process
@@ -48,10 +48,8 @@ class PendingCall(Generic[R]):
         self._deadline_sec = time.monotonic() + budget_sec
 
     def poll(self) -> bool:
-        """Return whether the answer has arrived, without waiting.
-
-        Raises ChildCrashed if the process died or did not start, ChildTimeout after the deadline.
-        """
+        """Return whether the answer has arrived, without waiting. Raises ChildCrashed if the
+        process died or did not start, ChildTimeout after the deadline."""
         if self._process.answered():
             return True
         if self._process.ready and not self._was_ready:

@@ -23,10 +23,8 @@ class Finished(Generic[R]):
 
 
 class ChildPool(Generic[R]):
-    """Runs tasks of one kind in `size` children, which stay alive between tasks.
-
-    Time during which a child starts or is suspended does not count against a timeout.
-    """
+    """Runs tasks of one kind in `size` children, which stay alive between tasks. Time during
+    which a child starts or is suspended does not count against a timeout."""
 
     def __init__(
         self,
@@ -66,7 +64,8 @@ class ChildPool(Generic[R]):
             child.start()
 
     def submit(self, call: Call[R], tag: Hashable, place: int | None = None) -> None:
-        """Start a task on an idle child, any or the one at `place`; the pool must not be suspended."""
+        """Start a task on an idle child: on the one at `place`, or on any. The pool must not
+        be suspended."""
         child = self._children[self.idle[0] if place is None else place]
         self._running[child] = tag, child.begin(call)
 

@@ -18,7 +18,7 @@ ERROR: Final = "error"
 
 
 def serve(methods: Served) -> None:
-    """Answer calls one by one with the methods' results or exceptions, until the parent closes."""
+    """Answer calls one by one with `methods`, until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     end = socket.socket(fileno=int(os.environ.pop(FD_VARIABLE)))
     end.set_inheritable(False)  # a compiler started here must not keep the connection open

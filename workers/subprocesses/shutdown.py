@@ -1,6 +1,8 @@
-"""Stops a worker within seconds and without losing work: kills its children, and starts no others.
+"""Stops a worker within seconds without losing work: kills its children and starts no
+others.
 
-This is the only process-wide state of a worker: a process stops once and owns all its children.
+This is the only process-wide state of a worker: a process stops once and owns all its
+children.
 """
 
 import contextlib
@@ -20,12 +22,13 @@ class ShutdownRequested(LeaseLost):
 
     @property
     def reason(self) -> str:
-        """Empty: the job needs no reason, because another worker takes over its work."""
+        """Return no reason for the job's user: another worker goes on with the work."""
         return ""
 
 
 class Shutdown:
-    """A request to stop, and the children's process groups that are killed by it."""
+    """Holds the request to stop this worker, and kills the process groups of its
+    children."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()

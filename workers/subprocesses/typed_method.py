@@ -83,7 +83,8 @@ class Asker(Protocol):
 
 
 class Method(Generic[P, R]):
-    """A declared method. On an instance it calls the process; on the class it makes calls and handlers."""
+    """A declared method. On an instance, it calls the process; on the class, it creates
+    calls (`of`) and handlers (`by`)."""
 
     def __init__(self, declared: Callable[Concatenate[Any, P], R], limit_sec: Limit) -> None:
         self.name = declared.__name__
@@ -144,7 +145,8 @@ class BoundMethod(Generic[P, R]):
         self._caller = caller
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result. Raises ChildTimeout, ChildCrashed, ChildFailed or the method's MallornError."""
+        """Call the process and return the result. Raises ChildTimeout, ChildCrashed,
+        ChildFailed or the MallornError that the method raised."""
         return self._caller.ask(self._method.of(*args, **kwargs))
 
     def begin(self, *args: P.args, **kwargs: P.kwargs) -> PendingCall[R]:
@@ -152,7 +154,7 @@ class BoundMethod(Generic[P, R]):
         return self._caller.begin(self._method.of(*args, **kwargs))
 
     def within(self, limit_sec: float, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return the result under `limit_sec`, in place of the declared time limit."""
+        """Call the process with this time limit instead of the declared one."""
         return self._caller.ask(self._method.of(*args, **kwargs).within(limit_sec))
 
 
@@ -162,7 +164,8 @@ def method(limit_sec: Limit) -> Callable[[Callable[Concatenate[Any, P], R]], Met
 
 
 def serving(face: type, *answers: Handler) -> Served:
-    """Return the methods for `serve`. Raises TypeError unless `answers` has every method of `face`."""
+    """Return the handlers by name, for `serve`. Raises TypeError unless `answers` are
+    exactly the methods that the class `face` declares."""
     handlers = dict(answers)
     declared = {name for name in dir(face) if isinstance(getattr(face, name), Method)}
     if handlers.keys() != declared:
