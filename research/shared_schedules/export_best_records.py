@@ -1,4 +1,4 @@
-"""Write the best record of every workload and measuring context to a folder."""
+"""Write the fastest tuning record of every workload and measuring context to a folder."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,7 +40,10 @@ class WrittenFolder:
 def export_schedules(
     database: Database, root: Path, target: Target | None = None, progress: Progress = silent
 ) -> Iterator[WrittenFolder]:
-    """Write a directory per target, or for one, replacing its databases; yield each result."""
+    """Replace the directory of each target (or of `target`); yield counts.
+
+    Raises Conflict if a directory holds records that this database lacks.
+    """
     with CandidateCompiler() as compiler, ModelCompiler() as graphs:
         for target_id, real_target in _targets(database, target):
             with database.transaction() as session:  # `own` may store a new dataset key
@@ -56,7 +59,7 @@ def export_schedules(
 
 
 def _check(database: Database, directory: Path) -> None:
-    """Raise Conflict if the directory holds records that this dataset does not."""
+    """Raise Conflict if the directory holds records that this database lacks."""
     for file in sorted(directory.rglob(PROVENANCE)):
         provenance = read_provenance(file.parent)
         with database.session() as session:
@@ -71,7 +74,7 @@ def _check(database: Database, directory: Path) -> None:
 
 
 def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Return the real targets with their ids, or only `target` if it is real."""
+    """Return targets of real devices with ids, or only `target`; no simulated targets."""
     with database.session() as session:
         targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
     return [
@@ -90,7 +93,7 @@ def _write(
     graphs: ModelCompiler,
     folder: WrittenFolder,
 ) -> None:
-    """Write the records that TVM can rebuild, and count all of them."""
+    """Write the records that TVM can rebuild; count them, and the records left out."""
     schedules: list[Tuned] = []
     provenance: list[SharedRecord] = []
     with database.session() as session:
