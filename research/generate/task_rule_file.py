@@ -45,7 +45,6 @@ class Kind:
 
     @property
     def dimensions(self) -> tuple[str, ...]:
-        """The names of a shape's dimensions."""
         return tuple(self.seeds[0])
 
     def allows(self, shape: Values) -> bool:

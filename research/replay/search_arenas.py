@@ -242,7 +242,6 @@ class Arena(ABC):
         """Return the result of a candidate."""
 
     def propose(self, searcher: Searcher, request: Request) -> list[Proposal]:
-        """Return the searcher's proposals for a request."""
         return searcher.propose(request.space, request.history, request.model, request.count, request.rng)
 
 
@@ -276,7 +275,7 @@ class PlayedSearch:
 
     @property
     def curve(self) -> list[float]:
-        """Best latency so far after each trial, over the optimum; infinite before any."""
+        """Best latency after each trial, divided by the optimum; infinite at first."""
         times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
         curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
         return curve

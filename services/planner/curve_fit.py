@@ -56,7 +56,7 @@ class NextBest:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A fitted parameter, and the share of it that the data determine, 0 to 1."""
+    """A fitted parameter; `known` is the share of its prior variance that data removed."""
 
     value: float
     known: float
@@ -90,7 +90,7 @@ def fit(curve: Curve, prior: CurvePrior) -> Fit:
 
 
 def _fall(trials: Array) -> Array:
-    """Return minus the share of the drop reached after `trials`: one row per curve shape."""
+    """Return (1 + trials / knot) ** -power - 1: a row per curve shape, a column per n."""
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 

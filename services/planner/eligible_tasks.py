@@ -1,6 +1,7 @@
-"""Eligibility of tasks: a first pass visits tasks that matter; some tasks are over or rest.
+"""Decides which tasks may get rounds: first those without a time, then all that may gain.
 
-Nothing is stored: a resting task becomes eligible again with new evidence.
+Nothing is stored: a task that rests, as no gain is expected, may get rounds again with new
+evidence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,7 @@ def total_us(tasks: Sequence[TaskView], forecasts: Sequence[Forecast]) -> float:
 
 
 def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
-    """Return arms that matter without a valid result: untried ones, or else failed ones."""
+    """Return tasks without a valid result that may matter: untried, or else failed ones."""
     untimed = [arm for arm in arms if arm.task.best_us is None]
     least_us = SHARE_THAT_MATTERS * total
     matter = [arm for arm in untimed if arm.task.weight * arm.forecast.high_us >= least_us]
@@ -41,7 +42,10 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """Return another searcher after a batch that failed entirely; None: the job's own."""
+    """Return the random searcher after an odd number of failed rounds, else None.
+
+    None stands for the job's own searcher.
+    """
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 

@@ -56,7 +56,7 @@ def in_turn(jobs: Iterable[JobShare]) -> tuple[JobShare, ...]:
 
 
 def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
-    """Return the job with its passes set and increased for `candidates` more candidates."""
+    """Return the job with its passes increased by the cost of `candidates` candidates."""
     job = next(job for job in in_turn(jobs) if job.id == job_id)
     return replace(
         job,
@@ -66,7 +66,7 @@ def charged(jobs: Sequence[JobShare], job_id: str, candidates: int) -> JobShare:
 
 
 def deal_slots(jobs: Iterable[JobShare], able: Collection[str], slots: int) -> dict[str, int]:
-    """Return the number of free slots per job of `able`, in the order of their turns."""
+    """Distribute `slots` round slots over the jobs in `able` by fair share."""
     shares = {job.id: job for job in jobs}
     dealt: dict[str, int] = {}
     for _ in range(slots):

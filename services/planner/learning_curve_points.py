@@ -32,7 +32,10 @@ class Curve:
 
 
 def draws_shift(size: int) -> float:
-    """Return the expected log-latency gain of `size` draws over a standard round's draws."""
+    """Return by how much the best log latency falls if a round has `size` candidates.
+
+    The reference is a round of STANDARD_SIZE candidates.
+    """
     return BATCH_SPREAD * (_draws(size) - _draws(STANDARD_SIZE))
 
 

@@ -68,12 +68,12 @@ class _Decision:
         return rounds
 
     def changes(self) -> dict[int, str]:
-        """Return tasks that retire now, with the reason; an empty text reactivates a task."""
+        """Map each newly retired task to the reason, and each reactivated one to ""."""
         reasons = zip(self._job.tasks, self._retired, strict=True)
         return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
     def outlook(self) -> Outlook | None:
-        """Return the outlook; None until every task that matters has a time."""
+        """Return the forecast of latency; None until all tasks that matter have a time."""
         untimed = [i for i, task in enumerate(self._job.tasks) if task.best_us is None]
         if self._undertried([i for i in untimed if not self._retired[i]]):
             return None

@@ -42,7 +42,8 @@ class Policy(ABC):
 
     Contract
     - Pure: the same arms, tasks and seed give the same choice; their order does not matter.
-    - Only the task of an arm is chosen; there is at least one, no two with the same index.
+    - There is at least one arm, their tasks have distinct indices, and one of these is
+      chosen.
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 

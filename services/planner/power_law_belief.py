@@ -72,7 +72,7 @@ def _log_us(params: StudentT, quantiles: Array) -> Array:
 
 
 def lower_side(rounds: int) -> float:
-    """Return the relative width of the lower side after this many rounds."""
+    """Return the lower side's width, relative to the upper side, after `rounds` rounds."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
@@ -108,7 +108,7 @@ SHAPE_STEP: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SharedPriors:
-    """The family number of each task, for pooling values over siblings."""
+    """Averages values over tasks of a family; `family` holds a family number per task."""
 
     family: NDArray[np.int64]
     count: int
@@ -121,7 +121,7 @@ class SharedPriors:
     def pool(
         self, value: Array, evidence: Array, reference: float, job_shrinkage: float = SHRINKAGE
     ) -> Array:
-        """Return per task the mean over others: its family, then the job, then `reference`.
+        """Return each task's mean over other tasks: its family, then the job, `reference`.
 
         `evidence` weights each task's value: 0 if the data say nothing about it, at most 1.
         """
@@ -247,7 +247,7 @@ def _predict(tasks: Sequence[TaskView], size: int) -> StudentT:
 
 
 def _outlooks(tasks: Sequence[TaskView], curves: Sequence[Curve | None]) -> list[NextBest]:
-    """Predict each task's next round from its curve, or else from its siblings' level."""
+    """Predict each task's next round from its curve or, if untimed, from other tasks."""
     groups = SharedPriors.of([task.family for task in tasks])
     own_fits = [None if curve is None else fit(curve, REFERENCE) for curve in curves]
     priors = curve_priors(own_fits, groups)

@@ -1,6 +1,6 @@
 """Routes for devices, workers and their recent activity.
 
-Other routes use the states of workers, and the targets that `local` and `cuda` stand for.
+Other modules use the states of workers and devices, and the meaning of `local` and `cuda`.
 """
 
 from typing import Annotated, Final
@@ -82,9 +82,9 @@ def local_target(session: Session) -> Target:
 
 
 def gpu_target(session: Session) -> Target:
-    """Return the CUDA target of the devices that are online.
+    """Return the CUDA target that all online devices with a GPU have in common.
 
-    Raises NoDevice if no such device has a GPU, InvalidTarget if their GPUs differ.
+    Raises NoDevice if no online device has one, InvalidTarget if their targets differ.
     """
     now_sec = read_clock(session)
     online = [device for device in Devices(session).list() if is_online(device, now_sec - device.last_seen)]

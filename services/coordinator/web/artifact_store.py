@@ -37,7 +37,7 @@ class Store:
                 fs.rm_file(path)
 
     def scripts(self, workload_key: str, trace: str) -> ScheduleScripts | None:
-        """Return a schedule as TVMScript; None if its finish stored none."""
+        """Return a schedule's programs as TVMScript, or None if they are not stored."""
         fs, path = open_store(scripts_uri(self._url, workload_key, trace))
         if not fs.exists(path):
             return None
@@ -68,7 +68,7 @@ class Store:
 
 
 class _ArchiveBuffer:
-    """File object for writing an archive, whose content is taken piece by piece."""
+    """File that a zip archive is written to; `take` returns and forgets what was written."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()

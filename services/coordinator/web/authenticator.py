@@ -1,8 +1,8 @@
 """Authenticates callers by a key or a browser session, and checks the scopes that routes need.
 
-A key is in the environment or in SQL. A route with a safe method needs the scope `read`, any
-other `submit`. Routes that change shared things declare `openapi_extra=needs(Scope.ADMIN)`,
-which adds the scope to the OpenAPI document.
+Keys are set in the environment or stored in SQL. A route with a safe method needs the scope
+`read`, any other `submit`. Routes that change shared things declare
+`openapi_extra=needs(Scope.ADMIN)`, which adds the scope to the OpenAPI document.
 """
 
 import hmac
@@ -41,7 +41,7 @@ class Caller:
 
     @property
     def sees(self) -> str | None:
-        """The owner whose keys and audit entries the caller may see; None: all owners."""
+        """Owner whose keys and audit entries the caller may see; None for admins (all)."""
         return None if allows(self.scopes, Scope.ADMIN) else self.owner
 
     def check(self, scopes: tuple[Scope, ...]) -> None:
@@ -123,7 +123,10 @@ class Authenticator:
         return self._asks
 
     def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Authenticate by key, else by cookie, else by peer process. Raises Unauthorized."""
+        """Authenticate by key or else cookie; if none is required, by the peer process.
+
+        Raises Unauthorized.
+        """
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
@@ -153,7 +156,7 @@ class Authenticator:
         return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
-        """Return whether these credentials are still valid, checked once per AGAIN_SEC."""
+        """Return whether these credentials are still valid; check once per AGAIN_SEC."""
         now_sec = time.monotonic()
         if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True

@@ -48,7 +48,7 @@ class EventPoller:
                 del self._followed[job_id]
 
     async def moved(self, job_id: str, last_event: int, within_sec: float = 0.0) -> bool:
-        """Wait up to `within_sec` for news of a job; return whether there is any."""
+        """Wait up to `within_sec` for later events; return whether there may be any."""
         if self._poll_task is None or self._poll_task.done():
             self._poll_task = asyncio.create_task(self._poll())
         if self._may_have(job_id, last_event):

@@ -1,4 +1,4 @@
-"""Limits of an owner: quotas that the settings define, concurrent slow requests, and a rate limit."""
+"""Limits per owner: quotas from the settings, concurrent slow requests, and a rate limit."""
 
 import math
 import time
@@ -78,7 +78,7 @@ class FewAtOnce:
 
     @contextmanager
     def one(self, owner: str) -> Iterator[None]:
-        """Count a request until the block ends. Raises TooMany above MOST_AT_ONCE."""
+        """Count a slow request until the block ends. Raises TooMany above MOST_AT_ONCE."""
         with self._lock:
             if self._running[owner] >= MOST_AT_ONCE:
                 raise TooMany(

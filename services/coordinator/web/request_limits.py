@@ -59,7 +59,7 @@ class RequestLimits:
 
 
 class _LimitedBody:
-    """Receives the body of one request within its limits."""
+    """Receives the body of one request, with limits on its size and duration."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, parts: AppContext) -> None:
         self._request = Request(scope)
@@ -119,7 +119,7 @@ class _LimitedBody:
 
 
 def _without_foreign_cookies(headers: Headers) -> Headers:
-    """Drop foreign cookies, and escapes, which Python < 3.11.10 parses in quadratic time."""
+    """Drop other apps' cookies, and escapes, which Python < 3.11.10 parses very slowly."""
     return [
         (name, b"; ".join(filter(_OWN_COOKIE.fullmatch, value.split(b"; "))) if name == b"cookie" else value)
         for name, value in headers
@@ -132,7 +132,7 @@ RETRY_SEC: Final = 5, 30
 
 
 class StreamAdmission:
-    """Middleware that queues new event streams, without a thread or database connection."""
+    """Middleware that lets only AT_ONCE event streams start at a time; others wait."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
