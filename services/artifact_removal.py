@@ -1,4 +1,4 @@
-"""Removes exports of deleted jobs, deleted models and old batch records from the store."""
+"""Removes files of deleted jobs and models, and old batch records, from the store."""
 
 from posixpath import dirname
 
@@ -16,10 +16,7 @@ def remove(uri: str) -> None:
 
 
 def remove_batches(database: Database, artifacts: str, days: float) -> None:
-    """Remove records of batches whose job was deleted, or ended more than `days` days ago.
-
-    A batch is a set of candidates that a detached device measures.
-    """
+    """Remove batch records of jobs that were deleted or ended more than `days` days ago."""
     fs, pattern = open_store(batch_uri(artifacts, "*", "*"))
     folders = {folder.rpartition("/")[2]: folder for folder in map(dirname, fs.glob(pattern))}
     with database.session() as session:

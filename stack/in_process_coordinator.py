@@ -1,4 +1,4 @@
-"""Read access to a data directory without a running service: the coordinator's app in this process."""
+"""Reads a data directory without a running service, by the coordinator's app in-process."""
 
 import asyncio
 import logging
@@ -67,9 +67,10 @@ class DataDirTransport(httpx.BaseTransport):
 
 @contextmanager
 def served_here(directory: DataDir) -> Iterator[InProcess]:
-    """Yield a transport that reads a data directory, without migrating or creating anything there.
+    """Yield a transport that reads a data directory, and migrates or creates nothing in it.
 
-    Raises Conflict if tables need a migration (the hint says how), Unavailable without the server part.
+    Raises Conflict if its tables need a migration, Unavailable if the server is not
+    installed.
     """
     try:
         from services.coordinator.app import create_app
@@ -97,7 +98,7 @@ def served_here(directory: DataDir) -> Iterator[InProcess]:
 
 @contextmanager
 def _settings(directory: DataDir) -> Iterator[Settings]:
-    """Yield the settings of a service on the directory, with an empty database if it has none yet."""
+    """Yield settings for the directory, with a temporary database if it has none yet."""
     from db.engine import parse_url
     from db.migrate import upgrade
 
@@ -114,7 +115,7 @@ def _settings(directory: DataDir) -> Iterator[Settings]:
 
 @contextmanager
 def hints_for(directory: DataDir) -> Iterator[None]:
-    """Add the option for this directory to commands in the hints of errors."""
+    """Add `--data DIR`, if required, to commands in the hints of errors from the block."""
     try:
         yield
     except MallornError as error:
@@ -123,7 +124,7 @@ def hints_for(directory: DataDir) -> Iterator[None]:
 
 
 def data_words(directory: DataDir | None) -> str:
-    """Return the command-line option for this directory; empty for None and the default one."""
+    """Return the option ` --data DIR`; empty for None and for the default directory."""
     if directory is None or directory.path == Settings().data_dir.absolute():
         return ""
     return f" --data {directory.path}"

@@ -1,4 +1,4 @@
-"""A supervised process: its start as a program or as a fork of this interpreter, its log and its end."""
+"""A supervised process: a program or a fork of this process, with a log and a clean end."""
 
 import ctypes
 import gc
@@ -29,7 +29,7 @@ def can_fork() -> bool:
 
 @dataclass(frozen=True)
 class ForkedPart:
-    """A `preexec_fn` that runs `main` instead of `command`, and ends with its exit code."""
+    """`preexec_fn` that runs `main` in the forked child instead of a program, then exits."""
 
     main: Callable[[], object]
     command: Sequence[str]
@@ -154,7 +154,7 @@ class SupervisedChild:
         return self.ready
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process and the processes it started in its group."""
+        """Send a signal to the process and to those that it started in its group."""
         if self._process is not None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, number)

@@ -35,11 +35,11 @@ class RestartPatience:
 class Supervisor:
     """Starts children in the order of their needs, and keeps them running until it is stopped.
 
-    A child that dies is restarted with a growing delay. If it fails `failures_in_a_row` times without
-    having been stable, an essential child stops everything with PartFailed, which names it and quotes
-    its log; a child that is not essential is given up.
-    Use it only from the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its
-    death signal when the thread that started it ends.
+    A child that dies is restarted with a growing delay. If it fails `failures_in_a_row`
+    times without having been stable, an essential child stops everything with PartFailed,
+    which names it and quotes its log; other children are not started again. Use it only from
+    the main thread: it handles SIGINT and SIGTERM, and the kernel sends a child its death
+    signal when the thread that started it ends.
     """
 
     def __init__(

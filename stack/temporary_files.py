@@ -1,4 +1,4 @@
-"""Temporary folders of the service's parts, which are removed even after a part was killed."""
+"""Temporary folders of the service's processes, removed even if a process was killed."""
 
 import os
 import tempfile
@@ -15,10 +15,11 @@ PREFIX: Final = "mallorn-part-"
 
 @contextmanager
 def own_folder(part: str) -> Iterator[Path]:
-    """Put temporary files of this process and its children into a new folder; remove it at the end.
+    """Use a new folder for temporary files of this process and its children in the block.
 
-    The folder lies in TMPDIR, which an embedded stack sets to a folder of its data directory. Folders
-    that killed parts of this user left in TMPDIR are removed first.
+    The folder lies in TMPDIR, which an embedded stack sets to a folder of its data
+    directory, and is removed at the end. Before, folders of killed processes of this user
+    are removed from TMPDIR.
     """
     parent = Path(tempfile.gettempdir())
     sweep(parent)

@@ -31,7 +31,7 @@ class Fold:
 
 
 def folds(name: str, rows: Rows, networks: Networks, seed: int) -> Iterator[Fold]:
-    """Yield a strategy's folds. Raises InvalidRequest if it is unknown or lacks data."""
+    """Yield the folds of a split. Raises InvalidRequest if it is unknown or lacks data."""
     match name:
         case "within-task":
             yield Fold("late rows", within_task(rows.tasks, rows.features), {})

@@ -40,8 +40,7 @@ class Lowering:
 def rows_for(tasks: Sequence[TaskData], view: str, lowering: Lowering | None = None) -> Rows:
     """Return features and labels of the tasks, without candidates of unknown features.
 
-    Raises InvalidRequest if `view` needs lowered code and `lowering` is None, or no row
-    remains.
+    Raises InvalidRequest if `view` needs lowered code without `lowering`, or for no row.
     """
     if view in LOWERED and lowering is None:
         raise _not_here(view)

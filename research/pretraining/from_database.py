@@ -58,7 +58,7 @@ def training_data_of(
 
 
 def _gather(sample: TaskSample, page: Columns) -> Mapping[str, int]:
-    """Add a page's trials, except mere upper bounds; return workload ids by workload key."""
+    """Add a page's trials to the sample, except upper bounds; return workload ids by key."""
     ids: dict[str, int] = {}
     tasks = page.rows("workload_id", "workload", "target", "context_id", "kind")
     trials = page.rows("sketch", "decisions", "outcome", "latency_us", "bound_us")

@@ -85,7 +85,7 @@ def pretrain(
 
 
 def is_worth_it(metrics: CostModelMetrics) -> bool:
-    """Return whether a base model ranks WORTH_PAIRS of the held-out pairs correctly.
+    """Return whether a base model ranks enough held-out pairs (WORTH_PAIRS) correctly.
 
     Always False if it was trained on other tuners' rows only: it was tested on none of ours.
     """

@@ -38,7 +38,7 @@ class RecordedTask:
 
     @property
     def machine(self) -> Machine:
-        """The machine assumed for the target; CPUs get 16 lanes, as none are recorded."""
+        """The machine assumed for the target; CPUs get 16 lanes, which recordings lack."""
         target = Target(self.target)
         if not target.is_cpu:
             return assumed_gpu(str(target.attrs.get("arch", "")))

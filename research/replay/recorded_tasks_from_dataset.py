@@ -50,8 +50,7 @@ def collect(
 ) -> tuple[list[RecordedTask], list[dict[str, object]]]:
     """Return tasks with enough `candidates` in these data directories, and measuring hosts.
 
-    Keeps the first task per workload, target and context. Raises NotFound without dataset or
-    task.
+    Keeps the first task per workload, target and context. Raises NotFound if there is none.
     """
     tasks: dict[tuple[str, str, str], RecordedTask] = {}
     hosts: list[dict[str, object]] = []

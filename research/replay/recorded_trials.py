@@ -44,8 +44,7 @@ class RecordingReader(Child):
     def read(self, path: str, name: str, target: str) -> TargetTrials:
         """Return the trials for `target` in the measuring context with most tasks.
 
-        Raises InvalidRequest, with `name` for the file, if it is invalid or lacks the
-        target.
+        Raises InvalidRequest, naming the file `name`, if it is invalid or lacks the target.
         """
 
 

@@ -174,8 +174,7 @@ class WideSpace(DecisionSpace):
 def propose_recorded(searcher: Searcher, request: Request, space: RecordedSpace) -> list[Proposal]:
     """Ask a searcher for proposals, and replace them by the nearest recorded candidates.
 
-    Returns distinct recorded candidates outside the history: the requested number, or all
-    left.
+    Returns distinct candidates outside the history: the requested number, or all left.
     """
     recorded = RecordedProposals(space, request.history)
     count = min(request.count, recorded.left)
@@ -200,8 +199,7 @@ class RecordedProposals:
     def land(self, proposals: Sequence[Proposal]) -> list[Proposal]:
         """Keep proposals of free candidates; replace others by the nearest free candidate.
 
-        A replaced proposal loses its prediction. It is dropped if its sketch has no free
-        candidate.
+        A replaced one loses its prediction, and is dropped if its sketch has none free.
         """
         exact = {proposal.candidate for proposal in proposals if proposal.candidate in self._free}
         for candidate in exact:
@@ -275,7 +273,7 @@ class PlayedSearch:
 
     @property
     def curve(self) -> list[float]:
-        """Best latency after each trial, divided by the optimum; infinite at first."""
+        """Best latency after each trial, divided by the optimum; infinite if all failed."""
         times = np.array([np.inf if t.latency_us is None else t.latency_us for t in self.trials])
         curve: list[float] = (np.minimum.accumulate(times) / self.optimum_us).tolist()
         return curve

@@ -59,7 +59,6 @@ def export_schedules(
 
 
 def _check(database: Database, directory: Path) -> None:
-    """Raise Conflict if the directory holds records that this database lacks."""
     for file in sorted(directory.rglob(PROVENANCE)):
         provenance = read_provenance(file.parent)
         with database.session() as session:
@@ -74,7 +73,7 @@ def _check(database: Database, directory: Path) -> None:
 
 
 def _targets(database: Database, target: Target | None) -> list[tuple[int, Target]]:
-    """Return targets of real devices with ids, or only `target`; no simulated targets."""
+    """Return ids and targets of real, not simulated, devices; only `target` if given."""
     with database.session() as session:
         targets = [(row.id, Target(row.text)) for row in Targets(session).list()]
     return [

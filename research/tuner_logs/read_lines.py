@@ -61,7 +61,7 @@ def read_lines(path: Path, parse: Callable[[Any], Value], report: Report) -> Ite
 
 
 def run_times_us(seconds: Iterable[Any]) -> tuple[float, ...]:
-    """Convert run times to us; empty for a failed run. Raises ValueError if invalid."""
+    """Convert run times to microseconds; empty if failed. Raises ValueError if invalid."""
     times = tuple(float(value) for value in seconds)
     if not times:
         raise ValueError("no run times")

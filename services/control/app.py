@@ -35,10 +35,9 @@ def start_timer() -> None:
 
 
 def send_periodic_tasks() -> None:
-    """Send every periodic task now and then once per period; never return.
+    """Send every periodic task at once, and then once per period; never return.
 
-    Every control process does this: `LoopTicks` makes receivers ignore messages that come
-    too early.
+    Every control process does so; `LoopTicks` makes them drop messages that come too early.
     """
     next_sec = dict.fromkeys(queues.TICKS, 0.0)
     while True:

@@ -41,7 +41,7 @@ from services.planner.planner_values import JobPlan, JobView, Point, TaskView
 
 
 def points(job: Job, task: TaskHistory) -> Iterator[Point]:
-    """Yield, per measured round of a task, the trials so far and the best of the round."""
+    """Yield, for each measured round, the trials so far and the round's best latency."""
     rounds = [row for row in task.rounds if has_run(row) and row.trials and not row.elsewhere]
     # `known_at_start` counts the dataset's rows at import; subtract rounds yielded here.
     earlier = [row for row in rounds if row.job_id != job.id and (row.closed_at or 0.0) < job.created_at]
@@ -74,7 +74,7 @@ def rounds_without_result(closed_rounds: Sequence[WorkloadRound]) -> int:
 
 
 def lost_rounds(closed_rounds: Sequence[WorkloadRound]) -> int:
-    """Count the newest consecutive rounds that were given up, as they lost their workers."""
+    """Return how many of the newest rounds in a row were given up (state POISON)."""
     states = [row.state for row in closed_rounds if row.state != RoundState.CANCELLED]
     newest_first = enumerate(reversed(states))
     return next((count for count, state in newest_first if state != RoundState.POISON), len(states))
@@ -156,7 +156,7 @@ class PlannedJob:
 
 @dataclass(frozen=True, slots=True)
 class _JobStep:
-    """The session, job and options of one planning turn."""
+    """The session, the job and its options while the job is planned."""
 
     session: Session
     job: Job
@@ -221,7 +221,7 @@ def _plan_on_devices(
 
 
 def _plan_detached(step: _JobStep, slots: int) -> PlannedJob:
-    """Plan a job for a detached device, of unknown host class until the first results."""
+    """Plan a job for a detached device. Its host class is unknown before the results."""
     turn = PlannedJob(messages=group(step.session, step.job, step.options))
     if not step.job.reason:
         Jobs(step.session).set_reason(step.job.id, f"mallorn batch next {step.job.id} -o FILE")
@@ -233,8 +233,7 @@ def _comparable_devices(step: _JobStep, devices: Sequence[Device]) -> Sequence[D
     """Return the devices whose times are comparable with the job's measurements.
 
     If TVM was upgraded, so that no worker compiles with the job's version any more, move the
-    job to the measuring context of devices that differ only in their TVM version, and return
-    these.
+    job to the context of devices that differ only in their TVM version, and return these.
     """
     if step.job.context_id is None or not step.options.searches:
         return devices
@@ -296,7 +295,7 @@ def _write(step: _JobStep, turn: PlannedJob, tasks: Sequence[TaskHistory], decis
 def group(session: Session, job: Job, options: JobOptions) -> list[Message]:
     """Group the job's workloads into families, which share a cost model.
 
-    Returns messages that train the models of families that an old workload joined.
+    Returns messages that train the models of families to which workloads moved.
     """
     repository = WorkloadFamilies(session)
     grouping: Families = resolve("families", options.families)()

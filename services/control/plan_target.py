@@ -65,14 +65,14 @@ def survey(session: Session, target_id: int) -> TargetSurvey:
 
 
 def _slots(devices: int, workers: int) -> int:
-    """Return how many rounds may be open: one per device with a worker, plus one to wait."""
+    """Return how many rounds may be open: one per device with a worker, plus a spare one."""
     return max(1, min(devices, workers)) + 1 if devices else 0
 
 
 def plan_target(
     database: Database, job_id: str, holder: str, patience: WaitLimit = USUAL
 ) -> list[Message] | None:
-    """Plan the jobs of this job's target; return messages, or None if another process is."""
+    """Plan a job's target; return messages to send, or None if another process plans it."""
     with database.transaction() as session:
         target_id = Jobs(session).get(job_id, None).target_id
         hold = Leases(session).claim(WorkItem.plan(target_id), holder, PLAN_LEASE_SEC)

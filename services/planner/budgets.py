@@ -37,7 +37,7 @@ HORIZON: Final = 256
 
 
 def round_size(job: JobView, task: TaskView, eligible: int) -> int:
-    """Return the candidates per round: more after many trials, or with slots to spare."""
+    """Return a round's number of candidates: more after many trials, or if slots idle."""
     if job.round_size is not None:
         return job.round_size
     trials = task.points[-1].trials if task.points else 0
@@ -119,9 +119,9 @@ class ExpectedGain:
     """Weighted latency of all timed tasks, and the expected gain of each further round.
 
     Rounds count as exchangeable: if a task gained nothing in its last d rounds, its n-th
-    further round is the best of them with probability 1 / (d + n), and its expected gain
-    falls in that proportion. This overestimates, as gains shrink, too. The machine's limit
-    bounds a task's gain.
+    further round is the best of them with probability 1 / (d + n), and its gain falls
+    likewise. This overestimates, as gains shrink, too. The machine's limit bounds a task's
+    gain.
     """
 
     total_us: float
@@ -130,7 +130,7 @@ class ExpectedGain:
     limit_us: float | None = None  # lower bound of total_us; None unless known for all tasks
 
     def gain(self, start: int = 0) -> float:
-        """Return the share of `total_us` LOOK_AHEAD trials save after `start` rounds."""
+        """Return the share of `total_us` saved by LOOK_AHEAD trials after `start` rounds."""
         rounds = LOOK_AHEAD / self.size
         end = start + int(rounds)
         won_us = sum(self.gains_us[start:end]) + sum(self.gains_us[end : end + 1]) * (rounds % 1)
@@ -180,7 +180,7 @@ def expected_trials(job: JobView, expected: ExpectedGain) -> int:
 def prospects(
     tasks: Sequence[TaskView], forecasts: Sequence[Forecast], retired: Sequence[str], size: int
 ) -> ExpectedGain:
-    """Return the expected gain over timed tasks; those with a `retired` reason gain none."""
+    """Return the expected gain over timed tasks; those with a reason in `retired` gain 0."""
     timed_tasks = [task for task in tasks if task.best_us is not None]
     gains = [
         _gains(task, forecast, size)

@@ -90,7 +90,7 @@ def fit(curve: Curve, prior: CurvePrior) -> Fit:
 
 
 def _fall(trials: Array) -> Array:
-    """Return (1 + trials / knot) ** -power - 1: a row per curve shape, a column per n."""
+    """Return (1 + trials / knot) ** -power - 1, with a row per curve shape (knot, power)."""
     return np.asarray((1.0 + trials / _KNOT) ** -_POWER - 1.0)
 
 

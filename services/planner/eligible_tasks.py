@@ -1,7 +1,6 @@
 """Decides which tasks may get rounds: first those without a time, then all that may gain.
 
-Nothing is stored: a task that rests, as no gain is expected, may get rounds again with new
-evidence.
+Nothing is stored: a task that rests, as no gain is expected, returns with new evidence.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,7 +33,7 @@ def unvisited(arms: Iterable[Arm], total: float) -> list[Arm]:
 
 
 def first_visit(arms: Sequence[Arm]) -> TaskChoice:
-    """Choose the unvisited task with the largest weighted latency."""
+    """Choose the task with the largest weighted latency, among those without a result."""
     arm = max(arms, key=lambda arm: (weighted_us(arm.task, arm.forecast), -arm.task.index))
     reason = f"no valid result in {arm.task.trials} trials" if arm.task.points else "first visit"
     figures = {"weighted_us": figure(weighted_us(arm.task, arm.forecast))}
@@ -42,10 +41,7 @@ def first_visit(arms: Sequence[Arm]) -> TaskChoice:
 
 
 def searcher(task: TaskView) -> str | None:
-    """Return the random searcher after an odd number of failed rounds, else None.
-
-    None stands for the job's own searcher.
-    """
+    """Return `random` after an odd number of failed rounds; None is the job's searcher."""
     return OTHER_SEARCHER if task.best_us is None and task.failed_rounds % 2 == 1 else None
 
 

@@ -73,7 +73,7 @@ class _Decision:
         return {task.id: words for task, words in reasons if bool(words) != bool(task.retired)}
 
     def outlook(self) -> Outlook | None:
-        """Return the forecast of latency; None until all tasks that matter have a time."""
+        """Return the job's forecast; None until every task that matters has a time."""
         untimed = [i for i, task in enumerate(self._job.tasks) if task.best_us is None]
         if self._undertried([i for i in untimed if not self._retired[i]]):
             return None
@@ -123,7 +123,7 @@ class _Decision:
         return PlannedRound(choice.task.id, index, size, seed, notes, searcher(choice.task))
 
     def _arms(self) -> dict[int, Arm]:
-        """Return the tasks that may be tuned now, by their positions."""
+        """Return the tasks that may be tuned now, with forecasts, keyed by position."""
         free = [i for i in self._tunable() if not self._tasks[i].blocked]
         arms: dict[int, Arm] = {}
         for i in free:

@@ -42,8 +42,7 @@ class Policy(ABC):
 
     Contract
     - Pure: the same arms, tasks and seed give the same choice; their order does not matter.
-    - There is at least one arm, their tasks have distinct indices, and one of these is
-      chosen.
+    - Arms exist, and their tasks have distinct indices; the choice is one of these tasks.
     - No task is starved: with enough calls each one that stays eligible is chosen again.
     """
 

@@ -72,12 +72,12 @@ def _log_us(params: StudentT, quantiles: Array) -> Array:
 
 
 def lower_side(rounds: int) -> float:
-    """Return the lower side's width, relative to the upper side, after `rounds` rounds."""
+    """Return how wide the distribution's lower side is, relative to its upper side."""
     return LOWER_SIDE + (1.0 - LOWER_SIDE) / max(1, rounds)
 
 
 def _mix(along: Array, leapt: float, leap: Array) -> Array:
-    """Return the mean over both cases: the round follows its curve, or leaps."""
+    """Return the mean of two cases: the round follows its curve, or leaps far below it."""
     return along + leap * (leapt - along)
 
 
@@ -121,7 +121,7 @@ class SharedPriors:
     def pool(
         self, value: Array, evidence: Array, reference: float, job_shrinkage: float = SHRINKAGE
     ) -> Array:
-        """Return each task's mean over other tasks: its family, then the job, `reference`.
+        """Return per task the mean of its family's other tasks, shrunk to the job's mean.
 
         `evidence` weights each task's value: 0 if the data say nothing about it, at most 1.
         """

@@ -23,7 +23,7 @@ PUBLIC: Final = {"id", "owner", "target", "trials", "minutes", "priority", "stat
 
 
 def outlooks_of(session: Session, jobs: Sequence[Job]) -> dict[str, Outlook | None]:
-    """Return the newest forecast of what further trials gain, for each job id."""
+    """Return the newest forecast of what further trials would gain, keyed by job id."""
     reports = [(job.id, job.report) for job in jobs if job.state == JobState.DONE]
     finishing_ids = [job.id for job in jobs if job.state == JobState.FINISHING]
     other_ids = [job.id for job in jobs if job.state not in (JobState.DONE, JobState.FINISHING)]
@@ -61,10 +61,7 @@ def jobs_out(session: Session, jobs: Sequence[Job]) -> list[JobStatus]:
 
 
 def shown_to(owner: str, job: JobStatus) -> JobStatus:
-    """Return a job as `owner` may see it.
-
-    Of another owner's private job, the name, options and results are left out.
-    """
+    """Return a job as `owner` sees it; other owners' private jobs lose name and results."""
     if job.owner == owner or not job.options.is_private:
         return job
     progress = JobProgress(trials=job.progress.trials, in_flight=job.progress.in_flight)

@@ -63,7 +63,7 @@ def show_job(parts: PartsDep, owner: JobOwnerDep, caller: CallerDep, job_id: str
 
 
 def get_job(parts: AppContext, owner: str, job_id: str) -> JobStatus:
-    """Return a job as its owner sees it; while its disk is full, `reason` says so."""
+    """Return a job as its owner sees it; if the disk is full, its `reason` says so."""
     with parts.database.session() as session:
         job = job_out(session, Jobs(session).find(job_id, owner))
     if job.state in ACTIVE and (words := full_disk_words(parts.settings)):

@@ -28,7 +28,7 @@ MOST_CHARS: Final = 500
 
 
 class OnThePage(APIRoute):
-    """Route that redirects a refused browser to the page; other clients get the error."""
+    """Route that redirects browsers to the page on an error; other clients get the error."""
 
     def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
         handle = super().get_route_handler()

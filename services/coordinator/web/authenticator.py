@@ -123,10 +123,7 @@ class Authenticator:
         return self._asks
 
     def caller(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> Caller:
-        """Authenticate by key or else cookie; if none is required, by the peer process.
-
-        Raises Unauthorized.
-        """
+        """Authenticate by key or cookie; by peer if keys are off. Raises Unauthorized."""
         if not self.asks():
             if peer is None or peer.uid in (os.getuid(), ROOT):
                 return LOCAL
@@ -156,7 +153,7 @@ class Authenticator:
         return caller
 
     def still_open(self, key: str | None, cookie: str | None, peer: LocalPeer | None) -> bool:
-        """Return whether these credentials are still valid; check once per AGAIN_SEC."""
+        """Return whether these credentials are valid, or were less than AGAIN_SEC ago."""
         now_sec = time.monotonic()
         if now_sec - self._admitted_sec.get((key, cookie), -math.inf) < AGAIN_SEC:
             return True

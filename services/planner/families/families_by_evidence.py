@@ -17,7 +17,7 @@ PREFIX_CHARS: Final = 8
 def splits(members: Sequence[Member]) -> Mapping[int, Placement]:
     """Return new families for members whose candidates their family's model ranks badly.
 
-    A model that ranks all members badly is young or useless; less data would not help it.
+    If it ranks all members badly, it is young or useless, and less data would not help it.
     """
     families = defaultdict[str, list[Member]](list)
     for member in members:
@@ -47,7 +47,7 @@ def _own_shares(member: Member) -> list[float]:
 
 
 def _split_family(member: Member, family: Sequence[Member]) -> str:
-    """Return a narrower family: of the member's structure, or of itself; empty if none."""
+    """Return a narrower family: by loop structure, or else by workload; empty if none."""
     of_structure = f"{operator_family(member.op)}/{member.structure[:PREFIX_CHARS]}"
     own_family = f"{of_structure}/{member.key[:PREFIX_CHARS]}"
     is_mixed = len({(relative.op, relative.structure) for relative in family}) > 1
